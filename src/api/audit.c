@@ -1,7 +1,8 @@
 /* GET /api/events: a page of the log after an event cursor, with the events the principal may read.
  *
- * One request reads a bounded number of events. A principal that owns few of them gets a short
- * page, even an empty one, with has_more and a cursor after the last event that was read. */
+ * One request reads a bounded number of events, in slices of STORE_TASK_ROWS. A principal that owns
+ * few of them gets a short page, even an empty one, with has_more and a cursor after the last event
+ * that was read. */
 #include <stdlib.h>
 
 #include "api/handlers.h"
@@ -15,9 +16,11 @@
 
 struct log_page {
     struct store_read *read;
-    struct viewer viewer;
-    const struct query_cursor *after;
+    struct viewer *viewer; /* of the slice */
+    bool has_started;
+    struct query_cursor after;
     struct query_cursor at; /* where the next page starts */
+    uint64_t log_id;        /* of the last event read */
     uint64_t count;
     uint64_t events_read;
 };
@@ -33,8 +36,8 @@ static void skip_event(struct log_page *page, const struct event_cursor *hidden)
 
 /* A page may end only after its starting cursor, or the client would request it for ever. */
 static bool has_advanced(const struct log_page *page) {
-    return page->at.given && (!page->after->given ||
-                              event_cursor_compare(&page->at.cursor, &page->after->cursor) > 0);
+    return page->at.given &&
+           (!page->after.given || event_cursor_compare(&page->at.cursor, &page->after.cursor) > 0);
 }
 
 static enum status put_event(struct log_page *page, const struct store_event *event) {
@@ -50,9 +53,10 @@ static enum status page_event(void *user, const struct store_event *event) {
     bool may_read;
     struct event_cursor cursor = event_cursor_of(&event->cursor);
     /* A cursor may be in the future. Events that are appended before that time are not after it. */
-    if (page->after->given && event_cursor_compare(&cursor, &page->after->cursor) <= 0)
+    page->log_id = event->log_id;
+    if (page->after.given && event_cursor_compare(&cursor, &page->after.cursor) <= 0)
         return STATUS_OK;
-    enum status status = viewer_check(&page->viewer, event->entity_ref, event, &may_read);
+    enum status status = viewer_check(page->viewer, event->entity_ref, event, &may_read);
     if (status != STATUS_OK)
         return status;
     bool is_full = page->count == page->read->limit || page->read->out.size >= AUDIT_PAGE_BYTES;
@@ -67,30 +71,53 @@ static enum status page_event(void *user, const struct store_event *event) {
     return STATUS_OK;
 }
 
-static void read_page(struct store_read *read, struct store_session *session) {
-    struct query_cursor *after = read->state;
-    struct log_page page = {.read = read, .after = after};
-    uint64_t log_id = 0;
+static enum status page_begin(struct log_page *page, struct store_session *session) {
+    struct store_read *read = page->read;
     enum status status = STATUS_OK;
-    viewer_init(&page.viewer, session, read->exchange->principal, read->exchange->view);
-    if (after->given)
-        status = store_read_find_cursor(read, session, after, &log_id);
-    page.at = *after;
+    if (page->after.given)
+        status = store_read_find_cursor(read, session, &page->after, &page->log_id);
+    page->at = page->after;
+    page->has_started = true;
+    return status == STATUS_OK ? buffer_append_slice(&read->out, SLICE("{\"items\":[")) : status;
+}
+
+static enum status page_end(struct log_page *page) {
+    struct store_read *read = page->read;
+    enum status status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
     if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
+        status = query_cursor_write(&read->out, &page->at);
+    return status == STATUS_OK
+               ? buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false")
+               : status;
+}
+
+/* One slice. The walk ends before its limit at the end of the log or of the page. */
+static void read_page(struct store_read *read, struct store_session *session) {
+    struct log_page *page = read->state;
+    struct viewer viewer;
+    enum status status = page->has_started ? STATUS_OK : page_begin(page, session);
+    uint64_t until_log_id = page->log_id + STORE_TASK_ROWS;
+    viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
+    page->viewer = &viewer;
     if (status == STATUS_OK)
-        status = store_walk_log(session, log_id, UINT32_MAX, &page, page_event);
+        status = store_walk_log(session, page->log_id, STORE_TASK_ROWS, page, page_event);
     if (status == STATUS_LIMIT_REACHED && read->has_more)
         status = STATUS_OK;
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
-    if (status == STATUS_OK)
-        status = query_cursor_write(&read->out, &page.at);
-    if (status == STATUS_OK)
-        status =
-            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
-    viewer_release(&page.viewer);
-    read->status = status;
+    viewer_release(&viewer);
+    page->viewer = NULL;
+    read->runs_again = !read->has_more && page->log_id >= until_log_id;
+    read->status = status == STATUS_OK && !read->runs_again ? page_end(page) : status;
+}
+
+static struct log_page *page_new(struct store_read *read, const struct query_cursor *after) {
+    struct log_page *page = calloc(1, sizeof(*page));
+    if (!page)
+        return NULL;
+    page->read = read;
+    page->after = *after;
+    read->state = page;
+    read->state_free = free;
+    return page;
 }
 
 void handle_audit_list(struct exchange *exchange) {
@@ -110,12 +137,8 @@ void handle_audit_list(struct exchange *exchange) {
     if (!read)
         return;
     read->limit = limit;
-    read->state = malloc(sizeof(after));
-    read->state_free = free;
-    if (!read->state) {
+    if (page_new(read, &after))
+        store_read_post(read);
+    else
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
-        return;
-    }
-    memcpy(read->state, &after, sizeof(after));
-    store_read_post(read);
 }

@@ -2,7 +2,10 @@
  *
  * A topic that the principal may not read is answered "denied", with names derived from the request
  * only. Nothing in that answer comes from the store, so it does not reveal whether the topic
- * exists. */
+ * exists.
+ *
+ * A plan runs in slices of STORE_TASK_ROWS rows, so that reads of other principals have their turn
+ * between them. A slice may end within a cursor: its row and its progress stay in the plan. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,25 +25,10 @@
 #include "topic/stream_id.h"
 #include "wire/json.h"
 
-/* Rows that one task of the store pool looks at. Other tasks wait meanwhile. */
-#define PAGE_ROWS 4096
-
 /* The plan of a cursor, in the answer. */
 struct planned {
     size_t offset;
     size_t size;
-};
-
-struct plan {
-    struct cursor_list list;
-    struct buffer name;       /* the derived name of a cursor: its stream id or its topic */
-    struct store_state state; /* as of the start */
-    bool has_started;
-    uint64_t count;
-    uint64_t page_rows; /* looked at by this task */
-    uint64_t rows;      /* looked at by the whole plan */
-    struct map planned; /* by cursor: its plan, so that a repeated cursor is planned once */
-    struct arena keys;  /* of that map */
 };
 
 /* The answer to one cursor. Absent names have data NULL. Without a window the topic is unknown. */
@@ -55,15 +43,45 @@ struct plan_row {
     struct topic_epoch epoch;
     struct grant grant; /* of the principal */
     struct continuity continuity;
-    bool is_measured; /* false: the plan had looked at too many rows before */
+    uint64_t rows_max; /* that may be looked at for this cursor */
+    bool is_measured;  /* false: that would take more rows */
+    uint64_t
+        from_seq; /* of the replay: the last sequence before it, or before its unmeasured rest */
     struct store_replay replay;
     const struct policy *policy;
+};
+
+/* What is to do next. */
+enum plan_stage {
+    PLAN_NEXT,    /* the next cursor */
+    PLAN_JUDGE,   /* the frames of the reader are counted, if the row is over the budget */
+    PLAN_MEASURE, /* the cost of the replay is measured */
+    PLAN_WRITE,
+    PLAN_END,
+};
+
+struct plan {
+    struct cursor_list list;
+    struct buffer name;       /* the derived name of a cursor: its stream id or its topic */
+    struct store_state state; /* as of the start */
+    bool has_started;
+    uint64_t count;
+    enum plan_stage stage;
+    struct cursor_list_item item; /* the cursor under way, as the next three */
+    struct buffer key;
+    struct plan_row row;
+    struct replay_progress judged;
+    uint64_t slice_rows; /* looked at by this slice */
+    uint64_t rows;       /* looked at by the whole plan */
+    struct map planned;  /* by cursor: its plan, so that a repeated cursor is planned once */
+    struct arena keys;   /* of that map */
 };
 
 static void plan_free(void *memory) {
     struct plan *plan = memory;
     cursor_list_release(&plan->list);
     buffer_release(&plan->name);
+    buffer_release(&plan->key);
     map_release(&plan->planned);
     arena_release(&plan->keys);
     free(plan);
@@ -153,43 +171,106 @@ static enum status measure_row(void *user, const struct store_journal_row *row,
 }
 
 static enum status measure_readable(const struct store_read *read, struct store_session *session,
-                                    uint64_t after_seq, struct plan_row *row) {
+                                    uint64_t count, struct plan_row *row) {
     const struct store_topic *topic = &row->topic;
-    uint64_t count = row->window.head_seq - after_seq;
     struct measure measure = {.replay = &row->replay};
     viewer_init(&measure.viewer, session, read->exchange->principal, row->grant.view);
     enum status status =
         topic->entity_ref > 0
-            ? store_walk_entity_events(session, topic->entity_ref, after_seq, count, &measure,
+            ? store_walk_entity_events(session, topic->entity_ref, row->from_seq, count, &measure,
                                        measure_event)
-            : store_walk_journal(session, topic->ref, after_seq, count, &measure, measure_row);
+            : store_walk_journal(session, topic->ref, row->from_seq, count, &measure, measure_row);
     viewer_release(&measure.viewer);
+    return status;
+}
+
+static enum status measure_all(struct store_session *session, uint64_t count,
+                               struct plan_row *row) {
+    struct store_replay replay = {0};
+    enum status status = store_measure_replay(session, &row->topic, row->from_seq, count, &replay);
+    row->replay.frame_count += replay.frame_count;
+    row->replay.payload_bytes += replay.payload_bytes;
     return status;
 }
 
 /* A client that must rebootstrap gets a snapshot if the topic has one. Otherwise it gets the frames
  * that the topic still holds, within the budget. */
-static enum status measure(struct store_read *read, struct store_session *session,
-                           uint64_t after_seq, struct plan_row *row) {
-    struct plan *plan = read->state;
-    uint64_t from_seq = after_seq;
+static void measure_begin(struct plan *plan) {
+    struct plan_row *row = &plan->row;
+    row->from_seq = plan->item.cursor.after_seq;
+    plan->stage = PLAN_WRITE;
     if (row->continuity.decision == CONTINUITY_REBOOTSTRAP) {
         if (policy_has_snapshot(row->policy))
-            return STATUS_OK;
-        from_seq = continuity_bootstrap(&row->window).from_seq - 1;
+            return;
+        row->from_seq = continuity_bootstrap(&row->window).from_seq - 1;
     }
-    if (from_seq >= row->window.head_seq)
-        return STATUS_OK;
-    if (row->grant.view != GRANT_VIEW_ALL)
-        return measure_readable(read, session, from_seq, row);
-    plan->page_rows += row->window.head_seq - from_seq;
-    return store_measure_replay(session, &row->topic, from_seq, row->window.head_seq - from_seq,
-                                &row->replay);
+    if (row->from_seq >= row->window.head_seq)
+        return;
+    uint64_t count = row->window.head_seq - row->from_seq;
+    row->is_measured = plan->judged.rows + count <= row->rows_max;
+    if (row->is_measured)
+        plan->stage = PLAN_MEASURE;
 }
 
-static enum status plan_cursor(struct store_read *read, struct store_session *session,
-                               const struct topic_cursor *cursor, struct plan_row *row) {
-    const struct plan *plan = read->state;
+static enum status measure_slice(struct store_read *read, struct store_session *session) {
+    struct plan *plan = read->state;
+    struct plan_row *row = &plan->row;
+    uint64_t left = row->window.head_seq - row->from_seq;
+    uint64_t count = left < STORE_TASK_ROWS ? left : STORE_TASK_ROWS;
+    enum status status = row->grant.view == GRANT_VIEW_ALL
+                             ? measure_all(session, count, row)
+                             : measure_readable(read, session, count, row);
+    plan->slice_rows += count;
+    row->from_seq += count;
+    if (row->from_seq == row->window.head_seq)
+        plan->stage = PLAN_WRITE;
+    return status;
+}
+
+/* ---- the decision ------------------------------------------------------------------------- */
+
+static enum status judge_slice(struct store_read *read, struct store_session *session) {
+    struct plan *plan = read->state;
+    struct plan_row *row = &plan->row;
+    const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
+                                         clock_now().wall_ms, row->rows_max};
+    uint64_t before = plan->judged.rows;
+    enum status status =
+        replay_budget_judge(session, &row->topic, &reader, &row->continuity, &plan->judged);
+    plan->slice_rows += plan->judged.rows - before;
+    if (status != STATUS_OK || plan->judged.has_more)
+        return status;
+    row->is_measured = !plan->judged.is_short;
+    plan->stage = PLAN_WRITE;
+    if (row->is_measured)
+        measure_begin(plan);
+    return STATUS_OK;
+}
+
+static void judge_begin(struct plan *plan) {
+    struct plan_row *row = &plan->row;
+    const struct topic_cursor *cursor = &plan->item.cursor;
+    const struct position position = {cursor->after_seq, cursor->epoch};
+    const struct topic_window *window = row->has_window ? &row->window : NULL;
+    row->epoch = topic_epoch_of(&plan->state, row->has_window ? &row->topic : NULL);
+    struct lineage lineage = lineage_of(window, &position, &row->epoch);
+    lineage.is_damaged = row->has_window && cursor->after_seq < row->topic.damaged_seq;
+    row->continuity = continuity_judge(window, cursor->after_seq, lineage);
+    uint64_t rows = plan->rows + plan->slice_rows;
+    uint64_t left = rows < CURSORS_PLAN_ROWS_MAX ? CURSORS_PLAN_ROWS_MAX - rows : 0;
+    row->rows_max = left < CURSORS_PLAN_CURSOR_ROWS_MAX ? left : CURSORS_PLAN_CURSOR_ROWS_MAX;
+    row->is_measured = !row->has_window || row->rows_max > 0;
+    plan->judged = (struct replay_progress){0};
+    plan->stage = row->has_window && row->is_measured ? PLAN_JUDGE : PLAN_WRITE;
+}
+
+static enum status plan_cursor(struct store_read *read, struct store_session *session) {
+    struct plan *plan = read->state;
+    struct plan_row *row = &plan->row;
+    const struct topic_cursor *cursor = &plan->item.cursor;
+    *row = (struct plan_row){.has_window = false};
+    arena_reset(&read->arena);
+    plan->stage = PLAN_WRITE;
     enum status status = find_topic(read, session, cursor, row);
     if (status == STATUS_OK)
         status = entitle_load(session, read->exchange->principal, row->address, &read->arena,
@@ -205,19 +286,8 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
         row->window = (struct topic_window){row->topic.oldest_seq, row->topic.head_seq,
                                             row->policy->replay_budget_events};
     }
-    row->epoch = topic_epoch_of(&plan->state, row->has_window ? &row->topic : NULL);
-    const struct position position = {cursor->after_seq, cursor->epoch};
-    const struct topic_window *window = row->has_window ? &row->window : NULL;
-    struct lineage lineage = lineage_of(window, &position, &row->epoch);
-    lineage.is_damaged = row->has_window && cursor->after_seq < row->topic.damaged_seq;
-    row->continuity = continuity_judge(window, cursor->after_seq, lineage);
-    const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
-                                         clock_now().wall_ms};
-    row->is_measured = !row->has_window || plan->rows + plan->page_rows < CURSORS_PLAN_ROWS_MAX;
-    if (!row->has_window || !row->is_measured)
-        return STATUS_OK;
-    status = replay_budget_judge(session, &row->topic, &reader, &row->continuity);
-    return status == STATUS_OK ? measure(read, session, cursor->after_seq, row) : status;
+    judge_begin(plan);
+    return STATUS_OK;
 }
 
 /* ---- the answer --------------------------------------------------------------------------- */
@@ -302,20 +372,6 @@ static enum status note_planned(struct plan *plan, struct slice key, size_t offs
     return map_insert(&plan->planned, kept, planned);
 }
 
-static enum status plan_new_cursor(struct store_read *read, struct store_session *session,
-                                   const struct topic_cursor *cursor, struct slice key) {
-    struct plan *plan = read->state;
-    struct plan_row row = {.has_window = false};
-    uint64_t rows_before = store_session_rows_read(session);
-    size_t offset = read->out.size;
-    arena_reset(&read->arena);
-    enum status status = plan_cursor(read, session, cursor, &row);
-    plan->page_rows += store_session_rows_read(session) - rows_before;
-    if (status == STATUS_OK)
-        status = write_row(&read->out, &row, cursor->after_seq);
-    return status == STATUS_OK ? note_planned(plan, key, offset, read->out.size - offset) : status;
-}
-
 static enum status copy_planned(struct buffer *out, const struct planned *planned) {
     enum status status = buffer_reserve(out, planned->size);
     if (status != STATUS_OK)
@@ -323,45 +379,66 @@ static enum status copy_planned(struct buffer *out, const struct planned *planne
     return buffer_append_slice(out, (struct slice){out->data + planned->offset, planned->size});
 }
 
-static enum status plan_item(struct store_read *read, struct store_session *session,
-                             const struct topic_cursor *cursor) {
+static enum status plan_next(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
-    struct buffer key;
-    buffer_init(&key, CURSORS_PLAN_BYTES_MAX);
-    enum status status = write_key(cursor, &key);
+    if (!cursor_list_next(&plan->list, &plan->item)) {
+        plan->stage = PLAN_END;
+        return buffer_append_slice(&read->out, SLICE("]}\n"));
+    }
+    buffer_clear(&plan->key);
+    enum status status = write_key(&plan->item.cursor, &plan->key);
     if (status == STATUS_OK && plan->count++ > 0)
         status = buffer_append_byte(&read->out, ',');
-    if (status == STATUS_OK) {
-        const struct planned *planned = map_find(&plan->planned, buffer_slice(&key));
-        status = planned ? copy_planned(&read->out, planned)
-                         : plan_new_cursor(read, session, cursor, buffer_slice(&key));
-    }
-    buffer_release(&key);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    const struct planned *planned = map_find(&plan->planned, buffer_slice(&plan->key));
+    return planned ? copy_planned(&read->out, planned) : plan_cursor(read, session);
 }
 
-/* One page: some of the cursors. */
+static enum status plan_write(struct store_read *read) {
+    struct plan *plan = read->state;
+    size_t offset = read->out.size;
+    enum status status = write_row(&read->out, &plan->row, plan->item.cursor.after_seq);
+    plan->stage = PLAN_NEXT;
+    return status == STATUS_OK
+               ? note_planned(plan, buffer_slice(&plan->key), offset, read->out.size - offset)
+               : status;
+}
+
+static enum status plan_step(struct store_read *read, struct store_session *session) {
+    const struct plan *plan = read->state;
+    switch (plan->stage) {
+    case PLAN_NEXT:
+        return plan_next(read, session);
+    case PLAN_JUDGE:
+        return judge_slice(read, session);
+    case PLAN_MEASURE:
+        return measure_slice(read, session);
+    case PLAN_WRITE:
+        return plan_write(read);
+    case PLAN_END:
+        return STATUS_OK;
+    }
+    return STATUS_INTERNAL_ERROR;
+}
+
+/* One slice. */
 static void read_plan(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
-    struct cursor_list_item item;
+    uint64_t end = plan->count + OPENING_SLICE_TOPICS;
     enum status status = plan->has_started ? STATUS_OK : plan_begin(read, session);
-    plan->page_rows = 0;
-    read->has_more = false;
-    while (status == STATUS_OK && !read->has_more && cursor_list_next(&plan->list, &item)) {
-        status = plan_item(read, session, &item.cursor);
-        read->has_more = plan->page_rows >= PAGE_ROWS;
-    }
-    plan->rows += plan->page_rows;
-    if (status == STATUS_OK && !read->has_more)
-        status = buffer_append_slice(&read->out, SLICE("]}\n"));
+    plan->slice_rows = 0;
+    while (status == STATUS_OK && plan->stage != PLAN_END && plan->slice_rows < STORE_TASK_ROWS &&
+           plan->count < end)
+        status = plan_step(read, session);
+    plan->rows += plan->slice_rows;
+    read->runs_again = plan->stage != PLAN_END;
     read->status = status;
 }
 
 static void plan_answer(struct store_read *read) {
     if (read->status != STATUS_OK)
         exchange_answer_status(read->exchange, read->status);
-    else if (read->has_more)
-        store_read_post(read);
     else
         exchange_answer_json(read->exchange, 200, buffer_slice(&read->out));
 }
@@ -397,6 +474,7 @@ static struct plan *plan_new(struct store_read *read) {
         return NULL;
     cursor_list_init(&plan->list);
     buffer_init(&plan->name, STREAM_ID_BYTES_MAX);
+    buffer_init(&plan->key, CURSORS_PLAN_BYTES_MAX);
     map_init(&plan->planned, CURSORS_PLAN_CURSORS_MAX);
     arena_init(&plan->keys, CURSORS_PLAN_KEYS_BYTES_MAX);
     read->state = plan;

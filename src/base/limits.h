@@ -62,6 +62,7 @@
     /* Process: shared tables. */                                                                                                                            \
     X(STORE_POOL_TASKS_MAX,               100000,    ITEMS, PROCESS,      1, "reads that wait for a thread of the store pool")                               \
     X(STORE_TASK_ROWS,                    1024,      ITEMS, WITHIN,       1, "rows that a slice of a long read looks at; then other principals have a turn") \
+    X(OPENING_SLICE_TOPICS,               64,        ITEMS, WITHIN,       1, "topics that a slice of a subscription or of a plan looks up")                 \
     X(STORE_POOL_DEBTORS_MAX,             4096,      ITEMS, PROCESS,      1, "principals without a read whose long reads are remembered")                    \
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
     X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \
@@ -151,6 +152,7 @@
     X(CURSORS_PLAN_BYTES_MAX,            1 << 20,   BYTES, WITHIN,       1, "body of a request for a cursor plan")                                           \
     X(CURSORS_PLAN_CURSORS_MAX,          1000,      ITEMS, WITHIN,       1, "cursors of such a request")                                                     \
     X(CURSORS_PLAN_ROWS_MAX,             1 << 17,   ITEMS, WITHIN,       1, "rows that a cursor plan looks at before it stops to measure")                   \
+    X(CURSORS_PLAN_CURSOR_ROWS_MAX,      1 << 16,   ITEMS, WITHIN,       1, "rows that a cursor plan looks at for one of its cursors")                       \
     X(CURSORS_PLAN_KEYS_BYTES_MAX,       2 << 20,   BYTES, READ,         1, "cursors of a plan, so that a repeated one is planned once")                     \
     X(REVOKE_BYTES_MAX,                  1 << 20,   BYTES, WITHIN,       1, "body of a revocation")                                                          \
     X(REVOKE_IDS_MAX,                    1000,      ITEMS, WITHIN,       1, "ids of a revocation")                                                           \
@@ -161,14 +163,14 @@
     X(AUDIT_PAGE_EVENTS_MAX,             200,       ITEMS, WITHIN,       1, "events in a page of the log")                                                   \
     X(AUDIT_PAGE_READS_MAX,              20000,     ITEMS, WITHIN,       1, "events read for such a page, whether the principal may read them or not")       \
     X(EXPORT_PAGE_BYTES,                 256 << 10, BYTES, WITHIN,       1, "size at which a page of an export is sent")                                     \
-    X(EXPORT_PAGE_EVENTS_MAX,            4096,      ITEMS, WITHIN,       1, "events in a page of an export")                                                 \
+    X(EXPORT_PAGE_EVENTS_MAX,            1024,      ITEMS, WITHIN,       1, "events in a page of an export")                                                 \
     X(EVENTS_PAGE_BYTES,                 1 << 20,   BYTES, WITHIN,       1, "size at which a page of events of an entity ends")                              \
     X(EVENTS_PAGE_EVENTS_MAX,            1000,      ITEMS, WITHIN,       1, "events in a page of an entity")                                                 \
     X(LIST_PAGE_BYTES,                   1 << 20,  BYTES, WITHIN,       1, "size at which a page of runs, workers or topics ends")                           \
     X(LIST_PAGE_ITEMS_MAX,               1000,     ITEMS, WITHIN,       1, "items in a page of a list")                                                      \
     X(LIST_PAGE_READS_MAX,               5000,     ITEMS, WITHIN,       1, "rows read for such a page, whether they match its filters or not")               \
     X(REPLAY_PAGE_BYTES,                 256 << 10, BYTES, WITHIN,       1, "size at which a page of a replay is sent")                                      \
-    X(REPLAY_PAGE_EVENTS_MAX,            4096,      ITEMS, WITHIN,       1, "events in a page of a replay")                                                  \
+    X(REPLAY_PAGE_EVENTS_MAX,            1024,      ITEMS, WITHIN,       1, "events in a page of a replay")                                                  \
     X(SNAPSHOT_PAGE_BYTES,               64 << 10,  BYTES, WITHIN,       1, "size at which a page of a snapshot is sent")                                    \
     X(SNAPSHOT_PAGE_PARTS_MAX,           64,        ITEMS, WITHIN,       1, "parts read for such a page, whether the principal may read them or not")        \
     X(STORE_READ_ARENA_BYTES_MAX,         64 << 20,  BYTES, READ,         1, "rows of a read of the store")                                                  \

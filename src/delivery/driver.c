@@ -79,8 +79,8 @@ void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
     }
 }
 
-void driver_read_run(struct driver *driver, struct store_session *store) {
-    journal_read_run(driver->subscription.read, store);
+bool driver_read_run(struct driver *driver, struct store_session *store) {
+    return journal_read_run(driver->subscription.read, store);
 }
 
 void driver_read_done(struct driver *driver, enum status status) {

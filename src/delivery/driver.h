@@ -39,7 +39,8 @@ void driver_close(struct driver *driver);
 /* Asks the subscription once, not while a read is under way. */
 void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
                  const struct driver_sink *sink);
-void driver_read_run(struct driver *driver, struct store_session *store);
+/* True: it must be run again, before driver_read_done. */
+bool driver_read_run(struct driver *driver, struct store_session *store);
 /* status: STATUS_OK, or why the read could not be run. */
 void driver_read_done(struct driver *driver, enum status status);
 /* Moves the position over frames that the feed knows to be hidden. */

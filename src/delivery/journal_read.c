@@ -158,15 +158,16 @@ static bool has_budget(const struct journal_page *page) {
 }
 
 static struct replay_reader reader_of(const struct journal_read *read) {
-    return (struct replay_reader){read->policy, read->principal, read->view, clock_now().wall_ms};
+    return (struct replay_reader){read->policy, read->principal, read->view, clock_now().wall_ms,
+                                  REPLAY_COUNT_ROWS_MAX};
 }
 
 static enum status judge_budget(struct journal_page *page) {
     struct journal_read *read = page->read;
     const struct replay_reader reader = reader_of(read);
-    return has_budget(page)
-               ? replay_budget_judge(page->session, &page->topic, &reader, &read->continuity)
-               : STATUS_OK;
+    return has_budget(page) ? replay_budget_judge(page->session, &page->topic, &reader,
+                                                  &read->continuity, &read->progress)
+                            : STATUS_OK;
 }
 
 static enum status begin_bootstrap(struct journal_page *page) {
@@ -175,7 +176,8 @@ static enum status begin_bootstrap(struct journal_page *page) {
     enum status status = STATUS_OK;
     read->bootstrap = continuity_bootstrap(read->exists ? &read->window : NULL);
     if (has_budget(page))
-        status = replay_budget_bootstrap(page->session, &page->topic, &reader, &read->bootstrap);
+        status = replay_budget_bootstrap(page->session, &page->topic, &reader, &read->bootstrap,
+                                         &read->progress);
     read->next_seq = read->bootstrap.from_seq;
     return status;
 }
@@ -243,7 +245,8 @@ static enum status find_place(struct journal_page *page) {
  * bootstrap. */
 static enum status bootstrap_from_0(struct journal_page *page) {
     struct journal_read *read = page->read;
-    if (read->mode != JOURNAL_READ_RESUME || read->after_seq > 0 || !read->is_stale)
+    if (read->mode != JOURNAL_READ_RESUME || read->after_seq > 0 || !read->is_stale ||
+        read->progress.has_more)
         return STATUS_OK;
     read->mode = JOURNAL_READ_BOOTSTRAP;
     read->is_stale = false;
@@ -303,7 +306,7 @@ static enum status read_page(struct journal_page *page) {
 static enum status run_once(struct journal_read *read, struct store_session *session) {
     struct journal_page page = {
         .read = read, .session = session, .is_log = topic_is_log(read->topic)};
-    read->is_stale = read->is_damaged = false;
+    read->is_stale = read->is_damaged = read->progress.has_more = false;
     arena_init(&page.arena, JOURNAL_READ_ARENA_BYTES_MAX);
     owners_init(&page.owners, session);
     enum status status = load(&page);
@@ -315,7 +318,8 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
         status = find_place(&page);
     if (status == STATUS_OK)
         status = bootstrap_from_0(&page);
-    if (status == STATUS_OK && read->exists && !read->is_stale && read->frames_max > 0)
+    if (status == STATUS_OK && read->exists && !read->is_stale && !read->progress.has_more &&
+        read->frames_max > 0)
         status = read_page(&page);
     arena_release(&page.arena);
     owners_release(&page.owners);
@@ -337,7 +341,7 @@ static enum status run_mended(struct journal_read *read, struct store_session *s
     return status;
 }
 
-void journal_read_run(struct journal_read *read, struct store_session *session) {
+bool journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
     uint64_t begun_ns = clock_now().mono_ns;
@@ -346,11 +350,13 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
     read->is_in_memory = read->mode == JOURNAL_READ_CONTINUE && read->watch &&
                          hub_holds(read->watch, read->after_seq + 1);
     if (read->is_in_memory)
-        return;
+        return false;
     do
         read->status = run_mended(read, session);
     while (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP &&
            ++attempt < JOURNAL_BOOTSTRAPS_MAX);
+    if (read->status == STATUS_OK && read->progress.has_more)
+        return true;
     if (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP)
         read->status = STATUS_STORE_UNAVAILABLE;
     if (read->status != STATUS_OK)
@@ -358,6 +364,7 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
     metrics_observe(METRIC_SYNC_REPLAY_READ_DURATION_SECONDS, METRIC_PLAIN,
                     clock_now().mono_ns - begun_ns, 1);
     metrics_add(METRIC_SYNC_REPLAY_FRAMES, METRIC_LABELS(read->policy->topic_class), read->count);
+    return false;
 }
 
 void journal_read_release(struct journal_read *read) {

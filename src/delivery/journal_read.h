@@ -1,5 +1,5 @@
 /* A read of a topic from the store: checks a position, and reads a page of frames from there.
- * Made and used on a loop, run once on a thread of the store pool in between.
+ * Made and used on a loop, run on threads of the store pool in between, in one slice or several.
  * Memory: the frames belong to the read until they are taken; the names belong to its maker.
  * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a gap;
  * STATUS_STREAM_ID_CONFLICT for a topic that cannot exist, because another has its stream id.
@@ -12,6 +12,7 @@
 
 #include "auth/grant.h"
 #include "base/limits.h"
+#include "delivery/replay_budget.h"
 #include "hub/hub.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
@@ -50,6 +51,7 @@ struct journal_read {
     enum grant_view view;
     struct writer *writer;   /* raises the floor of a damaged journal; NULL: an error instead */
     struct hub_watch *watch; /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
+    struct replay_progress progress; /* of a position that is found in several slices */
     /* Answered. */
     enum status status;
     bool is_in_memory; /* nothing was read */
@@ -71,7 +73,8 @@ struct journal_read {
     bool is_kept; /* the hub has the frames too */
 };
 
-void journal_read_run(struct journal_read *read, struct store_session *session);
+/* Runs one slice of the read. True: another slice must follow, before anything is answered. */
+bool journal_read_run(struct journal_read *read, struct store_session *session);
 /* Releases the principal and the frames that were not taken. */
 void journal_read_release(struct journal_read *read);
 

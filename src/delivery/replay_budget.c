@@ -7,25 +7,24 @@
 
 struct count {
     struct viewer viewer;
+    struct replay_progress *at;
     uint64_t own_max; /* counting ends above it */
-    uint64_t skip;    /* frames of the reader before the one of found_seq */
-    uint64_t rows;
-    uint64_t own;
-    uint64_t found_seq; /* 0: none */
-    bool is_cut;        /* a damaged row ended the count */
+    bool is_cut;      /* a damaged row ended the count */
 };
 
 static enum status count_one(struct count *count, uint64_t seq, uint64_t entity_ref,
                              const struct store_event *event) {
+    struct replay_progress *at = count->at;
     bool may_read;
     enum status status = viewer_check(&count->viewer, entity_ref, event, &may_read);
     if (status != STATUS_OK)
         return status;
-    if (may_read && count->own == count->skip)
-        count->found_seq = seq;
-    count->rows++;
-    count->own += may_read;
-    return count->own > count->own_max ? STATUS_LIMIT_REACHED : STATUS_OK;
+    if (may_read && at->own == at->skip)
+        at->found_seq = seq;
+    at->after_seq = seq;
+    at->rows++;
+    at->own += may_read;
+    return at->own > count->own_max ? STATUS_LIMIT_REACHED : STATUS_OK;
 }
 
 static enum status count_row(void *user, const struct store_journal_row *row,
@@ -41,81 +40,111 @@ static bool is_filtered(const struct replay_reader *reader) {
     return reader->view == GRANT_VIEW_OWN && !reader->principal->read_all;
 }
 
-/* A damaged row is mended by the read of frames that gets there, not by a count. */
+/* A slice of a count that examines rows_max rows in total. A damaged row is mended by the read of
+ * frames that gets there, not by a count. */
 static enum status walk(struct count *count, struct store_session *session,
-                        const struct store_topic *topic, uint64_t after_seq, uint64_t rows_max) {
+                        const struct store_topic *topic, uint64_t rows_max) {
+    struct replay_progress *at = count->at;
+    uint64_t before = at->rows;
+    uint64_t limit = rows_max - before < STORE_TASK_ROWS ? rows_max - before : STORE_TASK_ROWS;
     enum status status =
         topic->entity_ref > 0
-            ? store_walk_entity_events(session, topic->entity_ref, after_seq, rows_max, count,
+            ? store_walk_entity_events(session, topic->entity_ref, at->after_seq, limit, count,
                                        count_event)
-            : store_walk_journal(session, topic->ref, after_seq, rows_max, count, count_row);
+            : store_walk_journal(session, topic->ref, at->after_seq, limit, count, count_row);
     count->is_cut = status == STATUS_INTERNAL_ERROR;
+    at->is_short = status == STATUS_OK && at->rows == rows_max;
+    at->has_more = status == STATUS_OK && at->rows - before == limit && !at->is_short;
     return status == STATUS_LIMIT_REACHED || count->is_cut ? STATUS_OK : status;
 }
 
+static void begin(struct replay_progress *progress, uint64_t after_seq) {
+    if (!progress->is_begun)
+        *progress = (struct replay_progress){.is_begun = true, .after_seq = after_seq};
+}
+
 static enum status judge_own(struct store_session *session, const struct store_topic *topic,
-                             const struct replay_reader *reader, struct continuity *plan) {
-    struct count count = {.own_max = plan->replay_budget_events};
+                             const struct replay_reader *reader, struct continuity *plan,
+                             struct replay_progress *progress) {
+    struct count count = {.at = progress, .own_max = plan->replay_budget_events};
+    begin(progress, plan->after_seq);
     viewer_init(&count.viewer, session, reader->principal, reader->view);
-    enum status status = walk(&count, session, topic, plan->after_seq, REPLAY_COUNT_ROWS_MAX);
+    enum status status = walk(&count, session, topic, reader->rows_max);
     viewer_release(&count.viewer);
-    if (status != STATUS_OK || count.rows == REPLAY_COUNT_ROWS_MAX)
+    progress->is_begun = progress->has_more;
+    if (status != STATUS_OK || progress->has_more || progress->is_short)
         return status;
-    plan->replay_lag = count.own;
-    if (count.own <= count.own_max)
+    plan->replay_lag = progress->own;
+    if (progress->own <= count.own_max)
         continuity_lift_budget(plan);
     return STATUS_OK;
 }
 
 enum status replay_lag_count(struct store_session *session, struct slice topic,
                              const struct replay_reader *reader, uint64_t after_seq,
-                             struct replay_lag *lag) {
-    struct count count = {.own_max = UINT64_MAX};
+                             struct replay_progress *progress, struct replay_lag *lag) {
+    struct count count = {.at = progress, .own_max = UINT64_MAX};
     struct store_topic row;
     struct arena arena;
+    begin(progress, after_seq);
     arena_init(&arena, JOURNAL_READ_ARENA_BYTES_MAX);
     viewer_init(&count.viewer, session, reader->principal, reader->view);
     enum status status = store_load_topic(session, topic, &arena, &row);
     if (status == STATUS_OK)
-        status = walk(&count, session, &row, after_seq, REPLAY_LAG_ROWS_MAX);
+        status = walk(&count, session, &row, REPLAY_LAG_ROWS_MAX);
     viewer_release(&count.viewer);
     arena_release(&arena);
-    *lag = (struct replay_lag){count.own, count.is_cut || count.rows == REPLAY_LAG_ROWS_MAX};
+    *lag = (struct replay_lag){progress->own, count.is_cut || progress->is_short};
     return status;
 }
 
 /* ---- bootstraps ---- */
 
-/* The first frame of the reader from from_seq on, or the first of its last budget frames. */
+/* The first frame of the reader from from_seq on, or the first of its last budget frames. That one
+ * is found by a second walk, which skips the frames before. */
 static enum status find_first(struct count *count, struct store_session *session,
-                              const struct store_topic *topic, uint64_t from_seq, uint64_t budget) {
-    uint64_t rows_max = topic->head_seq - from_seq + 1;
-    enum status status = walk(count, session, topic, from_seq - 1, rows_max);
-    if (status != STATUS_OK || count->own <= budget)
+                              const struct store_topic *topic, uint64_t budget) {
+    struct replay_progress *at = count->at;
+    bool is_second = at->skip > 0;
+    count->own_max = is_second ? at->skip : UINT64_MAX;
+    enum status status = walk(count, session, topic, at->until_seq - at->from_seq + 1);
+    if (status != STATUS_OK || at->has_more || is_second || count->is_cut || at->own <= budget)
         return status;
-    count->skip = count->own_max = count->own - budget;
-    count->own = 0;
-    return walk(count, session, topic, from_seq - 1, rows_max);
+    at->skip = at->own - budget;
+    at->own = at->rows = 0;
+    at->after_seq = at->from_seq - 1;
+    at->has_more = true;
+    return STATUS_OK;
 }
 
 enum status replay_budget_bootstrap(struct store_session *session, const struct store_topic *topic,
                                     const struct replay_reader *reader,
-                                    struct continuity_bootstrap *bootstrap) {
-    struct count count = {.own_max = UINT64_MAX};
+                                    struct continuity_bootstrap *bootstrap,
+                                    struct replay_progress *progress) {
+    struct count count = {.at = progress};
     uint64_t rows_max = REPLAY_BOOTSTRAP_ROWS_MAX;
     uint64_t from_seq = topic->head_seq > rows_max ? topic->head_seq - rows_max + 1 : 1;
     if (from_seq < topic->oldest_seq)
         from_seq = topic->oldest_seq;
     if (!is_filtered(reader) || policy_has_snapshot(reader->policy) ||
-        from_seq >= bootstrap->from_seq)
+        (!progress->is_begun && from_seq >= bootstrap->from_seq)) {
+        *progress = (struct replay_progress){0};
         return STATUS_OK;
+    }
+    if (!progress->is_begun) {
+        begin(progress, from_seq - 1);
+        progress->from_seq = from_seq;
+        progress->until_seq = topic->head_seq;
+    }
     viewer_init(&count.viewer, session, reader->principal, reader->view);
-    enum status status =
-        find_first(&count, session, topic, from_seq, reader->policy->replay_budget_events);
+    enum status status = find_first(&count, session, topic, reader->policy->replay_budget_events);
     viewer_release(&count.viewer);
-    bool is_found = !count.is_cut && count.found_seq > 0;
-    if (status == STATUS_OK && is_found && count.found_seq < bootstrap->from_seq)
-        *bootstrap = (struct continuity_bootstrap){count.found_seq, count.found_seq > 1};
+    progress->is_begun = progress->has_more;
+    /* Rows may have been pruned since the first slice. */
+    bool is_found = !progress->has_more && !count.is_cut &&
+                    progress->found_seq >= topic->oldest_seq && progress->found_seq > 0;
+    if (status == STATUS_OK && is_found && progress->found_seq < bootstrap->from_seq)
+        *bootstrap = (struct continuity_bootstrap){progress->found_seq, progress->found_seq > 1};
     return status;
 }
 
@@ -141,12 +170,15 @@ static enum status judge_age(struct store_session *session, const struct store_t
 }
 
 enum status replay_budget_judge(struct store_session *session, const struct store_topic *topic,
-                                const struct replay_reader *reader, struct continuity *plan) {
+                                const struct replay_reader *reader, struct continuity *plan,
+                                struct replay_progress *progress) {
     enum status status = STATUS_OK;
     bool is_over = plan->reason_count == 1 && plan->reasons[0] == REASON_REPLAY_BUDGET_EXCEEDED;
     if (is_over && policy_has_snapshot(reader->policy) && topic->entity_ref == 0)
         status = judge_age(session, topic, reader, plan);
     if (status == STATUS_OK && is_over && plan->reason_count > 0 && is_filtered(reader))
-        status = judge_own(session, topic, reader, plan);
+        return judge_own(session, topic, reader, plan, progress);
+    /* Also a count that began before the cursor became stale for another reason. */
+    *progress = (struct replay_progress){0};
     return status;
 }

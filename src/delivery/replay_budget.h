@@ -5,7 +5,7 @@
  * the store's. The rows of the reader are counted, not indexed: at most REPLAY_COUNT_ROWS_MAX are
  * examined, and only for a cursor that would be over the budget. Beyond that the cursor stays
  * stale. A lag is counted within REPLAY_LAG_ROWS_MAX, because a client may ask for it with each
- * poll. */
+ * poll. One call examines at most STORE_TASK_ROWS: while has_more, it must be called again. */
 #ifndef DELIVERY_REPLAY_BUDGET_H
 #define DELIVERY_REPLAY_BUDGET_H
 
@@ -19,6 +19,21 @@ struct replay_reader {
     const struct principal *principal;
     enum grant_view view;
     uint64_t now_ms;
+    uint64_t rows_max; /* examined to judge a cursor */
+};
+
+/* A count of several calls: zeroed before the first. */
+struct replay_progress {
+    bool is_begun;
+    bool has_more;      /* the result is not known yet */
+    bool is_short;      /* rows_max rows were examined, and there are more */
+    uint64_t rows;      /* examined; a bootstrap may examine a row twice */
+    uint64_t after_seq; /* of the last row examined */
+    uint64_t own;       /* frames of the reader */
+    uint64_t skip;      /* frames of the reader before the one of found_seq */
+    uint64_t found_seq; /* 0: none */
+    uint64_t from_seq;  /* of a bootstrap: the first row, and the last one */
+    uint64_t until_seq;
 };
 
 /* Moves the start of a bootstrap of the topic back, so that frames of other owners do not use up
@@ -26,7 +41,8 @@ struct replay_reader {
 MUST_CHECK enum status replay_budget_bootstrap(struct store_session *session,
                                                const struct store_topic *topic,
                                                const struct replay_reader *reader,
-                                               struct continuity_bootstrap *bootstrap);
+                                               struct continuity_bootstrap *bootstrap,
+                                               struct replay_progress *progress);
 
 struct replay_lag {
     uint64_t frames;
@@ -38,10 +54,11 @@ struct replay_lag {
 MUST_CHECK enum status replay_budget_judge(struct store_session *session,
                                            const struct store_topic *topic,
                                            const struct replay_reader *reader,
-                                           struct continuity *plan);
+                                           struct continuity *plan,
+                                           struct replay_progress *progress);
 /* Counts the frames behind after_seq that the reader may see. */
 MUST_CHECK enum status replay_lag_count(struct store_session *session, struct slice topic,
                                         const struct replay_reader *reader, uint64_t after_seq,
-                                        struct replay_lag *lag);
+                                        struct replay_progress *progress, struct replay_lag *lag);
 
 #endif

@@ -328,9 +328,10 @@ static void lookup_free(struct session_lookup *lookup) {
     (void)lookup;
 }
 
-static void use_run(struct session_lookup *lookup, struct store_session *store) {
+static bool use_run(struct session_lookup *lookup, struct store_session *store) {
     struct audit *audit = container_of(lookup, struct audit, lookup);
     audit->use_status = single_use_decide(&audit->use, store);
+    return false;
 }
 
 /* Anything but STATUS_OK: the id cannot be used, and done does not run. */

@@ -40,6 +40,7 @@ struct poll {
     struct consumer_state consumer;
     bool is_counting; /* the frames behind the page are being counted */
     bool is_counted;
+    struct replay_progress counted;
     struct replay_lag lag;
 };
 
@@ -264,8 +265,10 @@ static void count_run(struct call *call, struct store_session *store) {
     struct poll *poll = container_of(call, struct poll, call);
     const struct subscription_options *options = &poll->driver.subscription.options;
     const struct replay_reader reader = {.principal = options->principal, .view = options->view};
-    call->status = replay_lag_count(store, options->topic, &reader,
-                                    poll->driver.subscription.next_seq - 1, &poll->lag);
+    call->status =
+        replay_lag_count(store, options->topic, &reader, poll->driver.subscription.next_seq - 1,
+                         &poll->counted, &poll->lag);
+    call->has_more = call->status == STATUS_OK && poll->counted.has_more;
 }
 
 static void count_done(struct call *call) {
@@ -390,7 +393,7 @@ static void on_head(struct driver *driver) {
 static void gather(struct poll *poll);
 
 static void read_run(struct call *call, struct store_session *store) {
-    driver_read_run(&container_of(call, struct poll, call)->driver, store);
+    call->has_more = driver_read_run(&container_of(call, struct poll, call)->driver, store);
 }
 
 static void read_done(struct call *call) {

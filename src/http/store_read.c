@@ -55,7 +55,9 @@ static void read_answer(struct exchange_call *call) {
 /* On a thread of the pool. */
 static void read_run(struct call *call, struct store_session *store) {
     struct store_read *read = container_of(call, struct store_read, call.call);
+    read->runs_again = false;
     read->read(read, store);
+    call->has_more = read->runs_again && read->status == STATUS_OK;
 }
 
 static enum status id_check(enum entity_kind kind, struct slice id) {

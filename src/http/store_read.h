@@ -35,6 +35,8 @@ struct store_read {
     uint64_t entity_ref;
     uint64_t until_seq;
     bool has_more;
+    /* Set by read: another slice must follow before the answer, in the turn of the principal. */
+    bool runs_again;
     struct slice content_type;
     /* The handler's state, if it needs more than this. state_free frees it with the read. */
     void *state;

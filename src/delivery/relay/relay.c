@@ -266,7 +266,8 @@ static struct journal_read *read_page(struct relay *relay, enum document_kind ki
         .frames_max = has_position ? RELAY_FRAMES_MAX : 0,
         .given_epoch = relay->state.positions[kind].epoch,
     };
-    journal_read_run(read, relay->session);
+    while (journal_read_run(read, relay->session))
+        ;
     return read;
 }
 

@@ -48,6 +48,7 @@ struct subscriber {
 /* Subscribers whose positions are compared with the store in one read: all begin, or none. */
 struct session_opening {
     size_t count;
+    size_t read_count;  /* subscribers whose positions were compared, in earlier slices */
     enum status status; /* of the read; the subscriptions say which of them are stale */
     void *user;         /* the dialect's */
     struct subscriber *subscribers[];
@@ -55,8 +56,9 @@ struct session_opening {
 
 /* Something else that the dialect does with the store; the beginning of its own object. */
 struct session_lookup {
-    /* On a thread of the store pool, or on the writer. */
-    void (*run)(struct session_lookup *lookup, struct store_session *store);
+    /* On a thread of the store pool, or on the writer. True, on the store pool: another slice must
+     * follow. */
+    bool (*run)(struct session_lookup *lookup, struct store_session *store);
     /* On the loop. status: whether it was run. */
     void (*done)(struct session *session, struct session_lookup *lookup, enum status status);
     /* In place of done, when the session has ended. */

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/session_close.h"
 #include "delivery/session/session_token.h"
@@ -75,6 +76,7 @@ void session_look_up(struct session *session, struct session_lookup *lookup) {
 void session_open(struct session *session, struct session_opening *opening) {
     assert(!session_is_opening(session));
     opening->status = STATUS_OK;
+    opening->read_count = 0;
     session->opening = opening;
     session_next_job(session);
 }
@@ -101,10 +103,19 @@ void session_read_ahead(struct subscriber *subscriber, const struct delivery_bat
 
 /* ---- on another thread ---- */
 
-static void open_run(const struct session_opening *opening, struct store_session *store) {
-    for (size_t i = 0; i < opening->count; i++)
-        if (opening->subscribers[i]->driver.subscription.read)
-            driver_read_run(&opening->subscribers[i]->driver, store);
+/* A slice of an opening. True: another one must follow. */
+static bool open_run(struct session_opening *opening, struct store_session *store) {
+    uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
+    size_t end = opening->read_count + OPENING_SLICE_TOPICS;
+    while (opening->read_count < opening->count) {
+        if (opening->read_count == end || store_session_rows_read(store) >= rows_max)
+            return true;
+        struct driver *driver = &opening->subscribers[opening->read_count]->driver;
+        if (driver->subscription.read && driver_read_run(driver, store))
+            return true;
+        opening->read_count++;
+    }
+    return false;
 }
 
 static void job_run(struct call *call, struct store_session *store) {
@@ -112,19 +123,19 @@ static void job_run(struct call *call, struct store_session *store) {
     assert(session->job != SESSION_JOB_NONE);
     switch (session->job) {
     case SESSION_JOB_OPEN:
-        open_run(session->opening, store);
+        call->has_more = open_run(session->opening, store);
         return;
     case SESSION_JOB_READ:
-        driver_read_run(&session->reading->driver, store);
+        call->has_more = driver_read_run(&session->reading->driver, store);
         return;
     case SESSION_JOB_AHEAD:
-        journal_read_run(session->reading->driver.subscription.ahead, store);
+        call->has_more = journal_read_run(session->reading->driver.subscription.ahead, store);
         return;
     case SESSION_JOB_PART:
         subscriber_snapshot_read(session->reading->snapshot);
         return;
     case SESSION_JOB_LOOKUP:
-        session->lookup->run(session->lookup, store);
+        call->has_more = session->lookup->run(session->lookup, store);
         return;
     case SESSION_JOB_NONE:
         return;

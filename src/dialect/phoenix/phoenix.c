@@ -78,10 +78,11 @@ static enum status reply_joined(struct session *session, const struct join_reque
     return status;
 }
 
-static void join_run(struct session_lookup *call, struct store_session *store) {
+static bool join_run(struct session_lookup *call, struct store_session *store) {
     struct join_request *request = container_of(call, struct join_request, base.call);
     request->base.status =
         welcome_write(store, request->base.principal, &request->topics, &request->watermarks);
+    return false;
 }
 
 static void join_done(struct session *session, struct session_lookup *call, enum status status) {

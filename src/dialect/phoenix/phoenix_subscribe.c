@@ -42,12 +42,13 @@ static const struct page_form *form_of(const struct session *session,
                         websocket_deflates(session));
 }
 
-static void call_run(struct session_lookup *call, struct store_session *store) {
+static bool call_run(struct session_lookup *call, struct store_session *store) {
     struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
-    request->base.status = subscribe_resolve(&request->subscribe, store);
-    if (request->base.status == STATUS_OK)
-        request->base.status =
-            subscribe_entitle(&request->subscribe, store, request->base.principal);
+    struct subscribe *subscribe = &request->subscribe;
+    request->base.status = subscribe->is_resolved
+                               ? subscribe_entitle(subscribe, store, request->base.principal)
+                               : subscribe_resolve(subscribe, store);
+    return request->base.status == STATUS_OK && !subscribe->is_entitled;
 }
 
 static enum status make_subscribers(struct session *session, const struct subscribe *subscribe,

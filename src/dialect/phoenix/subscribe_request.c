@@ -353,17 +353,28 @@ static enum status merge(struct subscribe *subscribe) {
 
 enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *session) {
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
-        if (subscribe->items[i].is_stream)
-            status = resolve(subscribe, session, &subscribe->items[i]);
-    return status == STATUS_OK ? merge(subscribe) : status;
+    size_t left = OPENING_SLICE_TOPICS;
+    while (status == STATUS_OK && left > 0 && subscribe->looked_up < subscribe->count) {
+        struct subscribe_item *item = &subscribe->items[subscribe->looked_up++];
+        left -= item->is_stream;
+        if (item->is_stream)
+            status = resolve(subscribe, session, item);
+    }
+    if (status != STATUS_OK || subscribe->looked_up < subscribe->count)
+        return status;
+    subscribe->is_resolved = true;
+    subscribe->looked_up = 0;
+    return merge(subscribe);
 }
 
 enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
                               const struct principal *principal) {
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
-        status = entitle_load(session, principal, subscribe->items[i].topic, &subscribe->arena,
-                              &subscribe->items[i].grant);
+    size_t left = OPENING_SLICE_TOPICS;
+    for (; status == STATUS_OK && left > 0 && subscribe->looked_up < subscribe->count; left--) {
+        struct subscribe_item *item = &subscribe->items[subscribe->looked_up++];
+        status = entitle_load(session, principal, item->topic, &subscribe->arena, &item->grant);
+    }
+    subscribe->is_entitled = subscribe->looked_up == subscribe->count;
     return status;
 }

@@ -34,6 +34,9 @@ struct subscribe {
     struct arena arena;
     struct subscribe_item *items;
     size_t count;
+    size_t looked_up; /* items that earlier slices resolved or entitled */
+    bool is_resolved;
+    bool is_entitled;
     struct map by_topic;  /* the items: of topics; all of them, once resolved */
     struct map by_stream; /* of streams, until resolved */
     bool bootstrap;
@@ -47,11 +50,12 @@ struct subscribe {
 
 MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
                                       size_t topics_max);
-/* Finds the topics of streams; afterwards each topic is there once. */
+/* Finds the topics of streams, OPENING_SLICE_TOPICS in a call; is_resolved: all of them. Afterwards
+ * each topic is there once. */
 MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
                                          struct store_session *session);
-/* Fills in the grants of the items: what the principal may read of each topic. Errors: the store's.
- */
+/* Fills in the grants of the items: what the principal may read of each topic. As many in a call;
+ * is_entitled: all of them. Errors: the store's. */
 MUST_CHECK enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
                                          const struct principal *principal);
 /* Whether it asks for that topic; once resolved, also by the name of its stream. */

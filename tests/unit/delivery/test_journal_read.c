@@ -30,7 +30,8 @@ static void run(struct publisher *publisher, struct journal_read *read) {
         read->policy = &policy;
     if (read->below_seq == 0)
         read->below_seq = UINT64_MAX;
-    journal_read_run(read, publisher->session);
+    while (journal_read_run(read, publisher->session))
+        ;
     assert_ok(read->status);
 }
 
@@ -212,6 +213,35 @@ static void the_budget_counts_the_frames_that_the_reader_may_see(void **state) {
     }
 }
 
+/* None of the frames is the reader's. */
+static void a_long_count_of_frames_takes_several_slices(void **state) {
+    static const struct principal stranger = {.identity.user_id = SLICE("x")};
+    static const enum journal_read_mode modes[] = {JOURNAL_READ_RESUME, JOURNAL_READ_BOOTSTRAP};
+    static const struct policy events = {.replay_budget_events = 10,
+                                         .snapshot_document = DOCUMENT_NONE};
+    struct publisher *publisher = *state;
+    while (publisher->log_id < 3 * STORE_TASK_ROWS + EVENTS)
+        publisher_commit(publisher, PUBLISHER_BATCH_MAX);
+    for (size_t i = 0; i < 2; i++) {
+        struct journal_read read = {.topic = SLICE(SUMMARIES),
+                                    .policy = &events,
+                                    .mode = modes[i],
+                                    .after_seq = 1,
+                                    .below_seq = UINT64_MAX,
+                                    .principal = &stranger,
+                                    .view = GRANT_VIEW_OWN};
+        size_t slices = 1;
+        for (; journal_read_run(&read, publisher->session); slices++)
+            assert_true(slices < 10);
+        assert_ok(read.status);
+        assert_false(read.is_stale);
+        assert_int_equal(slices, 4);
+        bool resumes = modes[i] == JOURNAL_READ_RESUME;
+        assert_int_equal(read.next_seq, resumes ? 2 : read.window.head_seq - 10 + 1);
+        journal_read_release(&read);
+    }
+}
+
 static void
 a_cursor_of_a_summary_topic_is_not_over_budget_while_its_next_frame_is_young(void **state) {
     struct policy summaries = {.replay_budget_events = 10,
@@ -332,6 +362,7 @@ int main(void) {
         READ_TEST(the_log_is_read_by_its_ids),
         READ_TEST(an_event_of_the_log_equals_the_event_of_a_list),
         READ_TEST(the_budget_counts_the_frames_that_the_reader_may_see),
+        READ_TEST(a_long_count_of_frames_takes_several_slices),
         READ_TEST(a_cursor_of_a_summary_topic_is_not_over_budget_while_its_next_frame_is_young),
         READ_TEST(the_log_has_neither_a_floor_nor_a_budget),
         cmocka_unit_test(an_empty_log_exists_and_waits),
