@@ -2,8 +2,8 @@
  * Any thread; constants only, as enum values of the rows' names. A module names its row; it has no
  * bound of its own. Limits of formats and protocols, and of the command line, stay with their code.
  * A row: name, value, unit, how many exist at once (scope, times), and what it bounds. ITEMS are
- * counts and WITHIN is part of another row or of a setting: neither adds to the worst case.
- * The sum of the rows, by the settings, is server/limits_report.h. */
+ * counts and WITHIN is part of another row or of a setting: neither adds to the sums.
+ * The sums of the rows, by the settings, are in server/limits_report.h. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 

@@ -49,7 +49,6 @@ struct limits_counts limits_counts_of(const struct config *config) {
     return (struct limits_counts){
         .loops = limits_loop_count(config),
         .pool_threads = config->readers,
-        .connections_max = config->connections_max,
         .subscriptions_max = config->subscriptions_max,
         /* A WebSocket holds the message that it decodes, and the bytes that follow it. */
         .request_bytes_max =
@@ -74,16 +73,15 @@ struct limits_report limits_report_of(const struct limits_counts *counts) {
         .connection_bytes = sums[LIMIT_CONNECTION] + request + counts->request_bytes_max +
                             counts->subscriptions_max * sums[LIMIT_SUBSCRIPTION],
     };
-    report.total_bytes = report.process_bytes + counts->loops * report.loop_bytes +
-                         counts->pool_threads * report.thread_bytes +
-                         counts->connections_max * report.connection_bytes;
+    report.fixed_bytes = report.process_bytes + counts->loops * report.loop_bytes +
+                         counts->pool_threads * report.thread_bytes;
     return report;
 }
 
 void limits_report_log(const struct config *config) {
     const struct limits_counts counts = limits_counts_of(config);
     const struct limits_report report = limits_report_of(&counts);
-    log_event(LOG_INFO, "limits", log_int("worst_case_bytes", (int64_t)report.total_bytes),
+    log_event(LOG_INFO, "limits", log_int("fixed_bytes", (int64_t)report.fixed_bytes),
               log_int("process_bytes", (int64_t)report.process_bytes),
               log_int("loop_bytes", (int64_t)report.loop_bytes),
               log_int("store_thread_bytes", (int64_t)report.thread_bytes),

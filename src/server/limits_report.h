@@ -1,9 +1,10 @@
-/* The worst case of the server's memory: the sum of base/limits.h and the settings.
+/* The memory that the server may use: the sums of base/limits.h and the settings.
  * Any thread.
  * Memory: none.
  * Errors: none.
- * The sum is an upper bound: every limit is reached at once, on every connection. It does not
- * include the memory of libraries (SQLite, OpenSSL, zlib) and of the structures themselves. */
+ * Each sum is an upper bound: all its limits are reached at once. That of a connection is not
+ * multiplied: the limits of a principal and of the process end long before all connections reach
+ * theirs. Libraries (SQLite, OpenSSL, zlib) and the structures themselves are not included. */
 #ifndef SERVER_LIMITS_REPORT_H
 #define SERVER_LIMITS_REPORT_H
 
@@ -13,7 +14,6 @@
 struct limits_counts {
     uint64_t loops;
     uint64_t pool_threads;
-    uint64_t connections_max;
     uint64_t subscriptions_max; /* of one connection */
     uint64_t request_bytes_max; /* head and messages of one connection, by the settings */
     uint64_t shared_bytes_max;  /* queues and windows of the process, by the settings */
@@ -23,8 +23,8 @@ struct limits_report {
     uint64_t process_bytes;    /* once, the settings included */
     uint64_t loop_bytes;       /* for each loop */
     uint64_t thread_bytes;     /* for each thread of the store pool */
-    uint64_t connection_bytes; /* for each connection, its subscriptions included */
-    uint64_t total_bytes;
+    uint64_t connection_bytes; /* for one connection, its subscriptions included */
+    uint64_t fixed_bytes;      /* for the process, its loops and its threads, without connections */
 };
 
 /* The number of io loops: the setting, or one for each core. */

@@ -241,14 +241,10 @@ void doctor_check_descriptors(struct doctor *doctor) {
 void doctor_check_limits(struct doctor *doctor) {
     const struct limits_counts counts = limits_counts_of(&doctor->config);
     const struct limits_report report = limits_report_of(&counts);
-    uint64_t connections_bytes = counts.connections_max * report.connection_bytes;
     doctor_say(doctor, FINDING_OK, NULL,
-               "at most %llu MB of memory: %llu MB for the process and %llu MB for each of %llu "
-               "connections",
-               (unsigned long long)(report.total_bytes / MEGABYTE),
-               (unsigned long long)((report.total_bytes - connections_bytes) / MEGABYTE),
-               (unsigned long long)(report.connection_bytes / MEGABYTE),
-               (unsigned long long)counts.connections_max);
+               "at most %llu MB of memory without connections, and %llu MB for one connection",
+               (unsigned long long)(report.fixed_bytes / MEGABYTE),
+               (unsigned long long)(report.connection_bytes / MEGABYTE));
 }
 
 void doctor_check_disk(struct doctor *doctor) {

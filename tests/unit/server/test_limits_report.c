@@ -9,16 +9,16 @@ static void each_count_multiplies_the_bytes_of_its_rows(void **state) {
     struct limits_report base = limits_report_of(&none);
     struct limits_report report =
         limits_report_of(&(struct limits_counts){.loops = 3, .pool_threads = 2});
-    assert_int_equal(base.total_bytes, base.process_bytes);
-    assert_int_equal(report.total_bytes,
+    assert_int_equal(base.fixed_bytes, base.process_bytes);
+    assert_int_equal(report.fixed_bytes,
                      base.process_bytes + 3 * base.loop_bytes + 2 * base.thread_bytes);
     report = limits_report_of(&(struct limits_counts){.shared_bytes_max = 1000});
-    assert_int_equal(report.total_bytes, base.process_bytes + 1000);
-    report = limits_report_of(&(struct limits_counts){
-        .connections_max = 10, .subscriptions_max = 2, .request_bytes_max = 100});
+    assert_int_equal(report.fixed_bytes, base.process_bytes + 1000);
+    report =
+        limits_report_of(&(struct limits_counts){.subscriptions_max = 2, .request_bytes_max = 100});
     assert_int_equal(report.connection_bytes,
                      base.connection_bytes + 100 + 2 * (uint64_t)JOURNAL_READ_BYTES);
-    assert_int_equal(report.total_bytes, base.process_bytes + 10 * report.connection_bytes);
+    assert_int_equal(report.fixed_bytes, base.process_bytes);
 }
 
 static void rows_are_multiplied_by_their_count(void **state) {
@@ -42,7 +42,6 @@ static void settings_determine_the_counts(void **state) {
     const struct config config = {
         .io_loops = 3,
         .readers = 4,
-        .connections_max = 5,
         .subscriptions_max = 6,
         .request_head_bytes_max = 1000,
         .message_bytes_max = 20,
@@ -53,7 +52,6 @@ static void settings_determine_the_counts(void **state) {
     struct limits_counts counts = limits_counts_of(&config);
     assert_int_equal(counts.loops, 3);
     assert_int_equal(counts.pool_threads, 4);
-    assert_int_equal(counts.connections_max, 5);
     assert_int_equal(counts.subscriptions_max, 6);
     assert_int_equal(counts.request_bytes_max, 1000 + LOOP_READ_BYTES + 2 * 20);
     assert_int_equal(counts.shared_bytes_max, 111);
