@@ -214,6 +214,10 @@ static void snapshot_ready(struct snapshot_wait *wait) {
     struct exchange *exchange = work->exchange;
     if (!exchange_unref(exchange))
         return;
+    if (wait->status == STATUS_RATE_LIMITED) {
+        exchange_answer_status(exchange, wait->status);
+        return;
+    }
     if (wait->status != STATUS_OK) {
         bool is_temporary = status_http(wait->status) == 503;
         struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
@@ -237,6 +241,7 @@ static void snapshot_ready(struct snapshot_wait *wait) {
 }
 
 void handle_snapshot(struct exchange *exchange) {
+    char key[PRINCIPAL_KEY_BYTES_MAX];
     struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_page);
     if (!read)
         return;
@@ -261,5 +266,7 @@ void handle_snapshot(struct exchange *exchange) {
     exchange->stream = &page_stream;
     exchange_ref(exchange);
     exchange_watch_end(exchange);
-    snapshot_wait_begin(&work->wait, api_of(exchange)->snapshot_service, exchange->loop, row);
+    const struct store_client client = exchange_client(exchange, key);
+    snapshot_wait_begin(&work->wait, api_of(exchange)->snapshot_service, exchange->loop, row,
+                        &client);
 }

@@ -114,6 +114,23 @@ async function endsAnExport(operator) {
   assert.equal(JSON.parse((await lines).trim().split("\n").at(-1)).manifest.count, FRAMES + WIDE + 3);
 }
 
+/** The wait for a snapshot is a read of its principal too. A client that has the snapshot reads nothing else. */
+async function countsWaitsForSnapshots(operator) {
+  const token = userOf(operator, "summaries");
+  const ask = (headers) => operator.ask("GET", "/v1/topics/runtime.run_summaries/snapshot", undefined, { authorization: `Bearer ${token}`, ...headers });
+  const { status, headers } = await ask();
+  assert.equal(status, 200);
+  const plans = await fillQueue(operator, token);
+  const answers = await Promise.all(range(1, 8).map(() => ask({ "if-none-match": headers.etag })));
+  plans.leave("reset");
+  const refused = answers.filter((answer) => answer.status !== 304);
+  assert.ok(refused.length > 0, "a full queue refuses a snapshot");
+  for (const answer of refused) {
+    assert.equal(answer.headers["retry-after"], "1");
+    assertError(answer, 429, "rate_limited");
+  }
+}
+
 /** The client is not gone: it closes only its sending side. */
 async function answersAHalfClosedClient(operator) {
   const peer = await connect(operator.server);
@@ -138,5 +155,6 @@ test("reads of the store are fair and bounded", async (t) => {
   await t.test("so do reads of tokens without an owner", () =>
     isFair(operator, serviceOf(operator, "other", "runtime.codex_worker_events"), serviceOf(operator, "victim", "runtime.read_all"), { how: "reset" }));
   await t.test("an export ends although other reads of its principal fill the queue", () => endsAnExport(operator));
+  await t.test("a wait for a snapshot counts for its principal", () => countsWaitsForSnapshots(operator));
   await t.test("a client that closes only its sending side gets its answer", () => answersAHalfClosedClient(operator));
 });

@@ -38,6 +38,7 @@ static void wait_done(struct snapshot_wait *wait) {
 enum status subscriber_snapshot_begin(struct subscriber *subscriber, enum policy_row row) {
     struct delivery_loop *delivery = subscriber->session->delivery;
     struct subscriber_snapshot *snapshot = calloc(1, sizeof(*snapshot));
+    char key[PRINCIPAL_KEY_BYTES_MAX];
     assert(!subscriber->snapshot);
     if (!snapshot)
         return STATUS_OUT_OF_MEMORY;
@@ -45,7 +46,8 @@ enum status subscriber_snapshot_begin(struct subscriber *subscriber, enum policy
     snapshot->subscriber = subscriber;
     buffer_init(&snapshot->documents, SESSION_PART_BYTES_MAX);
     snapshot->wait.done = wait_done;
-    snapshot_wait_begin(&snapshot->wait, delivery->shared->snapshots, delivery->io, row);
+    const struct store_client client = {.key = principal_key(subscriber->session->principal, key)};
+    snapshot_wait_begin(&snapshot->wait, delivery->shared->snapshots, delivery->io, row, &client);
     return STATUS_OK;
 }
 

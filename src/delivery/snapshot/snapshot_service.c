@@ -134,7 +134,8 @@ static bool wait_ask(struct store_task *task, struct store_session *session) {
 }
 
 void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *service,
-                         struct io_loop *loop, enum policy_row row) {
+                         struct io_loop *loop, enum policy_row row,
+                         const struct store_client *client) {
     wait->task.run = wait_ask;
     wait->call.done = wait_done;
     wait->asker.answered = wait_answered;
@@ -143,7 +144,7 @@ void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *se
     wait->asked_at_ms = clock_mono_ms(&loop->clock);
     wait->snapshot = NULL;
     call_begin(&wait->call, loop);
-    enum status status = store_pool_post(service->store_pool, &wait->task, &server_client);
+    enum status status = store_pool_post(service->store_pool, &wait->task, client);
     /* Once posted, the wait belongs to the pool's thread, and may even be answered by now. */
     if (status == STATUS_OK)
         return;

@@ -63,8 +63,9 @@ struct snapshot_wait {
     struct snapshot *snapshot;
 };
 
-/* Sets all members but done. done never runs inside this call. */
+/* Sets all members but done. done never runs inside this call. client: the principal that waits. */
 void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *service,
-                         struct io_loop *loop, enum policy_row row);
+                         struct io_loop *loop, enum policy_row row,
+                         const struct store_client *client);
 
 #endif
