@@ -64,7 +64,8 @@ bool principal_may_replay_all(const struct principal *principal);
 
 /* The kind of the name, and the longest text of a token. */
 #define PRINCIPAL_KEY_BYTES_MAX (1 + 640)
-/* The key for fairness and for limits: the user, else the guest, the organisation, the subject, the
+/* The principal of every limit and every fair queue: connections, reads, unread answers, polls and
+ * the turns of subscribers. It is the user, else the guest, the organisation, the subject, the
  * token id. Different principals have different keys. The text lives in key. */
 struct slice principal_key(const struct principal *principal, char key[PRINCIPAL_KEY_BYTES_MAX]);
 

@@ -27,7 +27,7 @@ struct consumers_options {
 
 /* A session and the topic it polls. The sessions of a principal do not limit each other. */
 struct consumer_key {
-    struct slice principal; /* without NUL, as all three */
+    struct slice principal; /* its principal_key; without NUL, as all three */
     struct slice topic;
     struct slice session; /* may be empty */
 };

@@ -32,7 +32,7 @@ struct scheduler_options {
 
 struct scheduler {
     struct scheduler_options options;
-    struct map shares;   /* by the principal's name */
+    struct map shares;   /* by principal_key */
     struct map lanes;    /* by share and topic */
     struct list waiting; /* the shares with a queued turn; the first one is served next */
     size_t queued_count; /* turns */
@@ -43,7 +43,7 @@ void scheduler_init(struct scheduler *scheduler, const struct scheduler_options 
 /* When every turn has left. */
 void scheduler_release(struct scheduler *scheduler);
 
-/* principal: the same text for all connections of one. Copies it. */
+/* principal: its principal_key, the same for all its connections. Copies it. */
 MUST_CHECK enum status scheduler_join(struct scheduler *scheduler, struct slice principal,
                                       struct turn *turn);
 /* Also removes it from the queue. A turn that never joined may leave. */

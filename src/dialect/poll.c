@@ -44,9 +44,9 @@ struct poll {
     struct replay_lag lag;
 };
 
-/* The name of the principal that polls, in the registry and in the log. */
+/* The principal that polls: its key in the registry, and its name in the log. */
 struct poller {
-    size_t size;
+    char key[PRINCIPAL_KEY_BYTES_MAX];
     char name[PRINCIPAL_NAME_BYTES_MAX];
     char peer[TRANSPORT_PEER_BYTES_MAX];
 };
@@ -65,25 +65,8 @@ static struct slice poller_session(const struct principal *principal) {
     return principal->session_id.data ? principal->session_id : principal->token_id;
 }
 
-/* Tokens without an owner are distinguished by their session or token id, so that the polls of one
- * do not limit the others. */
-static struct slice poller_name(const struct exchange *exchange, struct poller *poller) {
-    const struct principal *principal = exchange->principal;
-    const struct owner *identity = &principal->identity;
-    struct slice id = poller_session(principal);
-    poller->size = principal_name(principal, poller->name);
-    if (principal != &principal_operator && id.data && !identity->user_id.data &&
-        !identity->guest_scope.data && !identity->org_id.data) {
-        int size =
-            snprintf(poller->name, sizeof(poller->name), "service:%.*s", (int)id.size, id.data);
-        poller->size =
-            (size_t)size < sizeof(poller->name) ? (size_t)size : sizeof(poller->name) - 1;
-    }
-    return (struct slice){poller->name, poller->size};
-}
-
 static struct consumer_key consumer_key(const struct exchange *exchange, struct poller *poller) {
-    return (struct consumer_key){.principal = poller_name(exchange, poller),
+    return (struct consumer_key){.principal = principal_key(exchange->principal, poller->key),
                                  .topic = exchange->match.parameters[0],
                                  .session = poller_session(exchange->principal)};
 }
@@ -106,11 +89,12 @@ static void count_poll(enum metric metric) {
 }
 
 static struct cause cause_of(struct exchange *exchange, struct poller *poller) {
-    return (struct cause){.connection = exchange_request_id(exchange),
-                          .principal = poller_name(exchange, poller),
-                          .peer = transport_peer(&exchange->conn->transport, poller->peer),
-                          .topic = exchange->match.parameters[0],
-                          .dialect = LABEL_DIALECT_POLL};
+    return (struct cause){
+        .connection = exchange_request_id(exchange),
+        .principal = {poller->name, principal_name(exchange->principal, poller->name)},
+        .peer = transport_peer(&exchange->conn->transport, poller->peer),
+        .topic = exchange->match.parameters[0],
+        .dialect = LABEL_DIALECT_POLL};
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b) {
@@ -335,8 +319,20 @@ static void answer_page(struct poll *poll) {
 
 /* ---- gathering ---- */
 
+/* Before the messages are written: those of polls that are being gathered count as unread too. */
+static enum status hold_messages(struct poll *poll, const struct delivery_batch *batch) {
+    uint64_t bytes = poll->messages.size;
+    for (size_t i = 0; i < batch->count; i++)
+        bytes += batch->frames[i]->content.payload.size;
+    return exchange_hold(poll->exchange, bytes);
+}
+
 static enum status add_messages(struct poll *poll, struct delivery_batch *batch) {
-    enum status status = STATUS_OK;
+    enum status status = hold_messages(poll, batch);
+    if (status != STATUS_OK) {
+        delivery_batch_release(batch);
+        return status;
+    }
     for (size_t i = 0; status == STATUS_OK && i < batch->count; i++) {
         if (poll->count > 0)
             status = buffer_append_byte(&poll->messages, ',');

@@ -68,7 +68,13 @@ static enum status hold_answer(struct exchange *exchange, uint64_t bytes, bool i
     if (bytes > 0)
         status = unread_answers_hold(answers, client.key, bytes, is_bounded);
     exchange->held_bytes = status == STATUS_OK ? bytes : 0;
+    if (status == STATUS_RATE_LIMITED)
+        metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
     return status;
+}
+
+enum status exchange_hold(struct exchange *exchange, uint64_t bytes) {
+    return hold_answer(exchange, bytes, true);
 }
 
 void exchange_detach(struct exchange *exchange) {
@@ -246,7 +252,6 @@ static void answer(struct exchange *exchange, const struct http1_response *conte
     assert(!exchange->answered);
     enum status held = hold_answer(exchange, response.body.size, !is_append(exchange));
     if (held != STATUS_OK) {
-        metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
         exchange_answer_status(exchange, held);
         return;
     }

@@ -88,6 +88,9 @@ const struct principal *exchange_caller(const struct exchange *exchange, enum st
 /* The queue and the bounds of its principal. */
 struct store_client exchange_client(const struct exchange *exchange,
                                     char key[PRINCIPAL_KEY_BYTES_MAX]);
+/* Counts the bytes of an answer as unread while it is being made; the answer replaces them.
+ * STATUS_RATE_LIMITED: the principal has no room for them. */
+MUST_CHECK enum status exchange_hold(struct exchange *exchange, uint64_t bytes);
 
 void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
                      struct slice body);

@@ -176,6 +176,12 @@ test("the poll interval is counted for each session", async (t) => {
   assert.equal(second.status, 200, "another tab of the same user");
   assert.equal(JSON.parse(second.body).active_topic_count, 2, "the topics of the user, each once");
   assert.equal((await sameTab("room:1")).status, 429, "a fresh token of the same session");
+  const counted = async (topic, sub) => {
+    const token = operator.sign({ sub, oa_sync_scopes: ["runtime.read_all"] });
+    const { body } = await operator.ask("GET", `khala/topics/${topic}/messages`, undefined, { authorization: `Bearer ${token}` });
+    return JSON.parse(body).active_topic_count;
+  };
+  assert.deepEqual([await counted("room:1", "a"), await counted("room:2", "a"), await counted("room:2", "b")], [1, 2, 1], "tokens with a subject only");
 });
 
 test("a stale cursor is answered 410 with its window, and a bootstrap recovers in one step", async (t) => {

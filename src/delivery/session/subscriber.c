@@ -101,7 +101,7 @@ static void member_advanced(struct feed_member *member) {
 enum status subscriber_new(struct session *session, struct slice topic,
                            const struct subscription_options *options, struct subscriber **made) {
     struct delivery_loop *delivery = session->delivery;
-    char text[PRINCIPAL_NAME_BYTES_MAX];
+    char key[PRINCIPAL_KEY_BYTES_MAX];
     struct subscription_options filled = *options;
     struct subscriber *subscriber = calloc(1, sizeof(*subscriber));
     if (!subscriber)
@@ -116,10 +116,10 @@ enum status subscriber_new(struct session *session, struct slice topic,
     if (status != STATUS_OK)
         goto out;
     const struct policy *policy = subscriber->driver.subscription.options.policy;
-    struct slice name = {text, principal_name(session->principal, text)};
     subscriber->turn.topic = subscriber->driver.member.feed;
     subscriber->turn.tier = policy->qos_tier;
-    status = scheduler_join(&delivery->scheduler, name, &subscriber->turn);
+    status = scheduler_join(&delivery->scheduler, principal_key(session->principal, key),
+                            &subscriber->turn);
     if (status != STATUS_OK) {
         driver_close(&subscriber->driver);
         goto out;

@@ -86,6 +86,23 @@ static void two_subscribers_of_a_session_are_both_served(void **state) {
     fixture_close();
 }
 
+static void tokens_without_an_owner_have_turns_of_their_own(void **state) {
+    static const struct principal tokens[] = {{.subject = SLICE("a"), .read_all = true},
+                                              {.subject = SLICE("b"), .read_all = true}};
+    (void)state;
+    fixture_open(4);
+    const struct principal *opened_for = fixture.session->principal;
+    fixture.session->principal = &tokens[0];
+    fixture_subscribe(RUN_TOPIC, 2);
+    fixture_settle();
+    fixture.session->principal = &tokens[1];
+    fixture_subscribe(OTHER_TOPIC, 2);
+    fixture_settle();
+    assert_int_equal(fixture.loop.scheduler.shares.count, 2);
+    fixture.session->principal = opened_for;
+    fixture_close();
+}
+
 /* ---- ending ---- */
 
 static void a_session_that_ends_sends_its_last_message_and_lingers(void **state) {
@@ -251,6 +268,7 @@ int main(void) {
         cmocka_unit_test(a_stale_subscriber_is_notified_and_bootstraps),
         cmocka_unit_test(a_blocked_session_sends_nothing_until_its_socket_has_room),
         cmocka_unit_test(two_subscribers_of_a_session_are_both_served),
+        cmocka_unit_test(tokens_without_an_owner_have_turns_of_their_own),
         cmocka_unit_test(a_session_that_ends_sends_its_last_message_and_lingers),
         cmocka_unit_test(the_last_message_waits_behind_the_push_that_blocks),
         cmocka_unit_test(a_connection_that_closes_during_a_read_frees_the_session_with_the_read),
