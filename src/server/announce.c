@@ -30,5 +30,6 @@ void server_announce(struct server *server) {
         log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),
                   log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
     nodes_set_address(server->nodes, address, operator_address);
+    revoked_serve(&server->revoked);
     writer_hint_post(server->writer);
 }

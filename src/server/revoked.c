@@ -42,13 +42,15 @@ static void sweep_done(struct sweep *sweep) {
     writer_hint_post(revoked->writer);
 }
 
+void revoked_serve(struct revoked *revoked) {
+    atomic_store(&revoked->is_serving, true);
+}
+
 void revoked_beat(struct revoked *revoked, struct store_session *session,
                   const struct store_progress *progress, uint64_t boot_ms) {
-    const struct http *http = revoked->http;
-    struct revocations *revocations = http->gate.revocations;
+    struct revocations *revocations = revoked->http->gate.revocations;
     /* A loop that is starting could admit a revoked token and miss the sweep. */
-    if (atomic_load(&revoked->is_sweeping) ||
-        atomic_load(&http->loops_started) < http->loop_count || http->loop_count == 0)
+    if (!atomic_load(&revoked->is_serving) || atomic_load(&revoked->is_sweeping))
         return;
     bool is_new = progress->revocation_serial > revoked->read_serial;
     if (is_new && store_walk_new_revocations(session, revoked->read_serial, revoked,
