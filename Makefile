@@ -3,7 +3,7 @@ PRESET ?= dev
 FUZZ_SECONDS ?= 60
 BENCH ?= all
 ARGS ?=
-STORE ?= embedded
+STORE ?= $(if $(NODES),postgres,embedded)
 PREFIX ?= /usr/local
 DESTDIR ?=
 BINARY ?= build/release/khala
@@ -11,7 +11,8 @@ BINARY ?= build/release/khala
 .PHONY: help run test check build install install-files bench fuzz tidy setup clean
 
 help:
-	@echo 'make run      set up, build, and serve on the embedded store (STORE=postgres: on a PostgreSQL of its own)'
+	@echo 'make run      set up, build, and serve on the embedded store (STORE=postgres: on a PostgreSQL of its own;'
+	@echo '              NODES=3: three servers over it)'
 	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
 	@echo 'make check    run make test with more tests on PostgreSQL, the tests under the sanitizers, and make tidy'
 	@echo 'make build    set up and build; the binary is build/khala'
@@ -40,7 +41,7 @@ install-files:
 
 run: build
 	@$(if $(filter postgres,$(STORE)),scripts/setup postgres)
-	@exec $(if $(filter postgres,$(STORE)),scripts/run build/khala,build/khala serve) $(ARGS)
+	@exec $(if $(filter postgres,$(STORE)),scripts/run $(if $(NODES),nodes=$(NODES)) build/khala,build/khala serve) $(ARGS)
 
 test:
 	@scripts/setup build test $(if $(filter dev,$(PRESET)),,lint)
@@ -49,6 +50,7 @@ test:
 	@tests/run build/$(PRESET) $(ARGS)
 
 check: export KHALA_TEST_STORES = both
+check: export KHALA_TEST_LONG = 1
 check: test
 	@for preset in asan tsan; do $(MAKE) --no-print-directory test PRESET=$$preset || exit 1; done
 	@$(MAKE) --no-print-directory tidy

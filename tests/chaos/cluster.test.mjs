@@ -14,7 +14,7 @@ import { seeded } from "../lib/seeded.mjs";
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
 const FAULT_COUNT = Number(process.env.KHALA_CHAOS_FAULTS ?? 10);
 const CLIENTS = Number(process.env.KHALA_CHAOS_CLIENTS ?? 30);
-const NODES = Number(process.env.KHALA_CHAOS_NODES ?? 1);
+const NODES = Number(process.env.KHALA_CHAOS_NODES ?? 3);
 const CHOSEN = process.env.KHALA_CHAOS_DRIVERS?.split(",") ?? [DRIVERS[SEED % DRIVERS.length]];
 const FAULTS_EACH = Math.ceil(FAULT_COUNT / CHOSEN.length);
 
