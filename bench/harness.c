@@ -18,7 +18,19 @@
 #define ANSWER_BYTES_MAX ((size_t)16 << 20)
 #define CONNECTIONS_MAX  1024
 
-static struct bench_server *running;
+#define SERVERS_MAX 8
+
+static struct bench_server *running[SERVERS_MAX];
+
+/* Puts a server into the list of those that a failure ends, or takes it out. */
+static void note_running(const struct bench_server *server, struct bench_server *other) {
+    for (unsigned i = 0; i < SERVERS_MAX; i++)
+        if (running[i] == server) {
+            running[i] = other;
+            return;
+        }
+    bench_fail("too many servers");
+}
 
 void bench_fail(const char *format, ...) {
     va_list arguments;
@@ -27,8 +39,9 @@ void bench_fail(const char *format, ...) {
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
-    if (running)
-        bench_server_stop(running);
+    for (unsigned i = 0; i < SERVERS_MAX; i++)
+        if (running[i])
+            bench_server_stop(running[i]);
     exit(1);
 }
 
@@ -114,7 +127,7 @@ void bench_server_start(struct bench_server *server) {
     server->pid = fork();
     if (server->pid == 0)
         child_exec(server, pipes[1]);
-    running = server;
+    note_running(NULL, server);
     close(pipes[1]);
     for (;;) {
         ssize_t got = read(pipes[0], text + size, sizeof(text) - 1 - size);
@@ -133,7 +146,7 @@ void bench_server_start(struct bench_server *server) {
 
 void bench_server_stop(struct bench_server *server) {
     char command[128];
-    running = NULL;
+    note_running(server, NULL);
     kill(server->pid, SIGTERM);
     waitpid(server->pid, NULL, 0);
     snprintf(command, sizeof(command), "rm -rf '%s'", server->folder);

@@ -1,0 +1,26 @@
+/* Services that a benchmark needs beside the server: PostgreSQL, NATS and Redis, each as a child
+ * process on a free port of the loopback address.
+ * One thread. A service ends with the benchmark, also when that is killed.
+ * A service that does not start ends the benchmark; one that is not installed is reported.
+ * Every service that was started is stopped by its pid. */
+#ifndef BENCH_SERVICE_H
+#define BENCH_SERVICE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct bench_service {
+    pid_t pid;
+    int control; /* PostgreSQL ends when this is closed; otherwise -1 */
+    char url[128];
+};
+
+/* Starts PostgreSQL on a new folder with durable commits. The URL names no database. */
+void bench_postgres_start(struct bench_service *service);
+/* Creates a database, and writes its URL to url. */
+void bench_postgres_create(const struct bench_service *service, const char *name, char url[160]);
+/* Starts "nats" or "redis". Returns false where it is not installed. */
+bool bench_service_start(struct bench_service *service, const char *name);
+void bench_service_stop(struct bench_service *service);
+
+#endif
