@@ -18,9 +18,9 @@
 #include "authority/chain_hash.h"
 #include "authority/import/import_check.h"
 #include "authority/import/import_ids.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/unnamed_file.h"
 #include "http/exchange_call.h"
 #include "wire/json_items.h"
 
@@ -492,7 +492,7 @@ static struct import_work *work_new(struct exchange *exchange) {
     work->group.requests = calloc(APPEND_GROUP_REQUESTS_MAX, sizeof(work->group.requests[0]));
     work->group.done = group_done;
     work->group.user = work;
-    work->spool_fd = unnamed_file_open(work->api->folder, "import");
+    work->spool_fd = file_open_unnamed(work->api->folder, "import");
     bool has_ids = import_ids_init(&work->ids, work->api->folder);
     if (work->group.requests && work->spool_fd >= 0 && has_ids)
         return work;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -72,28 +73,6 @@ static enum status read_file(const char *path, struct buffer *text, struct file_
     close(file);
     errno = error;
     return status;
-}
-
-static bool write_new(const char *path, const char *text) {
-    size_t size = strlen(text);
-    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0)
-        return false;
-    bool written = write(file, text, size) == (ssize_t)size && fsync(file) == 0;
-    return close(file) == 0 && written;
-}
-
-/* Writes another file and renames it: a key truncated by a crash would make the next start fail. */
-static enum status write_file(const char *path, const char *text) {
-    char fresh[KEYS_PATH_MAX + 8];
-    snprintf(fresh, sizeof(fresh), "%s.new", path);
-    unlink(fresh);
-    if (write_new(fresh, text) && rename(fresh, path) == 0)
-        return STATUS_OK;
-    int error = errno;
-    unlink(fresh);
-    errno = error;
-    return STATUS_SYSTEM_ERROR;
 }
 
 /* ---- sets ---- */
@@ -182,7 +161,7 @@ out:
 static enum status generate(const struct keys *keys) {
     json_t *jwk = json_pack("{s:s, s:s, s:s}", "alg", "HS256", "kid", KEYS_SECRET_ID, "use", "sig");
     char *text = jwk && jose_jwk_gen(NULL, jwk) ? json_dumps(jwk, JSON_COMPACT) : NULL;
-    enum status status = text ? write_file(keys->path, text) : STATUS_OUT_OF_MEMORY;
+    enum status status = text ? file_replace(keys->path, slice_of(text)) : STATUS_OUT_OF_MEMORY;
     if (text)
         OPENSSL_cleanse(text, strlen(text));
     free(text);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "auth/keys.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "http/admit/operator_key.h"
 
@@ -22,15 +23,15 @@ struct key_path {
     char text[4096];
 };
 
-static struct key_path path_of(const char *folder, const char *name, const char *suffix) {
+static struct key_path path_of(const char *folder, const char *name) {
     struct key_path path;
-    snprintf(path.text, sizeof(path.text), "%s/%s%s", folder, name, suffix);
+    snprintf(path.text, sizeof(path.text), "%s/%s", folder, name);
     return path;
 }
 
 /* STATUS_NOT_FOUND: there is no such file. */
 static enum status read_file(const char *folder, const char *name, struct key_text *text) {
-    struct key_path path = path_of(folder, name, "");
+    struct key_path path = path_of(folder, name);
     int file = open(path.text, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_SYSTEM_ERROR;
@@ -41,22 +42,8 @@ static enum status read_file(const char *folder, const char *name, struct key_te
     return size >= 0 && text->size < sizeof(text->bytes) ? STATUS_OK : STATUS_SYSTEM_ERROR;
 }
 
-/* Written under another name first, so that a crash leaves the old file or the new one. */
 static enum status write_file(const char *folder, const char *name, struct slice text) {
-    struct key_path path = path_of(folder, name, "");
-    struct key_path fresh = path_of(folder, name, ".new");
-    unlink(fresh.text);
-    int file = open(fresh.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0)
-        return STATUS_SYSTEM_ERROR;
-    bool is_written = write(file, text.data, text.size) == (ssize_t)text.size && fsync(file) == 0;
-    is_written = close(file) == 0 && is_written;
-    if (is_written && rename(fresh.text, path.text) == 0)
-        return STATUS_OK;
-    int error = errno;
-    unlink(fresh.text);
-    errno = error;
-    return STATUS_SYSTEM_ERROR;
+    return file_replace(path_of(folder, name).text, text);
 }
 
 static enum status fetch(struct store_session *session, const char *folder, const char *name) {

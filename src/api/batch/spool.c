@@ -5,8 +5,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/limits.h"
-#include "base/unnamed_file.h"
 
 void spool_files_init(struct spool_files *files) {
     unread_answers_init(&files->principals, files->bytes_max / SPOOL_FILE_PART);
@@ -67,7 +67,7 @@ static bool open_file(struct spool *spool) {
         return true;
     if (!reserve(&files->file_count, 1, files->files_max))
         return false;
-    spool->file = unnamed_file_open(files->folder, "answers");
+    spool->file = file_open_unnamed(files->folder, "answers");
     if (spool->file < 0)
         atomic_fetch_sub_explicit(&files->file_count, 1, memory_order_relaxed);
     return spool->file >= 0;

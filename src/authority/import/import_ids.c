@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/siphash.h"
-#include "base/unnamed_file.h"
 
 bool import_ids_init(struct import_ids *ids, const char *folder) {
     ids->count = ids->part = 0;
-    ids->fd = unnamed_file_open(folder, "import-ids");
+    ids->fd = file_open_unnamed(folder, "import-ids");
     return ids->fd >= 0;
 }
 

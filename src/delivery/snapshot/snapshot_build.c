@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/limits.h"
-#include "base/unnamed_file.h"
 #include "delivery/snapshot/snapshot_owner.h"
 #include "wire/object_writer.h"
 
@@ -143,7 +143,7 @@ static enum status read_all(struct building *building, struct store_session *ses
 
 static enum status build_in(struct building *building, struct store_session *session) {
     struct snapshot *snapshot = building->snapshot;
-    snapshot->fd = unnamed_file_open(building->build->folder, FILE_NAME);
+    snapshot->fd = file_open_unnamed(building->build->folder, FILE_NAME);
     if (snapshot->fd < 0)
         return explain(building, STATUS_STORE_UNAVAILABLE, "cannot make the snapshot's file",
                        strerror(errno));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base64url.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #define RANDOM_BYTES 32
@@ -54,27 +55,13 @@ enum status operator_key_read(struct operator_key *key, const char *folder) {
     return key_accept(key, (struct slice){text, (size_t)size}, OPERATOR_KEY_READ);
 }
 
-static bool write_whole(int file, const char *text, size_t size) {
-    return write(file, text, size) == (ssize_t)size && write(file, "\n", 1) == 1 &&
-           fsync(file) == 0;
-}
-
-/* Written under another name first: a crash could leave a truncated key, which would be valid. */
+/* A truncated key would be valid. */
 static enum status key_write(const struct operator_key *key) {
-    char fresh[OPERATOR_KEY_PATH_MAX + 8];
-    snprintf(fresh, sizeof(fresh), "%s.new", key->path);
-    unlink(fresh);
-    int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0)
-        return STATUS_SYSTEM_ERROR;
-    bool written = write_whole(file, key->text, strlen(key->text));
-    written = close(file) == 0 && written;
-    if (written && rename(fresh, key->path) == 0)
-        return STATUS_OK;
-    int error = errno;
-    unlink(fresh);
-    errno = error;
-    return STATUS_SYSTEM_ERROR;
+    char line[OPERATOR_KEY_BYTES_MAX + 2];
+    int size = snprintf(line, sizeof(line), "%s\n", key->text);
+    enum status status = file_replace(key->path, (struct slice){line, (size_t)size});
+    OPENSSL_cleanse(line, sizeof(line));
+    return status;
 }
 
 static enum status key_generate(struct operator_key *key) {

@@ -1,0 +1,80 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define NAME_BYTES_MAX 64
+
+/* The file never has a name if the file system supports that. Otherwise its name is removed at
+ * once; the number keeps two threads from opening the same file. */
+int file_open_unnamed(const char *folder, const char *name) {
+    static atomic_uint number;
+    char numbered[NAME_BYTES_MAX];
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+        return fd;
+    int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder_fd < 0)
+        return -1;
+    snprintf(numbered, sizeof(numbered), "%s.%u.tmp", name, atomic_fetch_add(&number, 1));
+    fd = openat(folder_fd, numbered, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)unlinkat(folder_fd, numbered, 0);
+    int error = errno;
+    close(folder_fd);
+    errno = error;
+    return fd;
+}
+
+static bool write_whole(int fd, struct slice text) {
+    while (text.size > 0) {
+        ssize_t size = write(fd, text.data, text.size);
+        if (size < 0 && errno != EINTR)
+            return false;
+        if (size > 0)
+            text = slice_from(text, (size_t)size);
+    }
+    return fsync(fd) == 0;
+}
+
+/* A new name in a folder is durable only after the folder is synced. */
+static bool sync_folder_of(const char *path) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int size = slash ? snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path + 1), path)
+                     : snprintf(folder, sizeof(folder), ".");
+    int fd = size > 0 && (size_t)size < sizeof(folder)
+                 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                 : -1;
+    bool is_synced = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_synced;
+}
+
+enum status file_replace(const char *path, struct slice text) {
+    char fresh[PATH_MAX];
+    int size = snprintf(fresh, sizeof(fresh), "%s.new", path);
+    if (size < 0 || (size_t)size >= sizeof(fresh)) {
+        errno = ENAMETOOLONG;
+        return STATUS_SYSTEM_ERROR;
+    }
+    unlink(fresh);
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return STATUS_SYSTEM_ERROR;
+    bool is_written = write_whole(fd, text);
+    int error = errno;
+    close(fd);
+    if (is_written && rename(fresh, path) == 0)
+        return sync_folder_of(path) ? STATUS_OK : STATUS_SYSTEM_ERROR;
+    if (is_written)
+        error = errno;
+    unlink(fresh);
+    errno = error;
+    return STATUS_SYSTEM_ERROR;
+}

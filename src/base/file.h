@@ -1,0 +1,21 @@
+/* Files of the data directory: one that is replaced as a whole, and one without a name.
+ * Any thread; two threads do not replace the same file at the same time.
+ * Allocates nothing.
+ * Errors leave errno set.
+ * After a crash at any moment a replaced file has its old content or its new one. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+/* Opens a file without a name, for reading and writing. Its space is free again when the descriptor
+ * is closed, also after a crash. name: a prefix for file systems that need a name for a moment. -1:
+ * it cannot be made. */
+int file_open_unnamed(const char *folder, const char *name);
+
+/* Gives the file this content. Only its owner may read it. STATUS_SYSTEM_ERROR: the content was not
+ * stored, or not durably. */
+MUST_CHECK enum status file_replace(const char *path, struct slice text);
+
+#endif
