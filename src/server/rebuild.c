@@ -1,6 +1,5 @@
 #include "server/rebuild.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "authority/job/writer_property.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -34,14 +34,17 @@ struct rebuild {
     bool is_done; /* under lock */
 };
 
-/* ---- the file ---- */
+/* ---- the version of all summaries ---- */
 
+#define VERSION_NAME SLICE("projection_version")
+
+/* Earlier versions kept it in a file. The file is removed when the store has the version. */
 static bool path_of(const struct rebuild_options *options, char path[PATH_BYTES_MAX]) {
     int size = snprintf(path, PATH_BYTES_MAX, "%s/projection.version", options->folder);
     return size > 0 && size < PATH_BYTES_MAX;
 }
 
-static bool is_current(const struct rebuild_options *options) {
+static bool is_current_in_file(const struct rebuild_options *options) {
     char path[PATH_BYTES_MAX];
     char version[VERSION_BYTES_MAX] = "";
     FILE *file = path_of(options, path) ? fopen(path, "re") : NULL;
@@ -54,15 +57,28 @@ static bool is_current(const struct rebuild_options *options) {
 
 static void save_version(const struct rebuild_options *options) {
     char path[PATH_BYTES_MAX];
-    struct slice version = options->projection_version;
-    int fd =
-        path_of(options, path) ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
-    bool is_written = fd >= 0 && write(fd, version.data, version.size) == (ssize_t)version.size;
-    if (fd >= 0)
-        close(fd);
-    if (!is_written)
-        log_event(LOG_WARN, "projection.version_not_saved",
+    const struct store_property property = {VERSION_NAME, options->projection_version};
+    enum status status = writer_put_property(options->writer, &property);
+    if (status == STATUS_OK && path_of(options, path))
+        (void)unlink(path);
+    if (status != STATUS_OK)
+        log_event(LOG_WARN, "projection.version_not_saved", log_str("code", status_code(status)),
                   log_str("effect", "the next start looks at all summaries again"));
+}
+
+static enum status read_version(struct store_session *session,
+                                const struct rebuild_options *options, bool *is_current) {
+    struct arena arena;
+    struct slice version;
+    arena_init(&arena, VERSION_BYTES_MAX * 2);
+    enum status status = store_load_property(session, VERSION_NAME, &arena, &version);
+    *is_current = status == STATUS_OK && slice_equal(version, options->projection_version);
+    if (status == STATUS_NOT_FOUND && is_current_in_file(options)) {
+        save_version(options);
+        *is_current = true;
+    }
+    arena_release(&arena);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
 /* ---- one entity, on the writer's thread ---- */
@@ -201,9 +217,8 @@ static void rebuild_free(struct rebuild *rebuild) {
 }
 
 enum status rebuild_start(struct rebuild **rebuild, const struct rebuild_options *options) {
+    bool is_current = false;
     *rebuild = NULL;
-    if (is_current(options))
-        return STATUS_OK;
     struct rebuild *made = calloc(1, sizeof(*made));
     if (!made)
         return STATUS_OUT_OF_MEMORY;
@@ -212,9 +227,12 @@ enum status rebuild_start(struct rebuild **rebuild, const struct rebuild_options
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->changed, NULL);
     enum status status = store_session_open(options->store, STORE_READ, &made->session);
-    if (status == STATUS_OK && pthread_create(&made->thread, NULL, rebuild_main, made) != 0)
+    if (status == STATUS_OK)
+        status = read_version(made->session, options, &is_current);
+    if (status == STATUS_OK && !is_current &&
+        pthread_create(&made->thread, NULL, rebuild_main, made) != 0)
         status = STATUS_SYSTEM_ERROR;
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK || is_current) {
         rebuild_free(made);
         return status;
     }

@@ -2,8 +2,8 @@
  * is folded from the log again, one at a time, while the server runs. A thread of its own, which
  * the writer serves between two batches. Started and stopped by main. Memory: a page of entities.
  * Errors: an entity that fails is logged and left for its next event or a reprojection.
- * A file names the version of all summaries. The rebuild goes on after a restart until it is
- * written. */
+ * A property of the store names the version of all summaries. The rebuild goes on after a restart
+ * until it is set. */
 #ifndef SERVER_REBUILD_H
 #define SERVER_REBUILD_H
 
@@ -15,7 +15,7 @@ struct rebuild_options {
     struct writer *writer;
     struct projector *projector;
     struct slice projection_version;
-    const char *folder;
+    const char *folder; /* where earlier versions kept the version */
 };
 
 struct rebuild;

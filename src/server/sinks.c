@@ -91,12 +91,12 @@ static enum status open_target(struct relay_target *target, const struct config 
 }
 
 enum status sinks_start(struct sinks *sinks, const struct config *config, struct store *store,
-                        const struct writer *writer) {
+                        struct writer *writer) {
     struct relay_options options = {
         .store = store,
-        .writer = writer,
         .policies = &config->policies,
         .projection_version = slice_of(config->projection_version),
+        .writer = writer,
         .folder = config->data_dir,
     };
     enum status status = STATUS_OK;

@@ -20,8 +20,9 @@ MUST_CHECK enum status sinks_check(const struct config *config, char *message, s
 /* The sink that takes part in each commit. */
 const struct sink *sinks_of_commit(const struct config *config);
 MUST_CHECK enum status sinks_start(struct sinks *sinks, const struct config *config,
-                                   struct store *store, const struct writer *writer);
+                                   struct store *store, struct writer *writer);
 void sinks_wake(const struct sinks *sinks);
+/* Before the writer stops. */
 void sinks_stop(struct sinks *sinks);
 
 #endif

@@ -1,4 +1,5 @@
-/* Revocations and single uses: durable, and gone when they have expired. */
+/* Revocations and single uses: durable, and gone when they have expired. Properties of the store.
+ */
 #include "backend.h"
 
 struct seen {
@@ -91,6 +92,29 @@ static void a_use_is_forgotten_when_it_has_expired(void **state) {
                      STATUS_ALREADY_EXISTS);
 }
 
+static void assert_property(struct fixture *fixture, const char *name, const char *wanted) {
+    struct slice value = {0};
+    enum status status =
+        store_load_property(fixture->reader, slice_of(name), &fixture->arena, &value);
+    assert_int_equal(status, wanted ? STATUS_OK : STATUS_NOT_FOUND);
+    if (wanted)
+        assert_slice(value, wanted);
+}
+
+static void properties_are_set_replaced_and_removed_together(void **state) {
+    struct fixture *fixture = *state;
+    const struct store_property first[] = {{SLICE("a"), SLICE("1\n2")}, {SLICE("b"), SLICE("")}};
+    const struct store_property second[] = {{SLICE("a"), {NULL, 0}}, {SLICE("b"), SLICE("é")}};
+    assert_property(fixture, "a", NULL);
+    assert_ok(store_put_properties(fixture->writer, first, 2));
+    assert_property(fixture, "a", "1\n2");
+    assert_property(fixture, "b", "");
+    assert_ok(store_put_properties(fixture->writer, second, 2));
+    fixture_reopen(fixture);
+    assert_property(fixture, "a", NULL);
+    assert_property(fixture, "b", "é");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(revocations_survive_a_reopen),
@@ -98,6 +122,7 @@ int main(void) {
         cmocka_unit_test(the_next_write_removes_expired_revocations),
         cmocka_unit_test(a_single_use_stays_used_after_a_reopen),
         cmocka_unit_test(a_use_is_forgotten_when_it_has_expired),
+        cmocka_unit_test(properties_are_set_replaced_and_removed_together),
     };
     return CONTRACT_RUN("auth", tests);
 }

@@ -54,12 +54,14 @@ test("generated keys are in the database, and a server in another folder uses th
   const settings = { DB_URL: newDatabase() };
   const first = await operate(t, { data: folder(t), settings });
   const token = first.sign({ oa_sync_scopes: ["runtime.read_all"] });
+  await first.server.saw("log", /projection\.rebuilt/);
   await first.server.stop();
   const data = folder(t);
   const second = await operate(t, { data, settings });
   assert.equal(second.key, first.key);
   const read = await second.ask("GET", "/v1/topics/runtime.run_summaries/messages?after_seq=0", undefined, { authorization: `Bearer ${token}` });
   assert.notEqual(read.status, 401, read.body);
+  assert.doesNotMatch(second.server.log, /projection\.rebuilt/, "the version of all summaries is in the database too");
   for (const name of ["operator.key", "sync-signing.jwk"]) assert.equal(statSync(join(data, name)).mode & 0o777, 0o600);
   assert.equal(psql(settings.DB_URL, "SELECT string_agg(name, ',' ORDER BY name) FROM secrets"), "operator.key,sync-signing.jwk");
 });

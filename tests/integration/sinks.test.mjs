@@ -1,13 +1,16 @@
 // Sinks of the projector: a webhook and a NATS server get every document in order, whatever fails.
 import assert from "node:assert/strict";
+import { existsSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
+import { join } from "node:path";
 import { folder, run, start } from "../lib/khala.mjs";
 import { alone, test } from "../lib/cases.mjs";
 import { operate } from "../lib/operator.mjs";
 import { freePort } from "../lib/ports.mjs";
 import { scrape } from "../lib/prometheus.mjs";
 import { events } from "../lib/samples.mjs";
+import { alter, sql } from "../lib/store.mjs";
 import { once, until, Watched } from "../lib/wait.mjs";
 
 const FANOUT = { RUNTIME_KHALA_SINK: "fanout" };
@@ -111,6 +114,36 @@ test("a webhook that joins later gets all documents first", async (t) => {
   for (const run_id of ["a", "b", "c"]) await arrived(after, receiver, run_id, 1);
   await after.batch(events(1));
   await arrived(after, receiver, "a", 2);
+});
+
+test("positions and the projection version are in the store, which takes over the files of earlier versions", async (t) => {
+  const receiver = await Receiver.open(t);
+  const data = folder(t);
+  const settings = webhook(receiver);
+  const first = await operate(t, { data, settings });
+  for (const run_id of ["a", "b"]) await first.did("runs", { run_id }, 201);
+  for (const run_id of ["a", "b"]) await arrived(first, receiver, run_id, 1);
+  await first.server.saw("log", /projection\.rebuilt/);
+  await first.server.stop();
+  const files = { "sink-webhook": "sink-webhook", "projection.version": "projection_version" };
+  for (const [file, name] of Object.entries(files)) {
+    assert.ok(!existsSync(join(data, file)), file);
+    const value = sql(data, `SELECT value FROM meta WHERE name = '${name}'`);
+    assert.notEqual(value, "", name);
+    writeFileSync(join(data, file), value);
+    alter(data, `DELETE FROM meta WHERE name = '${name}'`);
+  }
+  const count = receiver.documents.length;
+  const second = await operate(t, { data, settings });
+  await second.did("runs", { run_id: "c" }, 201);
+  await arrived(second, receiver, "c", 1);
+  await second.server.stop();
+  assert.deepEqual(receiver.documents.slice(count).map((one) => one.doc_key), ["runtime/run_summary:c"]);
+  assert.doesNotMatch(second.server.log, /projection\.rebuilt/);
+  for (const [file, name] of Object.entries(files)) {
+    assert.ok(!existsSync(join(data, file)), `${file} is removed`);
+    assert.notEqual(sql(data, `SELECT value FROM meta WHERE name = '${name}'`), "", name);
+  }
 });
 
 /** A subscriber of a NATS server, which reads the text protocol. */

@@ -74,7 +74,6 @@ static const struct {
     {"limits", doctor_check_limits},
     {"disk", doctor_check_disk},
     {"store", doctor_check_store},
-    {"sinks", doctor_check_sinks},
 };
 
 int cli_doctor(int argc, char **argv) {

@@ -39,8 +39,7 @@ void doctor_check_server(struct doctor *doctor);
 void doctor_check_descriptors(struct doctor *doctor);
 void doctor_check_limits(struct doctor *doctor);
 void doctor_check_disk(struct doctor *doctor);
-/* doctor_store.c: schema, pages, chains and the clock of the events. */
+/* doctor_store.c: schema, pages, chains, the clock of the events, and sinks. */
 void doctor_check_store(struct doctor *doctor);
-void doctor_check_sinks(struct doctor *doctor);
 
 #endif

@@ -174,6 +174,24 @@ static void check_clock(struct doctor *doctor, struct store_session *session, ui
         doctor_say(doctor, FINDING_OK, NULL, "no cursor is ahead of this machine's clock");
 }
 
+/* The state of each relay says since when its target fails. */
+static void check_sinks(struct doctor *doctor, struct store_session *session) {
+    doctor->check = "sinks";
+    for (unsigned i = 0; i < LABEL_SINK_COUNT; i++) {
+        struct relay_state state;
+        relay_state_load(&state, session, doctor->config.data_dir, (enum label_sink)i);
+        if (state.failing_since_ms > 0)
+            doctor_say(
+                doctor, FINDING_WRONG,
+                "see that its target runs and takes the documents; the server sends again by "
+                "itself, and loses none",
+                "the sink %s fails: %s", label_sink_name((enum label_sink)i), state.error);
+        else if (state.has_position[DOCUMENT_RUN_SUMMARY])
+            doctor_say(doctor, FINDING_OK, NULL, "the sink %s works",
+                       label_sink_name((enum label_sink)i));
+    }
+}
+
 static void check_inside(struct doctor *doctor, struct store *store) {
     struct store_session *session = NULL;
     struct clock clock;
@@ -189,26 +207,8 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         check_clock(doctor, session, clock_wall_ms(&clock));
         check_outbox(doctor, session);
     }
+    check_sinks(doctor, session);
     store_session_close(session);
-}
-
-/* The file of each relay says since when its target fails. */
-void doctor_check_sinks(struct doctor *doctor) {
-    if (!doctor->has_folder)
-        return;
-    for (unsigned i = 0; i < LABEL_SINK_COUNT; i++) {
-        struct relay_state state;
-        relay_state_load(&state, doctor->config.data_dir, (enum label_sink)i);
-        if (state.failing_since_ms > 0)
-            doctor_say(
-                doctor, FINDING_WRONG,
-                "see that its target runs and takes the documents; the server sends again by "
-                "itself, and loses none",
-                "the sink %s fails: %s", label_sink_name((enum label_sink)i), state.error);
-        else if (state.has_position[DOCUMENT_RUN_SUMMARY])
-            doctor_say(doctor, FINDING_OK, NULL, "the sink %s works",
-                       label_sink_name((enum label_sink)i));
-    }
 }
 
 void doctor_check_store(struct doctor *doctor) {

@@ -17,6 +17,7 @@
 #include "wire/object_writer.h"
 
 #define IDLE_MS              1000
+#define SAVE_MS              1000
 #define DELAY_MS_MIN         100
 #define DELAY_MS_MAX         10000
 #define REFUSALS_MAX         5
@@ -36,6 +37,9 @@ struct relay {
     /* The thread's own. */
     struct store_session *session;
     struct relay_state state;
+    bool is_unsaved; /* a position moved since the state was saved */
+    bool has_role;   /* this node is the writer */
+    uint64_t saved_ns;
     struct document_page *page;
     struct buffer text;
     struct arena arena;
@@ -71,8 +75,19 @@ static void wait_ms(struct relay *relay, uint64_t delay_ms, bool wakes) {
 
 static void save(struct relay *relay) {
     enum label_sink sink = relay->options.target.sink;
-    if (relay_state_save(&relay->state, relay->options.folder, sink) != STATUS_OK)
-        log_event(LOG_ERROR, "sink.position_not_saved", log_str("sink", label_sink_name(sink)));
+    enum status status =
+        relay_state_save(&relay->state, relay->options.writer, relay->options.folder, sink);
+    relay->saved_ns = clock_now().mono_ns;
+    relay->is_unsaved = status != STATUS_OK;
+    if (status != STATUS_OK)
+        log_event(LOG_ERROR, "sink.position_not_saved", log_str("sink", label_sink_name(sink)),
+                  log_str("code", status_code(status)));
+}
+
+/* Positions are saved once in a while, because each save is a commit of the writer. */
+static void save_if_due(struct relay *relay) {
+    if (relay->is_unsaved && clock_now().mono_ns - relay->saved_ns >= SAVE_MS * CLOCK_NS_PER_MS)
+        save(relay);
 }
 
 static void failed(struct relay *relay, const char *error) {
@@ -275,7 +290,7 @@ static void set_position(struct relay *relay, enum document_kind kind, uint64_t 
                          const struct topic_epoch *epoch) {
     relay->state.has_position[kind] = true;
     relay->state.positions[kind] = (struct position){.seq = seq, .epoch = *epoch};
-    save(relay);
+    relay->is_unsaved = true;
 }
 
 static bool send_frames(struct relay *relay, enum document_kind kind,
@@ -316,8 +331,16 @@ static bool relay_topic(struct relay *relay, enum document_kind kind, uint64_t *
     return goes_on;
 }
 
-static bool may_send(const struct relay *relay) {
-    return !relay->options.writer || writer_has_role(relay->options.writer);
+/* Nothing is sent while another node is the writer. That node may have moved the positions, so they
+ * are read again when this node gets the role. */
+static bool may_send(struct relay *relay) {
+    bool has_role = writer_has_role(relay->options.writer);
+    if (has_role && !relay->has_role)
+        relay_state_load(&relay->state, relay->session, relay->options.folder,
+                         relay->options.target.sink);
+    relay->has_role = has_role;
+    relay->is_unsaved = relay->is_unsaved && has_role;
+    return has_role;
 }
 
 static void *relay_main(void *user) {
@@ -328,9 +351,12 @@ static void *relay_main(void *user) {
         for (unsigned i = 0; may_send(relay) && i < DOCUMENT_KIND_COUNT; i++)
             has_more |= relay_topic(relay, (enum document_kind)i, &waiting);
         set_waiting(relay, waiting);
+        save_if_due(relay);
         if (!has_more)
             wait_ms(relay, IDLE_MS, true);
     }
+    if (relay->is_unsaved)
+        save(relay);
     return NULL;
 }
 
@@ -371,7 +397,6 @@ enum status relay_start(struct relay **relay, const struct relay_options *option
     buffer_init(&made->text, RELAY_MESSAGE_BYTES_MAX);
     arena_init(&made->arena, RELAY_PAGE_BYTES_MAX);
     init_wait(made);
-    relay_state_load(&made->state, options->folder, options->target.sink);
     enum status status = made->page ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK && made->stop_fd < 0)
         status = STATUS_SYSTEM_ERROR;

@@ -3,7 +3,8 @@
  * Memory: one page of frames or documents.
  * Errors: a frame that the target does not take is sent again, with growing delays, before any
  * later frame. A target that fails delays no append and no other relay. Each topic arrives in order
- * and at least once. The positions are in a file, so a restart goes on. A relay whose position
+ * and at least once. The positions are in the store, so a restart goes on; after a crash
+ * the frames of the last second may come again. A relay whose position
  * cannot resume sends all documents first. */
 #ifndef DELIVERY_RELAY_RELAY_H
 #define DELIVERY_RELAY_RELAY_H
@@ -35,10 +36,10 @@ struct relay_target {
 
 struct relay_options {
     struct store *store;
-    const struct writer *writer; /* nothing is sent while another node is the writer; may be NULL */
     const struct policy_table *policies;
     struct slice projection_version;
-    const char *folder; /* of the file with the positions */
+    struct writer *writer; /* saves the positions */
+    const char *folder;    /* where earlier versions kept the positions */
     struct relay_target target;
 };
 

@@ -1,20 +1,30 @@
 #include "delivery/relay/relay_position.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include "authority/job/writer_property.h"
+#include "base/buffer.h"
 #include "base/decimal.h"
 
-#define PATH_BYTES_MAX 4352
-#define LINE_BYTES_MAX 512
+#define PATH_BYTES_MAX  4352
+#define LINE_BYTES_MAX  512
+#define STATE_BYTES_MAX 4096
 
-static bool path_of(char path[PATH_BYTES_MAX], const char *folder, enum label_sink sink,
-                    const char *suffix) {
-    int size =
-        snprintf(path, PATH_BYTES_MAX, "%s/sink-%s%s", folder, label_sink_name(sink), suffix);
+/* The name of the property, and of the file of earlier versions. */
+struct sink_name {
+    char text[64];
+};
+
+static struct sink_name name_of(enum label_sink sink) {
+    struct sink_name name;
+    snprintf(name.text, sizeof(name.text), "sink-%s", label_sink_name(sink));
+    return name;
+}
+
+static bool path_of(char path[PATH_BYTES_MAX], const char *folder, enum label_sink sink) {
+    int size = snprintf(path, PATH_BYTES_MAX, "%s/%s", folder, name_of(sink).text);
     return size > 0 && size < PATH_BYTES_MAX;
 }
 
@@ -39,45 +49,69 @@ static void take_line(struct relay_state *state, const char *line) {
     }
 }
 
-void relay_state_load(struct relay_state *state, const char *folder, enum label_sink sink) {
-    char path[PATH_BYTES_MAX];
+static void take_text(struct relay_state *state, struct slice text) {
     char line[LINE_BYTES_MAX];
-    *state = (struct relay_state){.failing_since_ms = 0};
-    FILE *file = path_of(path, folder, sink, "") ? fopen(path, "re") : NULL;
+    while (text.size > 0) {
+        const char *end = memchr(text.data, '\n', text.size);
+        size_t size = end ? (size_t)(end - text.data) : text.size;
+        snprintf(line, sizeof(line), "%.*s", (int)size, text.data);
+        take_line(state, line);
+        text = slice_from(text, end ? size + 1 : size);
+    }
+}
+
+static void take_file(struct relay_state *state, const char *folder, enum label_sink sink) {
+    char path[PATH_BYTES_MAX];
+    char text[STATE_BYTES_MAX];
+    FILE *file = path_of(path, folder, sink) ? fopen(path, "re") : NULL;
     if (!file)
         return;
-    while (fgets(line, sizeof(line), file))
-        take_line(state, line);
+    size_t size = fread(text, 1, sizeof(text), file);
     fclose(file);
+    take_text(state, (struct slice){text, size});
 }
 
-static bool write_state(const struct relay_state *state, FILE *file) {
-    bool is_ok = true;
-    for (unsigned i = 0; is_ok && i < DOCUMENT_KIND_COUNT; i++)
+void relay_state_load(struct relay_state *state, struct store_session *session, const char *folder,
+                      enum label_sink sink) {
+    struct sink_name name = name_of(sink);
+    struct arena arena;
+    struct slice text;
+    *state = (struct relay_state){.failing_since_ms = 0};
+    arena_init(&arena, STATE_BYTES_MAX);
+    enum status status = store_load_property(session, slice_of(name.text), &arena, &text);
+    if (status == STATUS_OK)
+        take_text(state, text);
+    else if (status == STATUS_NOT_FOUND)
+        take_file(state, folder, sink);
+    arena_release(&arena);
+}
+
+static enum status write_state(const struct relay_state *state, struct buffer *text) {
+    enum status status = STATUS_OK;
+    for (unsigned i = 0; status == STATUS_OK && i < DOCUMENT_KIND_COUNT; i++)
         if (state->has_position[i])
-            is_ok = fprintf(file, "position %s %" PRIu64 " %s\n",
-                            document_kind_name((enum document_kind)i), state->positions[i].seq,
-                            state->positions[i].epoch.text) > 0;
-    if (is_ok && state->failing_since_ms > 0)
-        is_ok =
-            fprintf(file, "failing %" PRIu64 " %s\n", state->failing_since_ms, state->error) > 0;
-    return is_ok && fflush(file) == 0;
+            status = buffer_printf(text, "position %s %" PRIu64 " %s\n",
+                                   document_kind_name((enum document_kind)i),
+                                   state->positions[i].seq, state->positions[i].epoch.text);
+    if (status == STATUS_OK && state->failing_since_ms > 0)
+        status =
+            buffer_printf(text, "failing %" PRIu64 " %s\n", state->failing_since_ms, state->error);
+    return status;
 }
 
-enum status relay_state_save(const struct relay_state *state, const char *folder,
-                             enum label_sink sink) {
+enum status relay_state_save(const struct relay_state *state, struct writer *writer,
+                             const char *folder, enum label_sink sink) {
+    struct sink_name name = name_of(sink);
     char path[PATH_BYTES_MAX];
-    char fresh[PATH_BYTES_MAX];
-    if (!path_of(path, folder, sink, "") || !path_of(fresh, folder, sink, ".new"))
-        return STATUS_SYSTEM_ERROR;
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!file) {
-        if (fd >= 0)
-            close(fd);
-        return STATUS_SYSTEM_ERROR;
-    }
-    bool is_written = write_state(state, file);
-    is_written = fclose(file) == 0 && is_written;
-    return is_written && rename(fresh, path) == 0 ? STATUS_OK : STATUS_SYSTEM_ERROR;
+    struct buffer text;
+    buffer_init(&text, STATE_BYTES_MAX);
+    enum status status = write_state(state, &text);
+    const struct store_property property = {slice_of(name.text),
+                                            text.size > 0 ? buffer_slice(&text) : SLICE("")};
+    if (status == STATUS_OK)
+        status = writer_put_property(writer, &property);
+    if (status == STATUS_OK && path_of(path, folder, sink))
+        (void)unlink(path);
+    buffer_release(&text);
+    return status;
 }
