@@ -131,6 +131,9 @@ test("a target that is not empty, a source that is in use and wrong usage are re
   moves(import_(other, url), 5);
   const marks = (folder_) => sqlite(folder_, "SELECT count(*) FROM meta WHERE name LIKE 'move%'");
   refuses(import_(data, url), 1, /is not empty \(it has rows in events\): name an empty database/);
+  const examined = run(["doctor", "--data-dir", other], { settings: EMBEDDED });
+  assert.equal(examined.code, 1);
+  assert.match(examined.out, /the store was moved to postgres:/);
   assert.equal(marks(data), "0");
   const busy = await operate(t, { data, settings: { ...SETTINGS, ...EMBEDDED } });
   refuses(import_(data, newDatabase()), 3, /is in use by another process/);

@@ -7,6 +7,7 @@
 #include "projector/verify.h"
 #include "server/config_options.h"
 #include "store/store_maintenance.h"
+#include "store/store_marks.h"
 
 #define STRETCH_COUNT   64
 #define STRETCH_EVENTS  256
@@ -174,6 +175,18 @@ static void check_clock(struct doctor *doctor, struct store_session *session, ui
         doctor_say(doctor, FINDING_OK, NULL, "no cursor is ahead of this machine's clock");
 }
 
+static void check_moved(struct doctor *doctor, struct store_session *session) {
+    struct store_marks marks;
+    if (store_marks_read(session, &marks) != STATUS_OK || !marks.out.is_set)
+        return;
+    doctor_say(doctor, FINDING_WRONG,
+               marks.out.is_complete
+                   ? "serve that store; 'khala migrate --undo-move' opens this one again"
+                   : "repeat the command that moves it, or run 'khala migrate --undo-move'",
+               "the store %s to %s", marks.out.is_complete ? "was moved" : "is being moved",
+               marks.out.other);
+}
+
 /* The state of each relay says since when its target fails. */
 static void check_sinks(struct doctor *doctor, struct store_session *session) {
     doctor->check = "sinks";
@@ -200,6 +213,7 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the store cannot be opened");
         return;
     }
+    check_moved(doctor, session);
     check_pages(doctor, session);
     if (check_tables(doctor, session) && check_chains(doctor, session, clock_wall_ms(&clock))) {
         check_projection(doctor, session, clock_wall_ms(&clock));
