@@ -198,6 +198,19 @@ static void sessions_of_a_store_are_bounded(void **state) {
         store_session_close(opened[--count]);
 }
 
+static void a_session_that_waited_while_the_store_was_moved_does_not_get_the_role(void **state) {
+    struct fixture *fixture = *state;
+    assert_ok(commit_one(fixture, 1));
+    pg_run(fixture->place, "INSERT INTO runtime.meta VALUES ('move_out', 'complete 1 elsewhere')");
+    terminate(fixture);
+    assert_int_equal(commit_one(fixture, 2), STATUS_WRITER_LOST);
+    assert_int_equal(store_take_role(fixture->writer), STATUS_WRITER_LOST);
+    assert_non_null(strstr(store_session_error(fixture->writer), "moved elsewhere"));
+    pg_run(fixture->place, "DELETE FROM runtime.meta WHERE name = 'move_out'");
+    take_role(fixture);
+    assert_ok(commit_one(fixture, 2));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_of_a_store_are_bounded),
@@ -209,6 +222,7 @@ int main(void) {
         cmocka_unit_test(a_dropped_derived_table_is_made_again),
         cmocka_unit_test(a_statement_on_a_missing_table_is_damage),
         cmocka_unit_test(a_read_only_database_refuses_a_commit_with_its_reason),
+        cmocka_unit_test(a_session_that_waited_while_the_store_was_moved_does_not_get_the_role),
     };
     return CONTRACT_RUN_ONLY("postgres: sessions", "postgres", tests);
 }
