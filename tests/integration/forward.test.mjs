@@ -1,8 +1,9 @@
 // Appends through a node that is not the writer: it passes them on, and its clients read their own writes.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { after, before } from "node:test";
 import { test, alone } from "../lib/cases.mjs";
-import { pair } from "../lib/cluster.mjs";
+import { join, pair } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
 import { assertError, connect, folder } from "../lib/khala.mjs";
 import { MEASURED, memoryBytes } from "../lib/machine.mjs";
@@ -49,8 +50,14 @@ async function stream(operator, pieces, headers = { "content-type": "application
   return { status: response.statusCode, body: await textOf(response) };
 }
 
-test("a follower passes every kind of append to the writer, and its client reads its own write at once", async (t) => {
-  const { writer, follower } = await pair(t, PATIENT);
+// The nodes of the cases that end none. Each such case has topics and runs of its own.
+let shared;
+const ends = [];
+before(async () => { shared = await pair({ after: (end) => ends.push(end) }, PATIENT); });
+after(async () => { for (const end of ends) await end(); });
+
+test("a follower passes every kind of append to the writer, and its client reads its own write at once", async () => {
+  const { writer, follower } = shared;
   await follower.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
   assert.equal((await follower.get("runs/a")).status, 200);
   await follower.did("runs/a/events", { event_type: "run.log", payload: {} });
@@ -75,20 +82,20 @@ test("a follower passes every kind of append to the writer, and its client reads
   assert.equal((await outcomes(writer)).answered, 0);
 });
 
-test("answers of the writer are passed on byte for byte, and refusals at the door stay on the follower", async (t) => {
-  const { writer, follower } = await pair(t, PATIENT);
+alone("answers of the writer are passed on byte for byte, and refusals at the door stay on the follower", async () => {
+  const { writer, follower } = shared;
   const id = newId();
-  await writer.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
-  await writer.did("runs/a/events", { event_type: "run.log", payload: {}, event_id: id });
-  const repeated = await follower.did("runs/a/events", { event_type: "run.log", payload: {}, event_id: id });
+  await writer.did("runs", { run_id: "b", owner_user_id: "u" }, 201);
+  await writer.did("runs/b/events", { event_type: "run.log", payload: {}, event_id: id });
+  const repeated = await follower.did("runs/b/events", { event_type: "run.log", payload: {}, event_id: id });
   assert.equal(repeated.deduplicated, true);
   const requests = [
     ["runs", "{"],
-    ["runs", JSON.stringify({ run_id: "a", owner_user_id: "v" })],
+    ["runs", JSON.stringify({ run_id: "b", owner_user_id: "v" })],
     ["runs/none/events", JSON.stringify(said(1))],
-    ["runs/a/events", JSON.stringify({ event_type: "run.log", payload: {}, expected_previous_seq: 900 })],
-    ["runs/a/events", JSON.stringify({ event_type: "run.log", payload: { other: true }, event_id: id })],
-    ["topics/run:a:events/events", JSON.stringify(said(1))],
+    ["runs/b/events", JSON.stringify({ event_type: "run.log", payload: {}, expected_previous_seq: 900 })],
+    ["runs/b/events", JSON.stringify({ event_type: "run.log", payload: { other: true }, event_id: id })],
+    ["topics/run:b:events/events", JSON.stringify(said(1))],
     ["events:batch", "[]"],
     ["projectors/reproject", JSON.stringify({ run_id: "none" })],
     ["retention/run", JSON.stringify({ x: 1 })],
@@ -129,10 +136,10 @@ test("a forwarded request is not forwarded again, and the header alone lifts no 
   await follower.did("topics/room/events", said(31));
 });
 
-test("a body that waits for 100 Continue, and one in chunks, go through a follower", async (t) => {
-  const { follower } = await pair(t, PATIENT);
+test("a body that waits for 100 Continue, and one in chunks, go through a follower", async () => {
+  const { follower } = shared;
   const peer = await connect(follower.server);
-  const body = `${JSON.stringify(item(1))}\n`;
+  const body = `${JSON.stringify(item(1, { topic: "hall" }))}\n`;
   const head = (path, more) => `POST ${path} HTTP/1.1\r\nHost: k\r\nAuthorization: Bearer ${follower.key}\r\n${more}\r\n`;
   await peer.send(head("/internal/v1/events:batch", `Expect: 100-continue\r\nContent-Type: application/x-ndjson\r\nContent-Length: ${body.length}\r\n`));
   assert.equal((await peer.response()).status, 100);
@@ -140,7 +147,7 @@ test("a body that waits for 100 Continue, and one in chunks, go through a follow
   assert.match(await peer.head(), /^HTTP\/1\.1 200 /);
   await peer.part((bytes) => (bytes.includes("\r\n0\r\n\r\n") ? { size: bytes.length } : null));
   const single = JSON.stringify(said(2));
-  await peer.send(head("/internal/v1/topics/room/events", "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n"));
+  await peer.send(head("/internal/v1/topics/hall/events", "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n"));
   assert.equal((await peer.response()).status, 100);
   await peer.send(`${single.length.toString(16)}\r\n${single}\r\n0\r\n\r\n`);
   assert.equal((await peer.response()).status, 200);
@@ -193,20 +200,35 @@ test("a writer that is killed within a batch leaves coded answers, and a retry b
   assert.equal(psql(url, "SELECT count(*), count(DISTINCT event_id), max(seq) FROM events"), `${count}|${count}|${count}`);
 });
 
-test("a stopped writer leaves an unknown outcome within the timeout, and an event id makes the retry safe", async (t) => {
+test("a stopped writer leaves an unknown outcome, and an event id makes the retry at the next writer safe", async (t) => {
   const { url, writer, follower } = await pair(t, { ...PATIENT, KHALA_FORWARD_TIMEOUT_MS: "500" });
-  await follower.did("topics/room/events", said(1));
+  // No timeout of this node ends a request in time: only the change of the writer does.
+  const patient = await join(t, url, { ...PATIENT, KHALA_FORWARD_TIMEOUT_MS: "600000" });
+  await patient.did("topics/room/events", said(1));
+  await follower.did("topics/room/events", said(2));
   writer.server.kill("SIGSTOP");
-  const [unknown, safe] = await Promise.all([
-    follower.post("topics/room/events", said(2)),
-    follower.post("topics/room/events", said(3, { event_id: newId() })),
-  ]).finally(() => writer.server.kill("SIGCONT"));
-  assertError(unknown, 503, "append_outcome_unknown");
-  assert.equal(unknown.headers["retry-after"], "1");
-  assert.equal(safe.status, 200, safe.body);
-  await until(async () => (await writer.post("topics/room/events", said(4))).status === 200, "the old writer as a follower");
+  const failing = range(1, 20).map(() => follower.post("topics/room/events", said(3)));
+  const asked = Promise.all([
+    failing[0],
+    follower.post("topics/room/events", said(4, { event_id: newId() })),
+    patient.post("topics/room/events", said(5)),
+    patient.post("topics/room/events", said(6, { event_id: newId() })),
+    patient.post("topics/room/events", said(7, { idempotency_key: "seven" })),
+  ]);
+  const [late, repeated, ended, again, keyed] =
+    await within(asked, "answers while the old writer is stopped").finally(() => writer.server.kill("SIGCONT"));
+  for (const unknown of [late, ended]) {
+    assertError(unknown, 503, "append_outcome_unknown");
+    assert.equal(unknown.headers["retry-after"], "1");
+  }
+  for (const safe of [repeated, again, keyed]) assert.equal(safe.status, 200, safe.body);
+  await until(async () => (await writer.post("topics/room/events", said(8))).status === 200, "the old writer as a follower");
   assert.equal(psql(url, "SELECT count(*) - max(seq) FROM events"), "0");
-  assert.ok((await outcomes(follower)).unknown >= 1);
+  for (const number of [4, 6, 7]) assert.equal(psql(url, `SELECT count(*) FROM events WHERE payload = '{"number":${number}}'`), "1");
+  assert.ok((await outcomes(patient)).unknown >= 1);
+  for (const answer of await Promise.all(failing)) assertError(answer, 503, "append_outcome_unknown");
+  const warnings = follower.server.log.split("\n").filter((line) => line.includes("forward.done"));
+  assert.ok(warnings.length > 0 && warnings.length < failing.length, `${warnings.length} warnings`);
 });
 
 test("nodes reach one another by TLS, and refuse an authority that they do not trust", async (t) => {

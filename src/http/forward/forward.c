@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -26,11 +27,19 @@
 #define WAIT_MS    2000
 /* Of requests whose work is long: rebuilding, pruning and importing. */
 #define LONG_SILENCE_MS 600000
+/* A writer that sends nothing for so long may be stopped. Then another node may have the role. */
+#define WRITER_CHECK_MS 500
+/* One failure in this time is a warning. An outage fails thousands of requests a second. */
+#define WARNING_MS 1000
 
 static void attempt(struct forward *forward);
 
 static uint64_t now_ms(const struct forward *forward) {
     return clock_mono_ms(&forward->exchange->loop->clock);
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
 }
 
 static void set_deadline(struct forward *forward, uint64_t delay_ms) {
@@ -44,10 +53,26 @@ bool forward_is_over(const struct forward *forward) {
 void forward_await(struct forward *forward) {
     bool is_due = forward->state == FORWARD_FOLLOWING || forward->is_writing ||
                   !forward->is_body_open || forward->is_request_over;
-    if (is_due)
-        set_deadline(forward, forward->is_long ? LONG_SILENCE_MS : forward->all->silence_ms);
-    else
+    uint64_t silence_ms = forward->is_long ? LONG_SILENCE_MS : forward->all->silence_ms;
+    if (!is_due) {
         deadline_drop(&forward->deadline);
+        return;
+    }
+    forward->silent_until_ms = now_ms(forward) + silence_ms;
+    set_deadline(forward, forward->state == FORWARD_EXCHANGING ? least(silence_ms, WRITER_CHECK_MS)
+                                                               : silence_ms);
+}
+
+/* The level of a failure. Metrics count all failures. */
+static enum log_level failure_level(struct forwards *all, uint64_t at_ms, uint64_t *unlogged) {
+    if (all->warned_ms != 0 && at_ms - all->warned_ms < WARNING_MS) {
+        all->unlogged_count++;
+        return LOG_DEBUG;
+    }
+    *unlogged = all->unlogged_count;
+    all->unlogged_count = 0;
+    all->warned_ms = at_ms;
+    return LOG_WARN;
 }
 
 void forward_count(struct forward *forward, enum label_forward_outcome outcome,
@@ -62,11 +87,14 @@ void forward_count(struct forward *forward, enum label_forward_outcome outcome,
     metrics_add(METRIC_FORWARD_REQUESTS, METRIC_LABELS(outcome), 1);
     if (outcome == LABEL_FORWARD_OUTCOME_ANSWERED)
         metrics_observe(METRIC_FORWARD_DURATION_SECONDS, METRIC_PLAIN, took_ns, 1);
-    log_event(is_failure ? LOG_WARN : LOG_DEBUG, "forward.done",
-              log_slice("request_id", exchange_request_id(exchange)),
+    uint64_t unlogged = 0;
+    enum log_level level =
+        is_failure ? failure_level(forward->all, now_ms(forward), &unlogged) : LOG_DEBUG;
+    log_event(level, "forward.done", log_slice("request_id", exchange_request_id(exchange)),
               log_str("outcome", label_forward_outcome_name(outcome)),
               log_str("writer", forward->writer), log_str("reason", reason),
-              log_int("took_us", (int64_t)(took_ns / 1000)));
+              log_int("took_us", (int64_t)(took_ns / 1000)),
+              log_int("failures_since_last_warning", (int64_t)unlogged));
 }
 
 /* ---- connections ---- */
@@ -265,6 +293,23 @@ static void attempt(struct forward *forward) {
     }
 }
 
+/* The old writer may be stopped, or cut from the database, with the connection still open. */
+static bool is_writer_replaced(const struct forward *forward) {
+    struct node_address node;
+    return nodes_writer(forward->all->nodes, &node) && strcmp(node.id, forward->writer) != 0;
+}
+
+/* The writer sent nothing for some time. */
+static void check_writer(struct forward *forward) {
+    uint64_t at_ms = now_ms(forward);
+    if (is_writer_replaced(forward))
+        forward_trouble(forward, "another node is the writer now");
+    else if (at_ms >= forward->silent_until_ms)
+        forward_trouble(forward, "the writer was silent for too long");
+    else
+        set_deadline(forward, least(forward->silent_until_ms - at_ms, WRITER_CHECK_MS));
+}
+
 static void on_deadline(struct deadline *deadline) {
     struct forward *forward = container_of(deadline, struct forward, deadline);
     if (forward_is_over(forward))
@@ -281,7 +326,7 @@ static void on_deadline(struct deadline *deadline) {
         forward_trouble(forward, "no connection was made in time");
         return;
     case FORWARD_EXCHANGING:
-        forward_trouble(forward, "the writer was silent for too long");
+        check_writer(forward);
         return;
     case FORWARD_FOLLOWING:
         forward_answer_unknown(forward, "the log was not read in time");

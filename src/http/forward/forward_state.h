@@ -28,6 +28,8 @@ struct forwards {
     size_t stream_count;  /* forwards of streamed bodies that have a connection */
     size_t request_bytes; /* of all single appends */
     uint64_t silence_ms;
+    uint64_t warned_ms;      /* when a failure was last logged as a warning; 0: never */
+    uint64_t unlogged_count; /* failures since then */
     char proof[NODE_PROOF_SIZE + 1];
 };
 
@@ -51,7 +53,8 @@ struct forward {
     struct deadline deadline;
     struct upstream *upstream; /* NULL: none, or no more */
     char writer[NODE_ID_SIZE + 1];
-    uint64_t give_up_ms; /* no attempt begins later */
+    uint64_t give_up_ms;      /* no attempt begins later */
+    uint64_t silent_until_ms; /* a writer that sends nothing until then is given up */
     size_t charged_bytes;
     struct buffer request; /* head and body; of a stream the part under way */
     struct http1_answer answer;
