@@ -49,8 +49,6 @@ struct writer {
     _Atomic int refusal;      /* while the role is lost: the status of appends and jobs */
     bool is_behind;           /* commits of others were not announced yet */
     struct follow follow;
-    struct writer_job wake_job; /* ends a wait of the thread */
-    atomic_bool is_wake_posted;
     bool is_failure_logged;     /* once for each outage, */
     uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
     struct committer committer;
@@ -474,18 +472,12 @@ static void writer_free(struct writer *writer) {
     free(writer);
 }
 
-static void run_wake(struct writer_job *job, struct store_session *session) {
-    (void)session;
-    atomic_store(&container_of(job, struct writer, wake_job)->is_wake_posted, false);
-}
-
 enum status writer_start(struct writer **writer, const struct writer_options *options) {
     assert(options->store && options->policies && options->group_max > 0 && options->bytes_max > 0);
     struct writer *made = calloc(1, sizeof(*made));
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
-    made->wake_job = (struct writer_job){.run = run_wake, .any_node = true};
     atomic_init(&made->failing, NOT_FAILING);
     enum status status = open_follow(made);
     if (status != STATUS_OK) {
@@ -533,21 +525,14 @@ enum status writer_post_job(struct writer *writer, struct writer_job *job) {
     return mailbox_post(&writer->mailbox, &job->posted.item);
 }
 
-/* A full mailbox keeps the thread awake. */
-static void wake(struct writer *writer) {
-    if (!atomic_exchange(&writer->is_wake_posted, true) &&
-        writer_post_job(writer, &writer->wake_job) != STATUS_OK)
-        atomic_store(&writer->is_wake_posted, false);
-}
-
 void writer_follow_post(struct writer *writer, struct follow_wait *wait) {
     follow_wait_post(&writer->follow, wait);
-    wake(writer);
+    mailbox_wake(&writer->mailbox);
 }
 
 void writer_hint_post(struct writer *writer) {
     follow_hint(&writer->follow);
-    wake(writer);
+    mailbox_wake(&writer->mailbox);
 }
 
 bool writer_has_role(const struct writer *writer) {

@@ -52,6 +52,13 @@ enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item) {
     return status;
 }
 
+void mailbox_wake(struct mailbox *mailbox) {
+    must(pthread_mutex_lock(&mailbox->lock));
+    mailbox->is_woken = true;
+    must(pthread_cond_signal(&mailbox->filled));
+    must(pthread_mutex_unlock(&mailbox->lock));
+}
+
 void mailbox_close(struct mailbox *mailbox) {
     must(pthread_mutex_lock(&mailbox->lock));
     mailbox->closed = true;
@@ -93,11 +100,12 @@ enum status mailbox_wait(struct mailbox *mailbox, int64_t timeout_ms, struct mai
     struct timespec deadline = deadline_after(timeout_ms < 0 ? 0 : timeout_ms);
     must(pthread_mutex_lock(&mailbox->lock));
     int ended = timeout_ms == 0;
-    while (!mailbox->first && !mailbox->closed && !ended)
+    while (!mailbox->first && !mailbox->closed && !mailbox->is_woken && !ended)
         ended = timeout_ms < 0
                     ? pthread_cond_wait(&mailbox->filled, &mailbox->lock)
                     : pthread_cond_timedwait(&mailbox->filled, &mailbox->lock, &deadline);
     bool over = mailbox->closed && !mailbox->first;
+    mailbox->is_woken = false;
     *items = mailbox_detach(mailbox);
     must(pthread_mutex_unlock(&mailbox->lock));
     return over ? STATUS_SHUTTING_DOWN : STATUS_OK;

@@ -1,8 +1,8 @@
 /* A queue with many senders and one owner, the only way from thread to thread. An intrusive list
- * under one lock. mailbox_post and mailbox_close: any thread; all others: the owner. Allocates
- * nothing: an item is a member of the sender's object. A successful post moves ownership to the
- * owner; a refused post does not. Returns STATUS_LIMIT_REACHED when full, STATUS_SHUTTING_DOWN
- * once closed. Items arrive once each, in the order they were posted. */
+ * under one lock. mailbox_post, mailbox_wake and mailbox_close: any thread; all others: the owner.
+ * Allocates nothing: an item is a member of the sender's object. A successful post moves ownership
+ * to the owner; a refused post does not. Returns STATUS_LIMIT_REACHED when full,
+ * STATUS_SHUTTING_DOWN once closed. Items arrive once each, in the order they were posted. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 
@@ -32,6 +32,7 @@ struct mailbox {
     size_t count;
     size_t count_max;
     bool closed;
+    bool is_woken; /* the owner's next wait ends at once */
     void *user;
     mailbox_wake_cb *wake;
 };
@@ -41,13 +42,17 @@ void mailbox_init(struct mailbox *mailbox, size_t count_max, void *user, mailbox
 /* Call when no sender can reach it any more and all items were taken. */
 void mailbox_release(struct mailbox *mailbox);
 MUST_CHECK enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item);
+/* Ends the owner's wait, or its next one, without an item. Several calls before that end one wait.
+ */
+void mailbox_wake(struct mailbox *mailbox);
 /* Refuses later posts and ends the owner's wait. Items inside can still be taken. Closing again
  * does nothing. */
 void mailbox_close(struct mailbox *mailbox);
 /* All items, oldest first, or NULL; never blocks. */
 struct mailbox_item *mailbox_take_all(struct mailbox *mailbox);
 /* The same, but blocks until there is an item. STATUS_OK with items, which is NULL after the
- * timeout; STATUS_SHUTTING_DOWN when the mailbox is closed and empty, now and for good. */
+ * timeout or mailbox_wake; STATUS_SHUTTING_DOWN when the mailbox is closed and empty, now and for
+ * good. */
 MUST_CHECK enum status mailbox_wait(struct mailbox *mailbox, int64_t timeout_ms,
                                     struct mailbox_item **items);
 

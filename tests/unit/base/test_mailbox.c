@@ -144,6 +144,32 @@ static void closing_ends_a_wait(void **state) {
     }
 }
 
+static void *wake_mailbox(void *user) {
+    mailbox_wake(user);
+    return NULL;
+}
+
+/* Also where the mailbox is full, or the wait begins later. */
+static void waking_ends_a_wait_without_an_item(void **state) {
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        struct mailbox mailbox;
+        struct letter letter = {0};
+        struct mailbox_item *items = &letter.item;
+        pthread_t waker;
+        mailbox_init(&mailbox, 1, NULL, NULL);
+        assert_int_equal(pthread_create(&waker, NULL, wake_mailbox, &mailbox), 0);
+        assert_ok(mailbox_wait(&mailbox, MAILBOX_FOREVER, &items));
+        assert_null(items);
+        pthread_join(waker, NULL);
+        mailbox_wake(&mailbox);
+        assert_ok(mailbox_post(&mailbox, &letter.item));
+        assert_ok(mailbox_wait(&mailbox, MAILBOX_FOREVER, &items));
+        assert_ptr_equal(items, &letter.item);
+        mailbox_release(&mailbox);
+    }
+}
+
 /* Tells senders that found the mailbox full when it was emptied. */
 struct room {
     pthread_mutex_t lock;
@@ -289,6 +315,7 @@ int main(void) {
         cmocka_unit_test(a_closed_mailbox_can_be_emptied),
         cmocka_unit_test(a_wait_ends_after_its_time),
         cmocka_unit_test(closing_ends_a_wait),
+        cmocka_unit_test(waking_ends_a_wait_without_an_item),
         cmocka_unit_test(a_waiting_owner_gets_all_in_order),
         cmocka_unit_test(nothing_is_lost_when_it_runs_full),
         cmocka_unit_test(a_woken_owner_gets_all_in_order),
