@@ -500,7 +500,7 @@ test("appends beyond the writer queue are answered 503", async (t) => {
   assert.equal((await operator.events("q")).length, 1 + done.length);
 });
 
-test("a second server on the same data folder is refused, and the first keeps serving", async (t) => {
+test("a second server on the same data folder is refused, and the first keeps serving", sqliteOnly, async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
   const second = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]);
