@@ -149,6 +149,11 @@ const struct cli_command cli_commands[] = {
              {"--principal", "WHO", "only this principal"}, {"--topic", "TOPIC", "only this topic"},
              JSON_ROW, REMOTE_ROWS),
      false},
+    {"nodes", "nodes [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
+     "List the nodes over the store of the server at --url (see append). A star marks the node "
+     "that "
+     "answers.",
+     "khala nodes\nkhala nodes --json", cli_nodes, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS), false},
     {"migrate", "migrate [--undo-move] [--json] [--data-dir DIR] [--config FILE]",
      "Bring the store's schema up to date, or let a store that was moved be served again.",
      "khala migrate --data-dir ./khala-data\nkhala migrate --undo-move --data-dir ./khala-data",

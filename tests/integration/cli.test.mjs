@@ -115,7 +115,7 @@ test("khala cursor refuses incomplete arguments", () => {
 test("every verb gives a reason with its usage", () => {
   for (const args of [["append"], ["append", "--run", "r"], ["append", "--create", "--topic", "t"], ["append", "--batch", "-", "--run", "r"],
     ["get"], ["get", "events"], ["get", "run"], ["get", "run", "r", "--limit", "1"], ["tail"], ["tail", "a", "--after", "x"],
-    ["tail", "a", "--after", "1", "--from-start"], ["export", "x"], ["snapshot"], ["why", "x"],
+    ["tail", "a", "--after", "1", "--from-start"], ["export", "x"], ["snapshot"], ["why", "x"], ["nodes", "x"],
     ["migrate", "x"], ["verify", "x"], ["reproject"], ["backup"], ["restore"], ["doctor", "x"], ["retention"], ["token"],
     ["token", "inspect"], ["token", "mint", "--jti", "x"], ["token", "revoke"], ["completion"], ["man", "x"], ["cursor"]]) {
     misused(args, new RegExp(`^khala: .{8,}\nusage: khala ${args[0]}`));
@@ -195,7 +195,7 @@ test("every verb exits with 3 for an unreachable server and with 2 for wrong arg
   const nobody = ["--url", "http://127.0.0.1:1", "--key", "k"];
   const remote = [
     ["append", "--run", "a", "--type", "x"], ["append", "--batch", "/dev/null"], ["get", "run", "a"], ["get", "events", "--run", "a"],
-    ["tail", "chat"], ["tail", "--audit"], ["export"], ["snapshot", "runtime.run_summaries"], ["why"],
+    ["tail", "chat"], ["tail", "--audit"], ["export"], ["snapshot", "runtime.run_summaries"], ["why"], ["nodes"],
     ["token", "mint", "--user", "u"], ["token", "revoke", "--session", "s"],
   ];
   const failed = (args, code, words) => {

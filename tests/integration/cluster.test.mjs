@@ -94,6 +94,30 @@ test("a follower without hints reads the log at its interval, and each node has 
 
 const REVOKE = "/internal/v1/sync/sessions/revoke";
 
+/** khala nodes marks the node that answers, and khala doctor names the writer. */
+async function showsNodes(writer, follower) {
+  for (const [operator, role] of [[writer, "writer"], [follower, "follower"]]) {
+    const at = ["--url", operator.server.url, "--data-dir", operator.data];
+    await until(() => run(["nodes", ...at]).out.trim().split("\n").length === 2, "two lines");
+    const lines = run(["nodes", ...at]).out.trim().split("\n");
+    const own = lines.filter((line) => line.startsWith("*"));
+    assert.equal(own.length, 1, lines.join("\n"));
+    const port = operator.server.port;
+    assert.match(own[0], new RegExp(`^\\* [0-9a-f]{16}  ${role} +live  127\\.0\\.0\\.1:${port} +term=\\d+  log_id=\\d+  seen_ms_ago=\\d+  version=`));
+    const { nodes } = JSON.parse(run(["nodes", "--json", ...at]).out);
+    assert.deepEqual(nodes.map((node) => node.role).sort(), ["follower", "writer"]);
+  }
+  const settings = { DB_URL: writer.server.settings.DB_URL };
+  const doctor = () => JSON.parse(run(["doctor", "--json", "--url", writer.server.url, "--data-dir", writer.data], { settings }).out)
+    .checks.filter((one) => one.check === "nodes").map(({ finding, message }) => `${finding} ${message}`).sort().join("\n");
+  assert.match(doctor(), /^ok node \w+ at \S+ is (a follower|the writer)\nok node \w+ at \S+ is (a follower|the writer)$/);
+  // The writer's beats write its row again, so a trigger keeps the role out of it.
+  psql(settings.DB_URL, "CREATE FUNCTION runtime.no_writer() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.role := ''follower''; RETURN NEW; END'; " +
+    "CREATE TRIGGER no_writer BEFORE INSERT OR UPDATE ON runtime.nodes FOR EACH ROW EXECUTE FUNCTION runtime.no_writer()");
+  await until(() => doctor().includes("wrong no live node is the writer: appends are refused"), "the finding");
+  psql(settings.DB_URL, "DROP FUNCTION runtime.no_writer CASCADE");
+}
+
 test("a revocation on one node ends the sessions on every node before it is answered, and single use holds on all nodes", async (t) => {
   const { writer, follower } = await pair(t, { RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" });
   await until(async () => (await writer.read("nodes")).nodes.length === 2, "both nodes");
@@ -107,6 +131,7 @@ test("a revocation on one node ends the sessions on every node before it is answ
     const again = await Stream.open(to, streamPath("runtime.run_summaries", "after_seq=0"), on(to, session));
     assert.equal(again.status, 401);
   }
+  await showsNodes(writer, follower);
   const token = on(writer, "three");
   assert.equal((await Stream.open(writer, streamPath("runtime.run_summaries", "after_seq=0"), token)).status, 200);
   const second = await Stream.open(follower, streamPath("runtime.run_summaries", "after_seq=0"), token);

@@ -3,11 +3,13 @@
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
 #include "cli/journal_report.h"
+#include "cluster/nodes.h"
 #include "delivery/relay/relay_position.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
 #include "store/store_maintenance.h"
 #include "store/store_marks.h"
+#include "store/store_nodes.h"
 
 #define STRETCH_COUNT   64
 #define STRETCH_EVENTS  256
@@ -157,6 +159,41 @@ static void check_outbox(struct doctor *doctor, struct store_session *session) {
                    "the role khala_producer, which may append by SQL, does not exist");
 }
 
+struct node_tally {
+    struct doctor *doctor;
+    size_t live_count;
+    size_t writer_count; /* live ones */
+};
+
+static enum status say_node(void *user, const struct store_node *node) {
+    struct node_tally *tally = user;
+    bool is_live = node->age_ms <= NODE_LIVE_MS;
+    tally->live_count += is_live;
+    tally->writer_count += is_live && node->is_writer;
+    doctor_say(tally->doctor, is_live ? FINDING_OK : FINDING_WARNING,
+               is_live ? NULL
+                       : "see that it runs and reaches the database; 'khala nodes' lists all",
+               "node %.*s at %.*s is %s%s", (int)node->id.size, node->id.data,
+               (int)node->address.size, node->address.data, is_live ? "" : "lost; it was ",
+               node->is_writer ? "the writer" : "a follower");
+    return STATUS_OK;
+}
+
+static void check_nodes(struct doctor *doctor, struct store_session *session) {
+    struct node_tally tally = {.doctor = doctor};
+    doctor->check = "nodes";
+    if (store_walk_nodes(session, &tally, say_node) != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG, "see that the database answers",
+                   "the nodes cannot be read: %s", store_session_error(session));
+    else if (tally.live_count == 0)
+        doctor_say(doctor, FINDING_OK, NULL, "no server runs on this database");
+    else if (tally.writer_count == 0)
+        doctor_say(
+            doctor, FINDING_WRONG,
+            "a follower takes the role within seconds; if none does, its log names the reason",
+            "no live node is the writer: appends are refused");
+}
+
 static void check_clock(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
     struct store_state state;
     doctor->check = "clock";
@@ -214,6 +251,8 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         return;
     }
     check_moved(doctor, session);
+    if (store_is_shared(store))
+        check_nodes(doctor, session);
     check_pages(doctor, session);
     if (check_tables(doctor, session) && check_chains(doctor, session, clock_wall_ms(&clock))) {
         check_projection(doctor, session, clock_wall_ms(&clock));
