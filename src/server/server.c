@@ -360,14 +360,24 @@ static enum status tail_check(struct server *server) {
     return status;
 }
 
-static enum status keys_share(struct server *server,
-                              enum status (*share)(struct store *store, const char *folder)) {
-    enum status status = share(server->store, server->config.data_dir);
+/* Loads the keys, and generates those that are missing. */
+static enum status keys_start(struct server *server) {
+    const char *folder = server->config.data_dir;
+    struct store_session *lock = NULL;
+    enum status shared = shared_keys_fetch(server->store, folder, &lock);
+    enum status status = shared == STATUS_OK ? key_start(server) : shared;
     if (status == STATUS_OK)
-        return STATUS_OK;
-    return server_refuse(server, status, "cannot share the keys in %s with the database: %s",
-                         server->config.data_dir,
-                         status == STATUS_SYSTEM_ERROR ? strerror(errno) : status_message(status));
+        status = mint_key_start(server);
+    if (status == STATUS_OK)
+        status = gate_start(server);
+    if (status == STATUS_OK)
+        status = shared = shared_keys_keep(lock, folder);
+    if (shared != STATUS_OK)
+        status = server_refuse(
+            server, shared, "cannot share the keys in %s with the database: %s", folder,
+            shared == STATUS_SYSTEM_ERROR ? strerror(errno) : status_message(shared));
+    store_session_close(lock);
+    return status;
 }
 
 /* The embedded store makes its folder. A store elsewhere leaves it to the server, for keys and
@@ -389,15 +399,7 @@ static enum status store_open_all(struct server *server) {
         return server_refuse(server, status, "%s", message.text);
     status = folder_make(server);
     if (status == STATUS_OK)
-        status = keys_share(server, shared_keys_fetch);
-    if (status == STATUS_OK)
-        status = key_start(server);
-    if (status == STATUS_OK)
-        status = mint_key_start(server);
-    if (status == STATUS_OK)
-        status = gate_start(server);
-    if (status == STATUS_OK)
-        status = keys_share(server, shared_keys_keep);
+        status = keys_start(server);
     if (status == STATUS_OK)
         status = tls_start(server);
     if (status != STATUS_OK)

@@ -72,25 +72,24 @@ static enum status keep(struct store_session *session, const char *folder, const
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-static enum status each(struct store *store, enum store_mode mode, const char *folder,
-                        enum status (*act)(struct store_session *session, const char *folder,
-                                           const char *name)) {
-    struct store_session *session = NULL;
+enum status shared_keys_fetch(struct store *store, const char *folder,
+                              struct store_session **lock) {
+    *lock = NULL;
     if (!store_has_secrets(store))
         return STATUS_OK;
-    enum status status = store_session_open(store, mode, &session);
+    enum status status = store_session_open(store, STORE_SIDE, lock);
+    if (status == STATUS_OK)
+        status = store_lock_secrets(*lock);
     for (size_t i = 0; status == STATUS_OK && i < FILE_COUNT; i++)
-        status = act(session, folder, files[i]);
-    store_session_close(session);
+        status = fetch(*lock, folder, files[i]);
     return status;
 }
 
-enum status shared_keys_fetch(struct store *store, const char *folder) {
-    return each(store, STORE_READ, folder, fetch);
-}
-
-enum status shared_keys_keep(struct store *store, const char *folder) {
-    return each(store, STORE_SIDE, folder, keep);
+enum status shared_keys_keep(struct store_session *lock, const char *folder) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; lock && status == STATUS_OK && i < FILE_COUNT; i++)
+        status = keep(lock, folder, files[i]);
+    return status;
 }
 
 /* ---- a move ---- */

@@ -14,10 +14,13 @@ struct key_place {
     const char *folder;
 };
 
-/* Writes the files of the keys that the store has. Before the keys are loaded. */
-MUST_CHECK enum status shared_keys_fetch(struct store *store, const char *folder);
+/* Writes the files of the keys that the store has. Before the keys are loaded. Until the caller
+ * closes lock, no other server passes this call, so that one server generates the keys of all. On
+ * failure lock may be open too. It stays NULL where the store keeps no keys. */
+MUST_CHECK enum status shared_keys_fetch(struct store *store, const char *folder,
+                                         struct store_session **lock);
 /* Keeps the keys of the files in the store. After they were loaded or generated. */
-MUST_CHECK enum status shared_keys_keep(struct store *store, const char *folder);
+MUST_CHECK enum status shared_keys_keep(struct store_session *lock, const char *folder);
 /* Copies the generated keys of one store for another. */
 MUST_CHECK enum status shared_keys_copy(const struct key_place *source,
                                         const struct key_place *target);

@@ -460,6 +460,9 @@ MUST_CHECK enum status store_put_revocations(struct store_session *session,
 MUST_CHECK enum status store_use_once(struct store_session *session, enum single_use_kind kind,
                                       struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
 
+/* Until the session closes, no other session has this lock: for a server that looks for secrets and
+ * generates those that are missing. Waits for the lock. */
+MUST_CHECK enum status store_lock_secrets(struct store_session *session);
 /* Keeps a generated secret, unless the store has one of that name. */
 MUST_CHECK enum status store_keep_secret(struct store_session *session, struct slice name,
                                          struct slice value);

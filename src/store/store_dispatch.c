@@ -148,6 +148,11 @@ bool store_has_secrets(const struct store *store) {
     return store->engine->keep_secret != NULL;
 }
 
+enum status store_lock_secrets(struct store_session *session) {
+    assert(session->mode == STORE_SIDE && session->engine->lock_secrets);
+    return session->engine->lock_secrets(session);
+}
+
 enum status store_keep_secret(struct store_session *session, struct slice name,
                               struct slice value) {
     assert(session->mode != STORE_READ && session->engine->keep_secret);

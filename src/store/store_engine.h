@@ -55,6 +55,7 @@ struct store_engine {
                                    const struct store_revocation *revocations, size_t count,
                                    uint64_t now_ms);
     /* NULL: secrets are files of the data folder. */
+    enum status (*lock_secrets)(struct store_session *session);
     enum status (*keep_secret)(struct store_session *session, struct slice name,
                                struct slice value);
     enum status (*load_secret)(struct store_session *session, struct slice name,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "../lib/cases.mjs";
 import { appended, join, pair } from "../lib/cluster.mjs";
-import { psql } from "../lib/database.mjs";
+import { newDatabase, psql } from "../lib/database.mjs";
 import { assertError, run } from "../lib/khala.mjs";
 import { pollPath, streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
@@ -172,4 +172,17 @@ test("a node does not take the role of a schema that it does not know", async (t
   assert.equal(psql(url, "SELECT count(*) FROM events"), "0");
   psql(url, `UPDATE meta SET value = '${version}' WHERE name = 'schema_version'`);
   await appended(follower, "room", { event_type: "said" });
+});
+
+test("nodes that start at once on an empty database have the same keys", async (t) => {
+  const url = newDatabase();
+  const nodes = await Promise.all(range(1, 3).map(() => join(t, url)));
+  assert.equal(new Set(nodes.map((node) => node.key)).size, 1, "one operator key");
+  for (const one of nodes) {
+    const token = await one.token({ scopes: ["runtime.read_all"] });
+    for (const other of nodes) {
+      const answer = await other.ask("GET", pollPath("runtime.run_summaries", "after_seq=0"), undefined, { authorization: `Bearer ${token}` });
+      assert.equal(answer.status, 200, answer.body);
+    }
+  }
 });

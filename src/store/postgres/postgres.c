@@ -143,6 +143,7 @@ const struct store_engine store_engine_postgres = {
     .read_end = postgres_read_end,
     .put_revocations = postgres_put_revocations,
     .use_once = postgres_use_once,
+    .lock_secrets = postgres_lock_secrets,
     .keep_secret = postgres_keep_secret,
     .load_secret = postgres_load_secret,
     .put_properties = postgres_put_properties,

@@ -26,7 +26,9 @@
 #define POSTGRES_COMMITS_KEPT 20000
 /* The advisory lock under which revocations get their serials. */
 #define POSTGRES_REVOCATION_LOCK 461312715874
-#define POSTGRES_ACTIVITY_SIZE   96
+/* The advisory lock of a server that generates secrets. */
+#define POSTGRES_SECRET_LOCK   461312715875
+#define POSTGRES_ACTIVITY_SIZE 96
 /* How long a start waits for the writer lock. Longer than a session may be silent: the lock of a
  * node that failed is free by then. */
 #define POSTGRES_LOCK_WAIT_MS 4000
@@ -112,6 +114,7 @@ enum statement_id {
     STATEMENT_WALK_CHANGED_TOPICS,
     STATEMENT_WALK_NEW_REVOCATIONS,
     STATEMENT_LOCK_REVOCATIONS,
+    STATEMENT_LOCK_SECRETS,
     STATEMENT_COUNT,
 };
 
@@ -370,6 +373,7 @@ enum status postgres_put_revocations(struct store_session *base,
                                      uint64_t now_ms);
 enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,
                               struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+enum status postgres_lock_secrets(struct store_session *base);
 enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value);
 enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,
                                  struct slice *value);

@@ -71,6 +71,13 @@ enum status postgres_use_once(struct store_session *base, enum single_use_kind k
     return finish(session, 2);
 }
 
+enum status postgres_lock_secrets(struct store_session *base) {
+    struct postgres_session *session = postgres_session_of(base);
+    postgres_begin(session, STATEMENT_LOCK_SECRETS);
+    postgres_put_number(session, POSTGRES_SECRET_LOCK);
+    return postgres_run(session);
+}
+
 enum status postgres_keep_secret(struct store_session *base, struct slice name,
                                  struct slice value) {
     struct postgres_session *session = postgres_session_of(base);

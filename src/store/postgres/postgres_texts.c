@@ -391,6 +391,10 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "WHERE serial > $1::bigint ORDER BY serial LIMIT $2::bigint",
          "nn"},
     [STATEMENT_LOCK_REVOCATIONS] = {"SELECT pg_advisory_xact_lock($1::bigint)", "n"},
+    /* A server that stops while it has the lock delays others only for this time. */
+    [STATEMENT_LOCK_SECRETS] = {"SELECT set_config('idle_session_timeout', '30s', false), "
+                                "pg_advisory_lock($1::bigint)",
+                                "n"},
     [STATEMENT_PROPERTY] = {"SELECT value FROM meta WHERE name = $1::text", "t"},
     [STATEMENT_PUT_PROPERTY] = {"INSERT INTO meta (name, value) VALUES ($1::text, $2::text) ON "
                                 "CONFLICT (name) DO UPDATE SET value = excluded.value",
