@@ -588,5 +588,9 @@ enum status postgres_prune(struct store_session *base, struct store_prune *prune
         status = postgres_write_check(session);
     if (status == STATUS_OK)
         status = take_prunes(session, prunes, count);
+    PGresult *result = NULL;
+    if (status == STATUS_OK)
+        status = postgres_pipeline_receive(session, &result);
+    PQclear(result);
     return postgres_write_end(session, status);
 }

@@ -341,6 +341,15 @@ enum status postgres_pipeline_receive(struct postgres_session *session, PGresult
     return status;
 }
 
+/* A preparation stays, even if the caller does not need the result of its statement. */
+static void note_drained(struct postgres_session *session, const PGresult *result) {
+    if (session->received_count == session->sent_count)
+        return;
+    size_t index = session->received_count++;
+    if (session->sent[index].is_preparation && PQresultStatus(result) == PGRES_COMMAND_OK)
+        session->prepared[session->sent[index].id] = true;
+}
+
 /* After a failure the results up to the synchronisation point are notes that nothing ran. A NULL
  * stands between the results of two statements. */
 static bool drain(struct postgres_session *session) {
@@ -351,6 +360,8 @@ static bool drain(struct postgres_session *session) {
         PGresult *result = postgres_result(session->store, session->connection);
         bool is_end = result && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
         absent = result ? 0 : absent + 1;
+        if (result && !is_end)
+            note_drained(session, result);
         PQclear(result);
         if (is_end)
             return true;
