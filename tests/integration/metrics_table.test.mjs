@@ -395,7 +395,7 @@ test("the fan-out driver moves its metrics", async (t) => {
     await once(socket, "connect");
     socket.end(`CONNECT {"verbose":false}\r\nPUB ${hook.channel} ${text.length}\r\n${text}\r\nPING\r\n`);
   };
-  await moves(operator, "fanout_hints_received_total", {}, 1, () => publish(`1 ${randomUUID().replace(/-4/, "-7")} 00000000000000000009`));
+  await moves(operator, "fanout_hints_received_total", {}, 1, () => publish("1 01890000-0000-7000-8000-000000000009 00000000000000000009"));
   await moves(operator, "fanout_hints_ignored_total", {}, 1, () => publish("hello"));
 });
 

@@ -27,7 +27,7 @@ class Proxy extends Watched {
     const { from, to } = pair[direction];
     from.setNoDelay();
     from.on("data", (bytes) => {
-      if (direction === "toServer" && this.#mark && bytes.includes(this.#mark.text)) {
+      if (direction === "toServer" && this.#passes(pair, bytes)) {
         const { directions } = this.#mark;
         this.#mark = null;
         this.cut(...directions);
@@ -41,6 +41,15 @@ class Proxy extends Watched {
       pair[opposite[direction]].from.destroy();
       this.#pairs.delete(pair);
     });
+  }
+
+  /** Whether the last of the texts to cut at is in these bytes, and the others were sent before it on this connection. */
+  #passes(pair, bytes) {
+    while (this.#mark && bytes.includes(this.#mark.texts[pair.passed ?? 0])) {
+      pair.passed = (pair.passed ?? 0) + 1;
+      if (pair.passed === this.#mark.texts.length) return true;
+    }
+    return false;
   }
 
   #apply(pair) {
@@ -71,9 +80,9 @@ class Proxy extends Watched {
     this.changed();
   }
 
-  /** Cuts directions when this text passes to the server; the text is behind a cut of that direction. */
-  cutAt(text, ...directions) {
-    this.#mark = { text, directions };
+  /** Cuts directions when one connection has sent these texts in order; the last is behind a cut of that direction. */
+  cutAt(texts, ...directions) {
+    this.#mark = { texts, directions };
   }
 
   mend() {
