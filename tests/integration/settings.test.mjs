@@ -17,7 +17,7 @@ import { message, RawSocket } from "../lib/websocket.mjs";
 /** Keys that are tested elsewhere: the file, and the test that names the key. */
 const ELSEWHERE = {
   DB_URL: ["postgres", "the verbs work on the database of DB_URL, and no output shows its password"],
-  KHALA_OUTBOX_POLL_MS: ["postgres_outbox", "users append in their own transactions"], KHALA_FORWARD_TIMEOUT_MS: ["forward", "a stopped writer leaves an unknown outcome within the timeout, and an event id makes the retry safe"], KHALA_CLUSTER_CA_FILE: ["forward", "nodes reach one another by TLS, and refuse an authority that they do not trust"],
+  KHALA_OUTBOX_POLL_MS: ["postgres_outbox", "users append in their own transactions"], KHALA_FORWARD_TIMEOUT_MS: ["forward", "a stopped writer leaves an unknown outcome, and an event id makes the retry at the next writer safe"], KHALA_CLUSTER_CA_FILE: ["forward", "nodes reach one another by TLS, and refuse an authority that they do not trust"],
   ...Object.fromEntries(["KHALA_FOLLOW_POLL_MS", "KHALA_ADVERTISE_ADDR"].map((key) => [key, ["cluster", "a follower without hints reads the log at its interval, and each node has its address in the table"]])),
   RUNTIME_BIND_ADDR: ["append_cli", "the command line finds the server by the server's settings"],
   KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "a taken or invalid operator address is refused by the setting's name"],
