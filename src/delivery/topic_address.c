@@ -36,7 +36,9 @@ static enum status load(struct store_session *session, struct slice address, str
                                                       : STATUS_STREAM_ID_CONFLICT;
     }
     enum status status = store_load_stream(session, stream_id, arena, &found->row);
-    return status == STATUS_OK && is_topic ? STATUS_STREAM_ID_CONFLICT : status;
+    /* The topic may have been created between the two reads. */
+    bool is_other = is_topic && status == STATUS_OK && !slice_equal(found->row.name, address);
+    return is_other ? STATUS_STREAM_ID_CONFLICT : status;
 }
 
 enum status topic_address_find(struct store_session *session, struct slice address,
