@@ -17,6 +17,7 @@ enum status revoked_load(struct revoked *revoked, struct http *http, struct stor
     struct store_progress progress = {.revocation_serial = 0};
     uint64_t boot_ms = clock_boot_ms();
     revoked->http = http;
+    pthread_mutex_init(&revoked->lock, NULL);
     enum status status = store_session_open(store, STORE_READ, &session);
     if (status == STATUS_OK && store_is_shared(store))
         status = store_read_progress(session, 0, &progress);
@@ -46,6 +47,21 @@ void revoked_serve(struct revoked *revoked) {
     atomic_store(&revoked->is_serving, true);
 }
 
+void revoked_stop(struct revoked *revoked) {
+    pthread_mutex_lock(&revoked->lock);
+    atomic_store(&revoked->is_serving, false);
+    pthread_mutex_unlock(&revoked->lock);
+}
+
+static void sweep(struct revoked *revoked) {
+    pthread_mutex_lock(&revoked->lock);
+    if (atomic_load(&revoked->is_serving)) {
+        atomic_store(&revoked->is_sweeping, true);
+        sweep_post(&revoked->sweep, revoked->http);
+    }
+    pthread_mutex_unlock(&revoked->lock);
+}
+
 void revoked_beat(struct revoked *revoked, struct store_session *session,
                   const struct store_progress *progress, uint64_t boot_ms) {
     struct revocations *revocations = revoked->http->gate.revocations;
@@ -65,9 +81,8 @@ void revoked_beat(struct revoked *revoked, struct store_session *session,
     }
     revoked->sweep_serial = revoked->read_serial;
     revoked->sweep_boot_ms = boot_ms;
-    atomic_store(&revoked->is_sweeping, true);
     revoked->sweep.done = sweep_done;
-    sweep_post(&revoked->sweep, revoked->http);
+    sweep(revoked);
 }
 
 uint64_t revoked_seen(const struct revoked *revoked) {

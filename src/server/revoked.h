@@ -7,6 +7,8 @@
 #ifndef SERVER_REVOKED_H
 #define SERVER_REVOKED_H
 
+#include <pthread.h>
+
 #include "authority/writer.h"
 #include "http/sweep.h"
 
@@ -16,6 +18,7 @@ struct revoked {
     uint64_t read_serial;  /* of the last revocation in memory; of the writer's thread */
     uint64_t sweep_serial; /* of the sweep under way */
     uint64_t sweep_boot_ms;
+    pthread_mutex_t lock;   /* held while a sweep is posted */
     atomic_bool is_serving; /* all loops run */
     atomic_bool is_sweeping;
     _Atomic uint64_t swept_serial;
@@ -27,6 +30,8 @@ MUST_CHECK enum status revoked_load(struct revoked *revoked, struct http *http,
                                     struct store *store);
 /* All loops run: they can be swept from now on. */
 void revoked_serve(struct revoked *revoked);
+/* The loops have ended: after this call no sweep is posted to them. */
+void revoked_stop(struct revoked *revoked);
 /* progress was read after boot_ms, by clock_boot_ms, with that session. */
 void revoked_beat(struct revoked *revoked, struct store_session *session,
                   const struct store_progress *progress, uint64_t boot_ms);

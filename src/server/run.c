@@ -392,6 +392,7 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
         control_close(run);
     }
     uv_run(&run->control, UV_RUN_DEFAULT);
+    revoked_stop(&server->revoked);
     for (size_t i = 0; i < started; i++) {
         io_loop_join(&run->loops[i].io);
         delivery_loop_release(&run->loops[i].delivery);
