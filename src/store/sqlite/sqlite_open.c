@@ -303,7 +303,7 @@ static enum status check_current(const struct schema *schema, const char *path,
     return STATUS_OK;
 }
 
-/* One migration with its new version number, all or nothing. */
+/* One migration with its new version number, in the caller's transaction. */
 static int migrate_one(sqlite3 *database, size_t version, const char *epoch) {
     char last[256];
     int written = snprintf(last, sizeof(last), "PRAGMA user_version = %zu", version + 1);
@@ -313,32 +313,29 @@ static int migrate_one(sqlite3 *database, size_t version, const char *epoch) {
                            "INSERT INTO meta (name, value) VALUES ('epoch', '%s')",
                            SQLITE_STORE_APPLICATION_ID, epoch);
     assert(written > 0 && (size_t)written < sizeof(last));
-    int code = sqlite3_exec(database, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-    if (code == SQLITE_OK)
-        code = sqlite3_exec(database, sqlite_migrations[version].sql, NULL, NULL, NULL);
-    if (code == SQLITE_OK)
-        code = sqlite3_exec(database, last, NULL, NULL, NULL);
-    if (code == SQLITE_OK)
-        code = sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
-    return code;
+    int code = sqlite3_exec(database, sqlite_migrations[version].sql, NULL, NULL, NULL);
+    return code == SQLITE_OK ? sqlite3_exec(database, last, NULL, NULL, NULL) : code;
 }
 
+/* All migrations or none: a process that ends while it makes a store leaves no half of one. */
 static enum status migrate(sqlite3 *database, const char *path, const struct schema *schema,
                            struct store_message *message) {
     char epoch[STORE_EPOCH_SIZE + 1];
     enum status status = store_epoch_mint(epoch);
-    if (status != STATUS_OK)
+    if (status != STATUS_OK || schema->version == STORE_SCHEMA_VERSION)
         return status;
-    for (size_t version = (size_t)schema->version; version < STORE_SCHEMA_VERSION; version++) {
-        int code = migrate_one(database, version, epoch);
-        if (code == SQLITE_OK)
-            continue;
-        status = sqlite_connect_fault(path, database, code, message->text);
-        if (!sqlite3_get_autocommit(database))
-            sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
-        return status;
-    }
-    return STATUS_OK;
+    int code = sqlite3_exec(database, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    for (size_t version = (size_t)schema->version;
+         code == SQLITE_OK && version < STORE_SCHEMA_VERSION; version++)
+        code = migrate_one(database, version, epoch);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
+    if (code == SQLITE_OK)
+        return STATUS_OK;
+    status = sqlite_connect_fault(path, database, code, message->text);
+    if (!sqlite3_get_autocommit(database))
+        sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
+    return status;
 }
 
 enum status sqlite_update_schema(const char *path, struct store_message *message) {
