@@ -336,6 +336,9 @@ MUST_CHECK bool postgres_row_revocation(struct postgres_row row,
 MUST_CHECK bool postgres_keep(struct arena *arena, struct slice *text);
 MUST_CHECK bool postgres_keep_entity(struct arena *arena, struct store_entity *entity);
 MUST_CHECK bool postgres_keep_event(struct arena *arena, struct store_event *event);
+/* Runs a statement that answers one text at most. STATUS_NOT_FOUND: none. */
+MUST_CHECK enum status postgres_query_text(struct postgres_session *session, struct arena *arena,
+                                           struct slice *value);
 
 /* ---- the engine's functions ------------------------------------------------------------------ */
 

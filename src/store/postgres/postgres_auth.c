@@ -93,16 +93,7 @@ enum status postgres_keep_secret(struct store_session *base, struct slice name,
 enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,
                                  struct slice *value) {
     struct postgres_session *session = postgres_session_of(base);
-    PGresult *result = NULL;
     postgres_begin(session, STATEMENT_SECRET);
     postgres_put_text(session, name);
-    enum status status = postgres_query(session, &result);
-    if (status == STATUS_OK && PQntuples(result) == 0)
-        status = STATUS_NOT_FOUND;
-    if (status == STATUS_OK) {
-        *value = postgres_text((struct postgres_row){result, 0}, 0);
-        status = postgres_keep(arena, value) ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-    }
-    PQclear(result);
-    return status;
+    return postgres_query_text(session, arena, value);
 }

@@ -234,3 +234,17 @@ bool postgres_keep_event(struct arena *arena, struct store_event *event) {
     return postgres_keep(arena, &event->entity_id) && postgres_keep(arena, &event->type) &&
            postgres_keep(arena, &event->payload) && keep_owner(arena, &event->owner);
 }
+
+enum status postgres_query_text(struct postgres_session *session, struct arena *arena,
+                                struct slice *value) {
+    PGresult *result = NULL;
+    enum status status = postgres_query(session, &result);
+    if (status == STATUS_OK && PQntuples(result) == 0)
+        status = STATUS_NOT_FOUND;
+    if (status == STATUS_OK) {
+        *value = postgres_text((struct postgres_row){result, 0}, 0);
+        status = postgres_keep(arena, value) ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    }
+    PQclear(result);
+    return status;
+}
