@@ -522,7 +522,7 @@ enum status writer_post_job(struct writer *writer, struct writer_job *job) {
     if (!job->any_node && !writer_has_role(writer))
         return (enum status)atomic_load(&writer->refusal);
     job->posted.is_job = true;
-    return mailbox_post(&writer->mailbox, &job->posted.item);
+    return mailbox_post_uncounted(&writer->mailbox, &job->posted.item);
 }
 
 void writer_follow_post(struct writer *writer, struct follow_wait *wait) {

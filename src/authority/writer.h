@@ -67,7 +67,7 @@ struct writer_stats {
 MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);
 MUST_CHECK enum status writer_post(struct writer *writer, struct append_group *group);
 /* Runs between two batches, in order of posting. Appends wait while it runs, so long work is posted
- * in pieces. */
+ * in pieces. Takes no place in the queue of appends: a job is the one job of its caller. */
 MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job *job);
 /* For jobs: announces their commits as the writer announces its own. */
 void writer_announce(struct writer *writer, const struct store_batch *batch,

@@ -29,15 +29,18 @@ void mailbox_release(struct mailbox *mailbox) {
 }
 
 /* With the lock held. */
-static enum status mailbox_append(struct mailbox *mailbox, struct mailbox_item *item) {
+static enum status mailbox_append(struct mailbox *mailbox, struct mailbox_item *item,
+                                  size_t places) {
     if (mailbox->closed)
         return STATUS_SHUTTING_DOWN;
-    if (mailbox->count == mailbox->count_max)
+    if (mailbox->count + places > mailbox->count_max)
         return STATUS_LIMIT_REACHED;
+    bool was_empty = !mailbox->first;
     item->next = NULL;
     *mailbox->end = item;
     mailbox->end = &item->next;
-    if (mailbox->count++ > 0)
+    mailbox->count += places;
+    if (!was_empty)
         return STATUS_OK;
     must(pthread_cond_signal(&mailbox->filled));
     if (mailbox->wake)
@@ -45,11 +48,19 @@ static enum status mailbox_append(struct mailbox *mailbox, struct mailbox_item *
     return STATUS_OK;
 }
 
-enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item) {
+static enum status post(struct mailbox *mailbox, struct mailbox_item *item, size_t places) {
     must(pthread_mutex_lock(&mailbox->lock));
-    enum status status = mailbox_append(mailbox, item);
+    enum status status = mailbox_append(mailbox, item, places);
     must(pthread_mutex_unlock(&mailbox->lock));
     return status;
+}
+
+enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item) {
+    return post(mailbox, item, 1);
+}
+
+enum status mailbox_post_uncounted(struct mailbox *mailbox, struct mailbox_item *item) {
+    return post(mailbox, item, 0);
 }
 
 void mailbox_wake(struct mailbox *mailbox) {

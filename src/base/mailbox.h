@@ -29,7 +29,7 @@ struct mailbox {
     pthread_cond_t filled;
     struct mailbox_item *first;
     struct mailbox_item **end; /* the pointer that the next item goes to */
-    size_t count;
+    size_t count;              /* without the uncounted items */
     size_t count_max;
     bool closed;
     bool is_woken; /* the owner's next wait ends at once */
@@ -42,6 +42,8 @@ void mailbox_init(struct mailbox *mailbox, size_t count_max, void *user, mailbox
 /* Call when no sender can reach it any more and all items were taken. */
 void mailbox_release(struct mailbox *mailbox);
 MUST_CHECK enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item);
+/* Posts an item that takes none of the count_max places: its sender bounds such items. */
+MUST_CHECK enum status mailbox_post_uncounted(struct mailbox *mailbox, struct mailbox_item *item);
 /* Ends the owner's wait, or its next one, without an item. Several calls before that end one wait.
  */
 void mailbox_wake(struct mailbox *mailbox);

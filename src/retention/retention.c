@@ -16,11 +16,9 @@
 #include "retention/pace.h"
 #include "retention/pass_count.h"
 
-#define NS_PER_SECOND     ((uint64_t)1000000000)
-#define BATCH_WORK_MIN    250
-#define PROGRESS_NS       NS_PER_SECOND
-#define WRITER_FULL_NS    ((uint64_t)50000000)
-#define WRITER_FULL_TRIES 200
+#define NS_PER_SECOND  ((uint64_t)1000000000)
+#define BATCH_WORK_MIN 250
+#define PROGRESS_NS    NS_PER_SECOND
 /* Every topic is inspected once in this time, even if it is not due. */
 #define FULL_PASS_NS (3600 * NS_PER_SECOND)
 /* More than the usual error of a clock. */
@@ -144,17 +142,6 @@ static void run_job(struct writer_job *base, struct store_session *session) {
 
 /* ---- a pass, on the keeper thread ---- */
 
-/* Retries later while the queue of the writer is full. */
-static enum status post_job(struct retention *retention) {
-    enum status status = writer_post_job(retention->options.writer, &retention->job.job);
-    for (int i = 0; status == STATUS_LIMIT_REACHED && i < WRITER_FULL_TRIES; i++) {
-        if (!pause_for(retention, WRITER_FULL_NS))
-            return STATUS_SHUTTING_DOWN;
-        status = writer_post_job(retention->options.writer, &retention->job.job);
-    }
-    return status;
-}
-
 static void await_job(struct retention *retention) {
     pthread_mutex_lock(&retention->lock);
     while (!retention->job.is_done)
@@ -166,7 +153,7 @@ static enum status prune(void *user, struct prune_batch *batch) {
     struct retention *retention = user;
     struct prune_job *job = &retention->job;
     *job = (struct prune_job){.job.run = run_job, .retention = retention, .batch = batch};
-    enum status status = post_job(retention);
+    enum status status = writer_post_job(retention->options.writer, &retention->job.job);
     if (status != STATUS_OK)
         return status;
     await_job(retention);

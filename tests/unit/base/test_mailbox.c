@@ -58,6 +58,26 @@ static void only_the_first_item_wakes(void **state) {
     mailbox_release(&mailbox);
 }
 
+static void an_uncounted_item_takes_no_place(void **state) {
+    (void)state;
+    struct mailbox mailbox;
+    struct letter letters[4] = {0};
+    int wake_count = 0;
+    mailbox_init(&mailbox, 1, &wake_count, count_wake);
+    assert_ok(mailbox_post_uncounted(&mailbox, &letters[0].item));
+    assert_ok(mailbox_post(&mailbox, &letters[1].item));
+    assert_ok(mailbox_post_uncounted(&mailbox, &letters[2].item));
+    assert_int_equal(mailbox_post(&mailbox, &letters[3].item), STATUS_LIMIT_REACHED);
+    assert_int_equal(wake_count, 1);
+    int count = 0;
+    for (struct mailbox_item *item = mailbox_take_all(&mailbox); item; item = item->next)
+        assert_ptr_equal(item, &letters[count++].item);
+    assert_int_equal(count, 3);
+    mailbox_close(&mailbox);
+    assert_int_equal(mailbox_post_uncounted(&mailbox, &letters[0].item), STATUS_SHUTTING_DOWN);
+    mailbox_release(&mailbox);
+}
+
 static void a_full_mailbox_queues_nothing(void **state) {
     (void)state;
     struct mailbox mailbox;
@@ -311,6 +331,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_leave_in_the_order_they_came),
         cmocka_unit_test(only_the_first_item_wakes),
+        cmocka_unit_test(an_uncounted_item_takes_no_place),
         cmocka_unit_test(a_full_mailbox_queues_nothing),
         cmocka_unit_test(a_closed_mailbox_can_be_emptied),
         cmocka_unit_test(a_wait_ends_after_its_time),
