@@ -162,8 +162,8 @@
     X(AUDIT_PAGE_BYTES,                  1 << 20,   BYTES, WITHIN,       1, "size at which a page of the log ends")                                          \
     X(AUDIT_PAGE_EVENTS_MAX,             200,       ITEMS, WITHIN,       1, "events in a page of the log")                                                   \
     X(AUDIT_PAGE_READS_MAX,              20000,     ITEMS, WITHIN,       1, "events read for such a page, whether the principal may read them or not")       \
-    X(EXPORT_PAGE_BYTES,                 256 << 10, BYTES, WITHIN,       1, "size at which a page of an export is sent")                                     \
-    X(EXPORT_PAGE_EVENTS_MAX,            1024,      ITEMS, WITHIN,       1, "events in a page of an export")                                                 \
+    X(EXPORT_PAGE_BYTES,                 64 << 10,  BYTES, WITHIN,       1, "size at which a page of an export is sent")                                     \
+    X(EXPORT_PAGE_EVENTS_MAX,            256,       ITEMS, WITHIN,       1, "events in a page of an export")                                                 \
     X(EVENTS_PAGE_BYTES,                 1 << 20,   BYTES, WITHIN,       1, "size at which a page of events of an entity ends")                              \
     X(EVENTS_PAGE_EVENTS_MAX,            1000,      ITEMS, WITHIN,       1, "events in a page of an entity")                                                 \
     X(LIST_PAGE_BYTES,                   1 << 20,  BYTES, WITHIN,       1, "size at which a page of runs, workers or topics ends")                           \
