@@ -7,17 +7,18 @@ import { binary, environment, folder, run, start } from "./khala.mjs";
 import { Operator, UNHURRIED } from "./operator.mjs";
 import { fixedPort } from "./ports.mjs";
 import { postgres } from "./postgres_server.mjs";
-import { tcpProxy } from "./tcp_proxy.mjs";
+import { proxyThread } from "./proxy_thread.mjs";
 import { until } from "./wait.mjs";
 
 const SANITIZER_REPORT = /(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:/;
+const LISTEN_MS_MAX = 60_000;
 const UNREACHABLE = 3; // the exit code of a node that finds no database
 /** Settings of a database for several nodes. */
 export const DATABASE_SETTINGS = { max_connections: 300, shared_buffers: "32MB" };
 export const DRIVERS = ["postgres_notify", "nats", "redis", "memory"];
 
 // The session that holds the advisory lock of the writer role: the bytes "khala" as a number.
-const WRITER = `SELECT a.pid, a.client_port FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory'
+const WRITER = `SELECT a.pid, a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory'
   AND l.granted AND (l.classid::bigint << 32) + l.objid::bigint = 461312715873`;
 
 /** One node: its process, its proxy and the operator that speaks to it. */
@@ -29,6 +30,11 @@ class Node {
     this.cluster = cluster;
     this.index = index;
     this.data = folder(cluster.t);
+  }
+
+  /** The name of its sessions in the database. */
+  get name() {
+    return `node${this.index}`;
   }
 
   get url() {
@@ -53,7 +59,7 @@ class Node {
         KHALA_DATA_DIR: this.data, DB_URL: cluster.urlOf(this) });
       this.log += this.process?.log ?? "";
       this.process = start(cluster.t, [binary, "serve", "--bind", `127.0.0.1:${this.server.port}`], { env, cwd: this.data });
-      await this.process.until(() => /listens on/.test(this.process.out) || this.process.over, "a node that listens").catch((error) => {
+      await this.process.until(() => /listens on/.test(this.process.out) || this.process.over, "a node that listens", LISTEN_MS_MAX).catch((error) => {
         if (!this.process.over) throw error;
       });
       isListening = !this.process.over;
@@ -79,8 +85,8 @@ class Node {
 
   /** Ends the process as an operator does; it must succeed. */
   async end() {
-    const { code } = await this.#end("SIGTERM");
-    assert.equal(code, 0, this.process.log);
+    const { code, signal } = await this.#end("SIGTERM");
+    assert.deepEqual({ code, signal }, { code: 0, signal: null }, this.process.log);
   }
 
   stop() {
@@ -109,7 +115,7 @@ export class Cluster {
     if (driver === "nats" || driver === "redis") cluster.wakeups = await { nats, redis }[driver](t);
     for (let index = 0; index < count; index++) {
       const node = new Node(cluster, index);
-      node.proxies = await Promise.all(cluster.servers.map(({ url }) => tcpProxy(t, url)));
+      node.proxies = await Promise.all(cluster.servers.map(({ url }) => proxyThread(t, url)));
       cluster.nodes.push(node);
     }
     for (const node of cluster.nodes) await node.start();
@@ -123,9 +129,9 @@ export class Cluster {
   }
 
   /** The URL by which a node reaches the database. With several servers it is on the one that can be written to. */
-  urlOf({ proxies }) {
+  urlOf({ name, proxies }) {
     const hosts = proxies.map(({ port }) => `127.0.0.1:${port}`).join(",");
-    return `postgres://khala@${hosts}/postgres${proxies.length > 1 ? "?target_session_attrs=read-write" : ""}`;
+    return `postgres://khala@${hosts}/postgres?application_name=${name}${proxies.length > 1 ? "&target_session_attrs=read-write" : ""}`;
   }
 
   driverSettings(node) {
@@ -161,10 +167,9 @@ export class Cluster {
 
   /** The database session of the writer role, and the node that has it; null while no node holds the role. */
   async writer() {
-    const [pid, port] = (await this.sql(WRITER)).split("|").map(Number);
-    if (!pid) return null;
-    const node = this.nodes.find(({ proxies }) => proxies.some((proxy) => proxy.uses(port)));
-    return node ? { pid, node } : null;
+    const [pid, name] = (await this.sql(WRITER)).split("|");
+    const node = this.nodes.find((one) => one.name === name);
+    return node ? { pid: Number(pid), node } : null;
   }
 
   /** Waits until a node holds the writer role, and answers it. */

@@ -379,7 +379,7 @@ export class EventStream extends Follower {
   #take(event) {
     const { track } = this;
     const isLog = track instanceof LogTrack;
-    this.lastId = event.id;
+    this.lastId = event.id || this.lastId; // of an earlier connection
     if (event.type === STALE) {
       track.reset();
     } else if (event.type === "bootstrap") {

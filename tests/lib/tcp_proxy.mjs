@@ -12,7 +12,6 @@ class Proxy extends Watched {
 
   constructor(port) {
     super();
-    this.target = port;
     this.listener = net.createServer((client) => this.#accept(client, net.connect(port, "127.0.0.1")));
   }
 
@@ -66,11 +65,6 @@ class Proxy extends Watched {
   /** The port of the proxy itself. */
   get port() {
     return this.listener.address().port;
-  }
-
-  /** Whether the server sees a connection of this proxy at that client port. */
-  uses(port) {
-    return [...this.#pairs].some(({ toClient }) => toClient.from.localPort === port);
   }
 
   /** Cuts directions: "toServer", "toClient". */
