@@ -22,7 +22,7 @@
 #define ROUNDS         5
 #define ROUND_SECONDS  3
 #define BATCH_EVENTS   64
-#define BATCHES        80 /* of one round of appends */
+#define BATCHES        1600 /* of one round of appends */
 #define APPEND_CLIENTS 4
 #define PAYLOAD_BYTES  48
 
@@ -211,32 +211,51 @@ static void load_prepare(struct load *load, const struct bench_server *server) {
     buffer_release(&body);
 }
 
-static double append_rate(const struct bench_server *writer, struct load *load) {
+/* Events per second, and CPU time of the writer for one event. */
+struct append_figures {
+    double rates[ROUNDS];
+    double writer_us[ROUNDS];
+};
+
+static void append_round(struct append_figures *figures, int round,
+                         const struct bench_server *writer, struct load *load) {
+    double events = BATCHES * BATCH_EVENTS;
+    double cpu = bench_cpu_seconds(writer->pid);
     load->left = BATCHES;
-    return BATCHES * BATCH_EVENTS / bench_drive(writer, APPEND_CLIENTS, load, load_next);
+    figures->rates[round] = events / bench_drive(writer, APPEND_CLIENTS, load, load_next);
+    figures->writer_us[round] = (bench_cpu_seconds(writer->pid) - cpu) * 1e6 / events;
 }
 
 static void appends(void) {
     static struct cluster cluster;
+    struct append_figures figures[NODES_MAX];
     struct load load;
-    double rates[NODES_MAX][ROUNDS];
     cluster_start(&cluster, 1, "postgres_notify", NULL);
     load_prepare(&load, &cluster.nodes[0]);
-    append_rate(&cluster.nodes[0], &load);
+    append_round(&figures[0], 0, &cluster.nodes[0], &load);
+    double follower = 0;
     for (int round = 0; round < ROUNDS; round++) {
         for (unsigned count = 1; count <= NODES_MAX; count++) {
             if (count > 1)
                 node_start(&cluster, count - 1);
-            rates[count - 1][round] = append_rate(&cluster.nodes[0], &load);
+            double cpu = count > 1 ? bench_cpu_seconds(cluster.nodes[1].pid) : 0;
+            append_round(&figures[count - 1], round, &cluster.nodes[0], &load);
+            if (count == 2)
+                follower += bench_cpu_seconds(cluster.nodes[1].pid) - cpu;
         }
         for (unsigned index = NODES_MAX; index-- > 1;)
             bench_server_stop(&cluster.nodes[index]);
     }
-    double one = bench_median(rates[0], ROUNDS);
-    printf("appends in batches of %d from %d connections: %.0f/s with one node, %.2f times with "
-           "two, %.2f times with three (target 0.90)\n",
-           BATCH_EVENTS, APPEND_CLIENTS, one, bench_median(rates[1], ROUNDS) / one,
-           bench_median(rates[2], ROUNDS) / one);
+    printf("appends in batches of %d from %d connections\n", BATCH_EVENTS, APPEND_CLIENTS);
+    double one = bench_median(figures[0].rates, ROUNDS);
+    for (unsigned count = 1; count <= NODES_MAX; count++)
+        printf("%u nodes: %.0f/s, %.2f times one node (target 0.90), CPU of the writer %.1f us an "
+               "event\n",
+               count, bench_median(figures[count - 1].rates, ROUNDS),
+               bench_median(figures[count - 1].rates, ROUNDS) / one,
+               bench_median(figures[count - 1].writer_us, ROUNDS));
+    printf("CPU of another node: %.1f us an event\n",
+           follower * 1e6 / (ROUNDS * BATCHES * BATCH_EVENTS));
     buffer_release(&load.request);
     cluster_stop(&cluster);
 }
