@@ -1,7 +1,9 @@
 // A TCP proxy that damages connections at random by seed: it drops, delays, truncates, half-closes,
-// answers rubbish, and sends bytes of an earlier connection again on a new one.
+// answers rubbish, sends messages twice or in the wrong order, and sends bytes of an earlier
+// connection again on a new one. The seed and the number of a connection decide its fault.
 import net from "node:net";
 import { seeded } from "../lib/seeded.mjs";
+import { Units } from "./units.mjs";
 
 const RUBBISH = [
   "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 20\r\nConnection: close\r\n\r\n<html>Bad</html>\n\n\n\n",
@@ -12,22 +14,25 @@ const RUBBISH = [
   "\x00\x01\x02 rubbish \xff\r\n\r\n",
   "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
 ];
-export const FAULTS = ["drop", "truncate", "half_close", "rubbish", "repeat", "delay"];
+export const FAULTS = ["drop", "truncate", "half_close", "rubbish", "repeat", "delay", "duplicate", "reorder"];
 const RECORD_BYTES_MAX = 65_536;
 const RECORDS_MAX = 50;
 const DELAY_MS_MAX = 20;
-const LIFE_MS_MAX = 120;
+const SILENCE_MS_MAX = 60; // a connection without bytes of the server for so long gets its fault
+const FIRST_BYTE_MS_MAX = 500;
+const HIT_CHANCE = 0.5; // of a message on a connection whose messages come twice or in the wrong order
 
 export class FaultProxy {
   counts = Object.fromEntries(FAULTS.map((fault) => [fault, 0]));
   isFaulty = true;
+  connections = 0;
   #sockets = new Set();
   #recorded = []; // bytes of the server on earlier connections
 
   /** chance: the part of connections with a fault. bytesMax: a fault comes before so many bytes of the server. */
   static async start(t, target, { seed, chance = 1, bytesMax = 8000, faults = FAULTS }) {
     const proxy = new FaultProxy();
-    Object.assign(proxy, { target, chance, bytesMax, faults, random: seeded(seed) });
+    Object.assign(proxy, { target, seed, chance, bytesMax, faults });
     proxy.server = net.createServer({ allowHalfOpen: true }, (client) => proxy.#accept(client));
     await new Promise((resolve) => proxy.server.listen(0, "127.0.0.1", resolve));
     proxy.url = `http://127.0.0.1:${proxy.server.address().port}`;
@@ -52,17 +57,19 @@ export class FaultProxy {
 
   #watch(socket) {
     this.#sockets.add(socket);
+    socket.setNoDelay(true);
     socket.on("error", () => {});
     socket.on("close", () => this.#sockets.delete(socket));
   }
 
   #accept(client) {
     this.#watch(client);
-    let fault = this.isFaulty && this.random.random() < this.chance ? this.random.pick(this.faults) : null;
+    const random = seeded(this.seed * 1_000_003 + this.connections++);
+    let fault = this.isFaulty && random.random() < this.chance ? random.pick(this.faults) : null;
     if (fault === "repeat" && this.#recorded.length === 0) fault = "drop";
     if (fault === "rubbish" || fault === "repeat") {
       this.counts[fault]++;
-      const bytes = fault === "rubbish" ? Buffer.from(this.random.pick(RUBBISH), "latin1") : this.random.pick(this.#recorded);
+      const bytes = fault === "rubbish" ? Buffer.from(random.pick(RUBBISH), "latin1") : random.pick(this.#recorded);
       client.once("data", () => client.end(bytes));
       client.on("end", () => client.destroy());
       return;
@@ -74,32 +81,45 @@ export class FaultProxy {
     client.on("close", () => upstream.destroy());
     upstream.on("error", () => client.destroy());
     upstream.on("close", () => client.destroy());
-    this.#relay(upstream, client, fault, this.random.below(this.bytesMax));
+    const relay = fault === "duplicate" || fault === "reorder" ? this.#relayUnits : this.#relay;
+    relay.call(this, upstream, client, fault, random);
   }
 
-  /** Passes the server's bytes until the fault, which comes after so many bytes or after a short life. */
-  #relay(upstream, client, fault, limit) {
+  /** Calls act after so long a silence of the server. The returned function tells that bytes came, or that the connection is over. */
+  #afterSilence(client, ms, act) {
+    let timer = setTimeout(act, FIRST_BYTE_MS_MAX);
+    client.on("close", () => clearTimeout(timer));
+    return (isOver) => {
+      clearTimeout(timer);
+      if (!isOver) timer = setTimeout(act, ms());
+    };
+  }
+
+  /** Passes the server's bytes until the fault, which comes after so many bytes or after a silence. */
+  #relay(upstream, client, fault, random) {
+    const limit = random.below(this.bytesMax);
     let passed = 0;
     let isHurt = false;
     const record = [];
     let chain = Promise.resolve();
     const hurt = (data, keep) => {
+      if (isHurt) return;
       isHurt = true;
-      clearTimeout(timer);
+      heard(true);
       if (this.#recorded.length < RECORDS_MAX) this.#recorded.push(Buffer.concat(record));
       chain.then(() => this.#hurt(fault, upstream, client, data, keep));
     };
-    const timer = fault && setTimeout(() => hurt(Buffer.alloc(0), 0), this.random.below(LIFE_MS_MAX));
-    client.on("close", () => clearTimeout(timer));
+    const heard = fault ? this.#afterSilence(client, () => random.below(SILENCE_MS_MAX), () => hurt(Buffer.alloc(0), 0)) : () => {};
     upstream.on("end", () => chain.then(() => client.end()));
     upstream.on("data", (data) => {
       if (isHurt) return;
+      heard(false);
       if (passed < RECORD_BYTES_MAX) record.push(data);
       const keep = limit - passed;
       passed += data.length;
       if (fault && passed > limit) hurt(data, keep);
       else if (fault === "delay") {
-        const ms = this.random.below(DELAY_MS_MAX);
+        const ms = random.below(DELAY_MS_MAX);
         chain = chain.then(() => new Promise((resolve) => setTimeout(resolve, ms))).then(() => void client.write(data));
       } else client.write(data);
     });
@@ -115,5 +135,42 @@ export class FaultProxy {
     }
     client.write(data.subarray(0, keep), () => (fault === "truncate" ? client.end() : client.resetAndDestroy()));
     upstream.destroy();
+  }
+
+  /**
+   * Sends messages of a WebSocket or pieces of a stream twice or after their successors. Some bytes
+   * later, or after a silence, the connection drops.
+   */
+  #relayUnits(upstream, client, fault, random) {
+    const units = new Units();
+    let left = 5 * this.bytesMax + random.below(this.bytesMax);
+    let hits = 0;
+    let held = null;
+    const drop = () => {
+      if (hits === 0) this.counts.drop++;
+      hits++;
+      upstream.destroy();
+      client.resetAndDestroy();
+    };
+    const heard = this.#afterSilence(client, () => 4 * SILENCE_MS_MAX, drop);
+    upstream.on("end", () => client.end());
+    upstream.on("data", (data) => {
+      heard(false);
+      for (const { bytes, isWhole } of units.split(data)) {
+        const isHit = isWhole && held === null && random.random() < HIT_CHANCE;
+        if (isHit) this.counts[fault]++;
+        hits += isHit ? 1 : 0;
+        if (isHit && fault === "reorder") {
+          held = bytes;
+          continue;
+        }
+        client.write(bytes);
+        if (isHit) client.write(bytes);
+        if (held) client.write(held);
+        held = null;
+      }
+      left -= data.length;
+      if (left < 0) drop();
+    });
   }
 }
