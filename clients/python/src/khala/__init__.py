@@ -1,0 +1,27 @@
+"""Client of the resumable sync server Khala, for asyncio."""
+
+from ._client import ConnectionState, Khala
+from ._collection import Change, Collection
+from ._errors import KhalaError, TokenDenied
+from ._frames import Document, Frame, Position, Reset
+from ._machine import BackOff
+from ._topic import Topic
+from .storage import FileStorage, MemoryStorage, Storage
+
+__all__ = [
+    "BackOff",
+    "Change",
+    "Collection",
+    "ConnectionState",
+    "Document",
+    "FileStorage",
+    "Frame",
+    "Khala",
+    "KhalaError",
+    "MemoryStorage",
+    "Position",
+    "Reset",
+    "Storage",
+    "TokenDenied",
+    "Topic",
+]

@@ -1,0 +1,124 @@
+// A Python process with clients of clients/python, which a test drives like objects of its own. driver.py
+// describes the messages.
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { once, Received } from "../../lib/wait.mjs";
+
+const DRIVER = fileURLToPath(new URL("driver.py", import.meta.url));
+
+/** The interpreter with the packages of scripts/setup. KHALA_PYTHON names another one. */
+export const PYTHON = process.env.KHALA_PYTHON ?? "/usr/bin/python3";
+
+export class Python {
+  #process;
+  #calls = new Map();
+  #next = 0;
+  #names = 0;
+  #listeners = new Map();
+
+  /** Starts the process; it ends with the test. */
+  static async start(t) {
+    const python = new Python();
+    python.#process = spawn(PYTHON, ["-W", "default", DRIVER], { stdio: ["pipe", "pipe", "pipe"] });
+    const ended = once(python.#process, "close", "the end of the Python process");
+    python.stderr = "";
+    python.#process.stderr.on("data", (data) => { python.stderr += data; });
+    const ready = new Promise((resolve, reject) => {
+      createInterface({ input: python.#process.stdout }).on("line", (line) => python.#take(JSON.parse(line), resolve));
+      python.#process.on("close", (code) => {
+        const error = new Error(`the Python process ended with ${code}: ${python.stderr}`);
+        reject(error);
+        for (const call of python.#calls.values()) call.reject(error);
+      });
+    });
+    ended.catch(() => {});
+    await ready;
+    t.after(async () => {
+      python.#process.stdin.end();
+      await once(python.#process, "close", "the end of the Python process").catch(() => python.#process.kill("SIGKILL"));
+    });
+    return python;
+  }
+
+  #take({ id, of, value, error, ...event }, resolve) {
+    if (event.ready) resolve();
+    else if (id === undefined) this.#listeners.get(of)?.(event);
+    else {
+      const call = this.#calls.get(id);
+      this.#calls.delete(id);
+      if (error) call.reject(Object.assign(new Error(error.message), error));
+      else call.resolve(value);
+    }
+  }
+
+  /** Runs a command of driver.py and answers its value. */
+  call(action, members = {}) {
+    const id = this.#next++;
+    return new Promise((resolve, reject) => {
+      this.#calls.set(id, { resolve, reject });
+      this.#process.stdin.write(`${JSON.stringify({ id, do: action, ...members })}\n`);
+    });
+  }
+
+  /** A new name of an object, whose events go to the listener. */
+  name(kind, listener) {
+    const name = `${kind}-${++this.#names}`;
+    this.#listeners.set(name, listener);
+    return name;
+  }
+
+  /** Kills the process with all of its clients. */
+  async kill() {
+    this.#process.kill("SIGKILL");
+    await once(this.#process, "close", "the end of the Python process");
+  }
+
+  /** Opens a client. token is a text or a function; the events of the client are in states and warnings. */
+  async open(t, { token, ...options }) {
+    const client = { states: new Received(), warnings: new Received(), state: { status: "idle" } };
+    client.name = this.name("client", async ({ question, state, warning }) => {
+      if (state) {
+        client.state = state;
+        client.states.add(state);
+      } else if (warning) client.warnings.add(warning);
+      else {
+        const answer = await Promise.resolve().then(token).then((text) => ({ token: text }), ({ message, final }) => ({ raise: message, final }));
+        void this.call("answer", { number: question, answer }).catch(() => {});
+      }
+    });
+    await this.call("open", { name: client.name, token: typeof token === "function" ? null : token, ...options });
+    client.close = () => this.call("close", { name: client.name });
+    t.after(() => client.close().catch(() => {}));
+    return client;
+  }
+
+  /** Follows a topic and gathers its frames, its resets and its end. */
+  async follow(client, topic, options = {}) {
+    const seen = new Received();
+    Object.assign(seen, { frames: [], resets: [] });
+    const name = this.name("topic", ({ frame, reset, end }) => {
+      if (frame) seen.frames.push(frame);
+      else if (reset) seen.resets.push(reset);
+      else seen.end = { error: end };
+      seen.add(frame ? { frame } : reset ? { reset } : { end });
+    });
+    await this.call("follow", { name, client: client.name, topic, ...options });
+    seen.look = () => this.call("topic", { name });
+    seen.close = () => this.call("close", { name });
+    return seen;
+  }
+
+  /** Follows a collection and gathers the types of its changes. */
+  async collect(client, topic) {
+    const changes = new Received();
+    const name = this.name("collection", ({ change }) => changes.add(change));
+    await this.call("collect", { name, client: client.name, topic });
+    return {
+      changes, look: () => this.call("collection", { name }), get: (key) => this.call("get", { name, key }), release: () => this.call("release", { name }),
+    };
+  }
+}
+
+/** Waits until so many frames have come. */
+export const frames = (seen, count) => seen.until(() => seen.frames.length >= count || seen.end, `${count} frames`);

@@ -1,0 +1,179 @@
+"""A Python client that a Node test drives: commands on stdin, answers and events on stdout, one JSON text a line.
+
+A command is {"id", "do", …}. Its answer is {"id", "value"} or {"id", "error"}. Everything else is an
+event of a client, topic, collection or producer, under the name that the command gave it: {"of", …}.
+"""
+
+import asyncio
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "clients/python/src"))
+
+import khala  # noqa: E402
+
+
+def tell(message):
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def error_of(error):
+    return {"code": getattr(error, "code", type(error).__name__), "message": str(error),
+            "status": getattr(error, "status", None), "cause": str(error.__cause__) if error.__cause__ else None,
+            "topic": getattr(error, "topic", None)}
+
+
+def reset_of(reset):
+    members = {"reason": reset.reason, "from_seq": reset.from_seq, "truncated": reset.truncated}
+    if reset.documents is not None:
+        members["documents"] = [{"doc_key": one.doc_key} for one in reset.documents]
+    return members
+
+
+def position_of(position):
+    return position and {"epoch": position.epoch, "seq": position.seq}
+
+
+class FailingStorage:
+    def load(self, key):
+        raise OSError("no disk")
+
+    async def save(self, key, text):
+        raise OSError("no disk")
+
+
+class FixedStorage:
+    """Answers a value of the test, and keeps nothing."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def load(self, key):
+        return self.value
+
+    def save(self, key, text):
+        pass
+
+
+class Driver:
+    def __init__(self):
+        self.objects = {}
+        self.storages = {}
+        self.questions = {}
+
+    def storage(self, given):
+        if given is None:
+            return None
+        kind = given["kind"]
+        name = given.get("name", "")
+        if (kind, name) not in self.storages:
+            make = {"memory": khala.MemoryStorage, "failing": FailingStorage, "fixed": lambda: FixedStorage(given["value"]),
+                    "file": lambda: khala.FileStorage(given["folder"])}
+            self.storages[kind, name] = make[kind]()
+        return self.storages[kind, name]
+
+    def token_callback(self, given, name):
+        """A callback that answers a text, or asks the test."""
+        if isinstance(given, str):
+            return lambda: given
+
+        async def ask():
+            number = len(self.questions)
+            self.questions[number] = asyncio.get_running_loop().create_future()
+            tell({"of": name, "question": number})
+            answer = await self.questions[number]
+            if "raise" in answer:
+                raise khala.TokenDenied(answer["raise"]) if answer.get("final") else RuntimeError(answer["raise"])
+            return answer["token"]
+        return ask
+
+    async def do_answer(self, number, answer):
+        future = self.questions[number]
+        if not future.done():
+            future.set_result(answer)
+
+    # ---- consuming ----
+
+    async def do_open(self, name, url, token, storage=None, back_off=None, **options):
+        client = khala.Khala(url, token=self.token_callback(token, name), storage=self.storage(storage),
+                             back_off=khala.BackOff(*back_off or [0.02, 0.2]), **options)
+        client.on_warning(lambda error: tell({"of": name, "warning": error_of(error)}))
+        client.subscribe(lambda state: tell({"of": name, "state": {
+            "status": state.status, "transport": state.transport, "error": state.error and error_of(state.error)}}))
+        self.objects[name] = client
+
+    async def do_follow(self, name, client, topic, is_handled=True, until=None, **options):
+        def reset(reset):
+            tell({"of": name, "reset": reset_of(reset)})
+
+        one = self.objects[name] = self.objects[client].topic(topic, reset=reset if is_handled else None, **options)
+
+        async def run():
+            try:
+                async for frame in one:
+                    tell({"of": name, "frame": frame.members})
+                    if frame.seq == until:
+                        break
+                tell({"of": name, "end": None})
+            except Exception as error:
+                tell({"of": name, "end": error_of(error)})
+        asyncio.ensure_future(run())
+
+    async def do_topic(self, name):
+        one = self.objects[name]
+        return {"state": one.state, "position": position_of(one.position)}
+
+    async def do_close(self, name):
+        await self.objects.pop(name).close()
+
+    async def do_save(self, storage, key, text):
+        self.storage(storage).save(key, text)
+
+    async def do_load(self, storage, key):
+        text = self.storage(storage).load(key)
+        return json.loads(await text if asyncio.iscoroutine(text) else text or "null")
+
+    # ---- collections ----
+
+    async def do_collect(self, name, client, topic):
+        one = self.objects[name] = self.objects[client].collection(topic)
+        stop = one.subscribe(lambda change: tell({"of": name, "change": {"type": change.type, "key": change.key}}))
+        self.objects[f"{name}.stop"] = stop
+
+    async def do_collection(self, name):
+        one = self.objects[name]
+        return {"documents": dict(one), "size": len(one), "is_ready": one.is_ready, "is_same": one.snapshot() is one.snapshot()}
+
+    async def do_get(self, name, key):
+        return self.objects[name].get(key)
+
+    async def do_release(self, name):
+        self.objects.pop(f"{name}.stop")()
+
+
+async def run(driver, message):
+    name, number = message.pop("do"), message.pop("id")
+    try:
+        tell({"id": number, "value": await getattr(driver, f"do_{name}")(**message)})
+    except Exception as error:
+        tell({"id": number, "error": error_of(error)})
+
+
+async def main():
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 26)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    driver = Driver()
+    tell({"ready": True})
+    while True:
+        line = await reader.readline()
+        if not line:
+            return
+        # In the order of the commands, up to the first wait of each.
+        asyncio.ensure_future(run(driver, json.loads(line)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,51 @@
+// Every scenario of spec/client_scenarios.json through the Python client.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, describe, test } from "node:test";
+import { until } from "../../lib/wait.mjs";
+import { ScriptedServer } from "../scripted.mjs";
+import { Python } from "./client.mjs";
+
+const { topic, scenarios } = JSON.parse(readFileSync(new URL("../../../spec/client_scenarios.json", import.meta.url), "utf8"));
+const chosen = scenarios.filter(({ name }) => name.includes(process.env.SCENARIO ?? ""));
+const key = `khala:${topic}`;
+const ends = [];
+let python;
+before(async () => {
+  python = await Python.start({ after: (act) => ends.push(act) });
+});
+after(async () => {
+  for (const act of ends) await act();
+  assert.equal(python.stderr, "");
+});
+
+async function play(t, scenario) {
+  const server = await ScriptedServer.start(t, scenario, topic);
+  const storage = { kind: "memory", name: scenario.name };
+  const { stored, position = null } = scenario;
+  if (stored !== null) await python.call("save", { storage, key, text: typeof stored === "string" ? stored : JSON.stringify(stored) });
+  let tokens = 0;
+  const khala = await python.open(t, { url: server.url, token: () => `token-${++tokens}`, storage });
+  const seen = await python.follow(khala, topic);
+  seen.failure = () => server.error;
+  server.listener = () => seen.changed();
+  const isPlayed = () => server.isOver || seen.end;
+  await seen.until(() => seen.all.length >= scenario.events.length && isPlayed(), JSON.stringify(scenario.events));
+  const load = () => python.call("load", { storage, key });
+  if (position) await until(async () => JSON.stringify(await load()) === JSON.stringify(position), `the position ${JSON.stringify(position)}`);
+  await khala.close();
+  await seen.until(() => seen.end, "the end of the loop");
+  assert.equal(server.error, null);
+  const events = seen.all.filter(({ end }) => end !== null).map(({ frame, reset, end }) => {
+    if (frame) return { frame: frame.seq };
+    if (end) return { end: end.code };
+    return { reset: { ...reset, ...(reset.documents ? { documents: reset.documents.map((one) => one.doc_key) } : {}) } };
+  });
+  assert.deepEqual(events, scenario.events);
+  assert.deepEqual(khala.warnings.all.map(({ code }) => code), scenario.warnings ?? []);
+  if (!position) assert.equal(await load(), null);
+}
+
+describe("scenarios", { concurrency: 8 }, () => {
+  for (const scenario of chosen) test(scenario.name, (t) => play(t, scenario));
+});
