@@ -6,6 +6,7 @@ import { streamOf } from "./position.js";
 const CHANNEL = "sync:v1";
 const TOPICS_PER_PUSH = 100;
 const CLOSE_MS = 1000;
+const CLOSED = 3; // of readyState
 const REPLY_MS = 20_000;
 
 export class PhoenixTransport {
@@ -67,10 +68,14 @@ export class PhoenixTransport {
 
   close() {
     const socket = this.#socket;
+    if (!socket) return; // its constructor failed
     socket.onopen = socket.onmessage = socket.onclose = null;
+    if (socket.readyState === CLOSED) return;
     socket.close(1000);
     // The npm ws waits long for the answer of a peer that is gone, and keeps the process.
-    setTimeout(() => socket.terminate?.(), CLOSE_MS).unref?.();
+    const timer = setTimeout(() => socket.terminate?.(), CLOSE_MS);
+    timer.unref?.();
+    socket.onclose = () => clearTimeout(timer);
   }
 
   subscribe(name, position, { replay }) {
