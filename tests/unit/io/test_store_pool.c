@@ -19,6 +19,7 @@ static const struct store_client modest = {SLICE("user:modest"), true};
 struct counted {
     struct store_task task;
     atomic_int *runs;
+    pthread_barrier_t *meeting; /* where the task waits for another; NULL: it does not */
     struct store_session *session;
     enum status status;
 };
@@ -28,6 +29,8 @@ static bool count_run(struct store_task *task, struct store_session *session) {
     struct store_state state;
     counted->session = session;
     counted->status = store_read_state(session, &state);
+    if (counted->meeting)
+        pthread_barrier_wait(counted->meeting);
     atomic_fetch_add(counted->runs, 1);
     return false;
 }
@@ -51,20 +54,22 @@ static void every_task_runs_once_on_a_session_of_its_own_thread(void **state) {
     static struct counted tasks[TASKS];
     struct store_pool *readers;
     atomic_int runs = 0;
-    bool seen_two = false;
+    pthread_barrier_t meeting;
+    assert_int_equal(pthread_barrier_init(&meeting, NULL, 2), 0);
     assert_ok(store_pool_start(&readers, store, &(struct store_pool_options){3, TASKS, TASKS}));
     for (size_t i = 0; i < TASKS; i++) {
-        tasks[i] = (struct counted){.task = {.run = count_run}, .runs = &runs};
+        tasks[i] = (struct counted){
+            .task = {.run = count_run}, .runs = &runs, .meeting = i < 2 ? &meeting : NULL};
         assert_ok(store_pool_post(readers, &tasks[i].task, &some_user));
     }
     /* All posted tasks have run when the pool has stopped. */
     store_pool_stop(readers);
     assert_int_equal(runs, TASKS);
-    for (size_t i = 0; i < TASKS; i++) {
+    for (size_t i = 0; i < TASKS; i++)
         assert_ok(tasks[i].status);
-        seen_two = seen_two || tasks[i].session != tasks[0].session;
-    }
-    assert_true(seen_two);
+    /* They ran at the same time. */
+    assert_ptr_not_equal(tasks[0].session, tasks[1].session);
+    pthread_barrier_destroy(&meeting);
 }
 
 struct held {
