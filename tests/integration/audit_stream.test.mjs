@@ -227,7 +227,7 @@ test("an audit socket learns from an ending server when to reconnect", async (t)
 });
 
 test("an audit socket closed for silence or a wrong message receives its position", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_SILENCE_TIMEOUT_MS: "300" } });
+  const operator = await operate(t, { settings: { KHALA_SILENCE_TIMEOUT_MS: "1500" } });
   const { event } = await operator.did("runs", { run_id: "a" }, 201);
   const silent = await audit(operator, {}, { autoPong: false });
   await silent.until((one) => one.closed, "the close");

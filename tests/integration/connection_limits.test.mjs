@@ -87,7 +87,7 @@ test("a flood of refusals does not fill the log", async (t) => {
 });
 
 test("a new connection that sends no whole request head is closed sooner than an idle one", async (t) => {
-  const operator = await limited(t, { KHALA_REQUEST_TIMEOUT_MS: "600", KHALA_IDLE_TIMEOUT_MS: "60000" });
+  const operator = await limited(t, { KHALA_REQUEST_TIMEOUT_MS: "1500", KHALA_IDLE_TIMEOUT_MS: "60000" });
   const idle = await asked(operator, undefined, LIVE);
   const rests = await Promise.all(["", "\r\n", "G", getRequest(LIVE).slice(0, -1)].map(async (sent) => {
     const peer = await connect(operator.server);

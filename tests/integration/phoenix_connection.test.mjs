@@ -13,8 +13,8 @@ import { BINARY, CLOSE, frame, handshake, message, phoenixPath, PING, PONG, RawS
 const withRun = (t, count, settings = {}) => operateRun(t, { count, owner_user_id: "u", settings });
 
 alone("the server sends heartbeats and closes a silent client", async (t) => {
-  const operator = await withRun(t, 4, { KHALA_HEARTBEAT_MS: "20", KHALA_SILENCE_TIMEOUT_MS: "400" });
-  const client = await Client.join(operator, { heartbeatIntervalMs: 50 });
+  const operator = await withRun(t, 4, { KHALA_HEARTBEAT_MS: "40", KHALA_SILENCE_TIMEOUT_MS: "2000" });
+  const client = await Client.join(operator, { heartbeatIntervalMs: 100 });
   await client.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });
   const silent = await RawSocket.open(operator);
   const beaten = async () => {
@@ -31,7 +31,7 @@ alone("the server sends heartbeats and closes a silent client", async (t) => {
 });
 
 alone("after a pause the server reads the waiting input before it closes silent connections", async (t) => {
-  const settings = { KHALA_SILENCE_TIMEOUT_MS: "1000", KHALA_IDLE_TIMEOUT_MS: "1000", KHALA_REQUEST_TIMEOUT_MS: "1000" };
+  const settings = { KHALA_SILENCE_TIMEOUT_MS: "2000", KHALA_IDLE_TIMEOUT_MS: "2000", KHALA_REQUEST_TIMEOUT_MS: "2000" };
   const operator = await operate(t, { settings });
   const [silent, ...speaking] = await Promise.all(range(1, 9).map(() => RawSocket.open(operator)));
   const idle = await connect(operator.server);
@@ -44,7 +44,7 @@ alone("after a pause the server reads the waiting input before it closes silent 
   for (const raw of speaking) await raw.send(message(["1", "h", "sync:v1", "sync:heartbeat", {}]));
   await idle.send(getRequest("/healthz/live"));
   await halfway.send("Host: khala\r\n\r\n");
-  await until(() => Date.now() > stoppedMs + 1200, "a pause longer than the timeouts");
+  await until(() => Date.now() > stoppedMs + 2200, "a pause longer than the timeouts");
   operator.server.kill("SIGCONT");
   for (const raw of speaking) assert.equal((await raw.reply("h")).status, "ok");
   assert.equal((await idle.response()).status, 200);
@@ -53,7 +53,7 @@ alone("after a pause the server reads the waiting input before it closes silent 
 });
 
 test("bytes of an incomplete message do not reset the silence timeout", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_SILENCE_TIMEOUT_MS: "300" } });
+  const operator = await operate(t, { settings: { KHALA_SILENCE_TIMEOUT_MS: "1000" } });
   const raw = await RawSocket.open(operator);
   const bytes = message(["1", "2", "sync:v1", "sync:heartbeat", { text: "x".repeat(5000) }]);
   let sent = 0;
@@ -300,7 +300,7 @@ test("a client that closes is released at once, and one that never closes is cut
 });
 
 test("a half-open connection is closed", async (t) => {
-  const operator = await withRun(t, 2, { KHALA_SILENCE_TIMEOUT_MS: "200" });
+  const operator = await withRun(t, 2, { KHALA_SILENCE_TIMEOUT_MS: "1500" });
   const raw = await RawSocket.open(operator);
   raw.peer.socket.pause();
   const half = await RawSocket.open(operator);

@@ -155,7 +155,7 @@ sees(["KHALA_SHUTDOWN_GRACE_MS"], "KHALA_SHUTDOWN_GRACE_MS limits the requests u
   }));
 
 sees(["KHALA_SILENCE_TIMEOUT_MS"], "KHALA_SILENCE_TIMEOUT_MS limits the silence of a client", (t) =>
-  endsSooner(t, { KHALA_SILENCE_TIMEOUT_MS: "200" }, async (operator) => (await RawSocket.open(operator)).closed()));
+  endsSooner(t, { KHALA_SILENCE_TIMEOUT_MS: "1000" }, async (operator) => (await RawSocket.open(operator)).closed()));
 
 sees(["KHALA_AUDIT_INIT_TIMEOUT_MS"], "KHALA_AUDIT_INIT_TIMEOUT_MS limits the wait for the init message", (t) =>
   endsSooner(t, { KHALA_AUDIT_INIT_TIMEOUT_MS: "100" }, async (operator) => {

@@ -195,7 +195,7 @@ alone("thousands of connects at full speed do not delay connected clients", asyn
 });
 
 alone("slowly sent headers and frames are cut off and delay no other client", async (t) => {
-  const operator = await withRun(t, { KHALA_REQUEST_TIMEOUT_MS: "700", KHALA_SILENCE_TIMEOUT_MS: "700" });
+  const operator = await withRun(t, { KHALA_REQUEST_TIMEOUT_MS: "1500", KHALA_SILENCE_TIMEOUT_MS: "1500" });
   const client = await Client.join(operator, { heartbeatIntervalMs: 100 });
   await client.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });
   const append = async () => (await operator.did("runs/a/events", { event_type: "x" })).event.seq;

@@ -14,11 +14,14 @@ export class Socket extends Watched {
   pings = 0;
   closed = null; // {code, reason}
 
-  /** Opens a socket, which is closed with the server; rejects with the answer of a refusal. */
+  /**
+   * Opens a socket, which is closed with the server; rejects with the answer of a refusal. It asks for no compression:
+   * ws inflates each message in another thread, which takes most of the time of a test with many messages.
+   */
   static async open(operator, path, options = {}) {
     const socket = new Socket();
     const { host, port, ca, trust } = operator.server;
-    socket.ws = new WebSocket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, { ...trust, ...options });
+    socket.ws = new WebSocket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, { ...trust, perMessageDeflate: false, ...options });
     operator.server.peers.push(socket);
     socket.ws.on("message", (data, binary) => socket.#grew(() => {
       if (binary) throw new Error("a binary message");
