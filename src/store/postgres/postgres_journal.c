@@ -30,7 +30,11 @@ static enum status run(struct store_session *base, uint64_t now_ms,
                                      .connection = session->connection,
                                      .now_ms = now_ms,
                                      .error = session->error};
-    return postgres_write_end(session, work(&repair, user));
+    enum status done = work(&repair, user);
+    /* Nodes that follow look at all topics then. */
+    if (done == STATUS_OK)
+        done = postgres_repair_run(&repair, NULL, POSTGRES_UNLISTED_COMMIT);
+    return postgres_write_end(session, done);
 }
 
 /* ---- the floor ---- */
