@@ -1,6 +1,7 @@
 #include "server/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +32,9 @@
 #define STOP_MARGIN_MS 20000
 /* At most this part of the descriptors is reserved for the operator. */
 #define RESERVE_PART 8
+/* Of the command line. */
+#define ARGUMENTS_MAX      64
+#define ARGUMENT_BYTES_MAX 16384
 
 struct run;
 
@@ -143,6 +147,8 @@ static void on_hang_up(uv_signal_t *handle, int number) {
 static void on_check(uv_timer_t *check) {
     struct run *run = check->data;
     server_check(run->server);
+    if (atomic_load(&run->server->is_epoch_old))
+        drain(run);
 }
 
 /* The signal handlers stay until the process is gone: a signal that arrives while the writer
@@ -404,6 +410,23 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
     return status;
 }
 
+/* Runs the same program with the same arguments in this process. Returns only when that failed. */
+static enum status restart(struct server *server) {
+    static char text[ARGUMENT_BYTES_MAX];
+    char *arguments[ARGUMENTS_MAX + 1] = {NULL};
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    size_t count = 0;
+    for (ssize_t at = 0; at < size && count < ARGUMENTS_MAX; at += (ssize_t)strlen(text + at) + 1)
+        arguments[count++] = text + at;
+    if (count > 0)
+        execv("/proc/self/exe", arguments);
+    return server_refuse(server, STATUS_SYSTEM_ERROR, "cannot start again in the new epoch: %s",
+                         strerror(errno));
+}
+
 static void raise_descriptor_limit(const struct config *config) {
     uint64_t wanted = descriptors_for(config->connections_max);
     uint64_t given = descriptors_raise(wanted);
@@ -435,5 +458,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     telemetry_tick(&server->telemetry);
     if (status == STATUS_OK)
         log_event(LOG_INFO, "server.ended", log_str("state", "clean"));
+    if (status == STATUS_OK && server->is_epoch_old && !server->api.is_ending)
+        return restart(server);
     return status;
 }

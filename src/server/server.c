@@ -156,6 +156,15 @@ static void on_head(void *user, struct slice topic, uint64_t head_seq) {
     hub_advance(server->hub, topic, head_seq);
 }
 
+/* The main thread starts the server again: everything in memory belongs to the old epoch. */
+static void on_epoch(void *user, const char *epoch) {
+    struct server *server = user;
+    if (!atomic_exchange(&server->is_epoch_old, true))
+        log_event(LOG_WARN, "store.epoch_changed", log_str("epoch", epoch),
+                  log_str("epoch_before", server->epoch),
+                  log_str("effect", "all connections are closed, and the server starts again"));
+}
+
 static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
     struct server *server = user;
     struct store_progress progress = {.log_id = 0};
@@ -165,6 +174,8 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
         nodes_note_failure(server->nodes, status, store_session_error(side));
         return nodes_beat_ms(server->nodes);
     }
+    if (!beat->is_ending && strcmp(progress.epoch, server->epoch) != 0)
+        on_epoch(server, progress.epoch);
     uint64_t behind = progress.log_id > beat->log_id ? progress.log_id - beat->log_id : 0;
     metrics_set(METRIC_CLUSTER_LAG_EVENTS, METRIC_PLAIN, behind);
     /* The row is written first: a node whose row is old has no fresh revocations either. */
@@ -277,6 +288,8 @@ static enum status writer_and_pool_start(struct server *server) {
                                            .bytes_max = server->config.writer_queue_bytes_max,
                                            .follow_poll_ms = server->config.follow_poll_ms,
                                            .follow = {.user = server,
+                                                      .epoch = server->epoch,
+                                                      .epoch_changed = on_epoch,
                                                       .commit = on_followed,
                                                       .head = on_head,
                                                       .pruned = on_pruned,

@@ -1,18 +1,23 @@
 // The loss of each part of a cluster, one after the other, under load. Acknowledged events survive,
 // sequences and chains continue, clients resume by themselves, and a new writer appends; the time that took
-// is printed. The epoch stays, also when a synchronous standby takes over. The losses that a node notices only by a
-// timeout run with KHALA_TEST_LONG=1, as 'make check' sets it.
+// is printed. The epoch stays, also when a synchronous standby takes over. It ends when a node is missing, or when the
+// database is restored to an earlier state. The cases that wait for a timeout run with KHALA_TEST_LONG=1, as 'make check'
+// sets it.
 import assert from "node:assert/strict";
+import { chmodSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { DATABASE_SETTINGS } from "../lib/faulty_cluster.mjs";
 import { ClusterWorld } from "../lib/cluster_world.mjs";
 import { FAULTS } from "../lib/faults.mjs";
+import { folder } from "../lib/khala.mjs";
 import { postgres } from "../lib/postgres_server.mjs";
 import { seeded } from "../lib/seeded.mjs";
 import { until } from "../lib/wait.mjs";
 
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
 const CLIENTS = 18;
+const LONG = process.env.KHALA_TEST_LONG ? {} : { skip: "needs KHALA_TEST_LONG=1" };
 const APPEND_MS_MAX = 30_000; // 5 s are expected; the machine may be busy
 
 /** Faults that take the writer away, in the order of this test. */
@@ -92,4 +97,50 @@ test(`a synchronous standby takes over, and clients resume in the same epoch, se
   print(t, counts);
   world.printTakeovers();
   assert.equal(counts.resets, 0, "every client resumed");
+});
+
+test(`the epoch ends with a failover that not every node saw, seed ${SEED}`, LONG, async (t) => {
+  const { world, ...servers } = await replicated(t);
+  const epoch = await epochOf(world);
+  await world.fault("follower_killed", FAULTS.follower_killed);
+  await failOver({ world, ...servers });
+  assert.notEqual(await epochOf(world), epoch, "the node that is missing may have delivered more");
+  await world.healAll();
+  print(t, await world.judge());
+});
+
+/** Waits until each node has started again. */
+const allReady = (world) => Promise.all(world.cluster.nodes.map(({ operator }) => until(
+  () => operator.get("/healthz/ready").then(({ status }) => status === 200, () => false), "a node that is ready")));
+
+/** Waits until each client of a topic was told that its position belongs to another history. */
+const allToldAgain = (world) => Promise.all(world.followers.map((one) => one.until(
+  () => [...one.tracks.values()].every((track) => track.resets > 0 && track.at !== null), "is told to start again")));
+
+test(`a database restored to an earlier state has a new epoch, and every client starts again, seed ${SEED}`, LONG, async (t) => {
+  const archive = join(folder(t), "archive");
+  mkdirSync(archive);
+  chmodSync(archive, 0o777); // PostgreSQL runs as another user
+  chmodSync(join(archive, ".."), 0o755);
+  const primary = await postgres(t, { ...DATABASE_SETTINGS, archive_mode: "on", archive_command: `cp %p ${archive}/%f` });
+  const world = await ClusterWorld.open(t, { dice: seeded(SEED), clients: CLIENTS, hasAudits: false, servers: [primary] });
+  const epoch = await epochOf(world);
+  const copy = primary.copy("restored", {});
+  await world.progress(30);
+  primary.psql("SELECT pg_create_restore_point('earlier')");
+  await world.progress(30);
+  await world.quiet();
+  await world.followed(await world.expected()); // every client is past the restore point
+  primary.psql("SELECT pg_switch_wal()");
+  await primary.stop();
+  await primary.restore(copy, archive, "earlier");
+  world.cluster.replace(primary, copy);
+  await until(async () => await epochOf(world).catch(() => epoch) !== epoch, "a new epoch");
+  await allToldAgain(world);
+  await allReady(world);
+  await world.forgetLost();
+  world.produce();
+  await world.progress(20);
+  const counts = await world.judge();
+  t.diagnostic(JSON.stringify(counts));
 });

@@ -9,6 +9,7 @@ class Proxy extends Watched {
   #cut = { toServer: false, toClient: false };
   #pairs = new Set();
   #mark = null;
+  #port = null;
 
   constructor(port) {
     super();
@@ -62,9 +63,9 @@ class Proxy extends Watched {
     return this.#cut.toServer || this.#cut.toClient;
   }
 
-  /** The port of the proxy itself. */
+  /** The port of the proxy itself, also after it was closed. */
   get port() {
-    return this.listener.address().port;
+    return (this.#port ??= this.listener.address().port);
   }
 
   /** Cuts directions: "toServer", "toClient". */

@@ -1,6 +1,7 @@
 #include "authority/follow/follow.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -82,6 +83,16 @@ static enum status pass_unshared(struct follow *follow, struct store_session *se
                                : status;
 }
 
+/* Clients of the old epoch must not continue in the other history. */
+static bool is_other_epoch(struct follow *follow, const struct store_progress *progress) {
+    const struct follow_hooks *hooks = &follow->hooks;
+    if (!hooks->epoch || strcmp(hooks->epoch, progress->epoch) == 0)
+        return false;
+    if (hooks->epoch_changed)
+        hooks->epoch_changed(hooks->user, progress->epoch);
+    return true;
+}
+
 enum status follow_pass(struct follow *follow, struct store_session *session) {
     struct store_progress progress;
     if (!follow->side)
@@ -89,6 +100,8 @@ enum status follow_pass(struct follow *follow, struct store_session *session) {
     enum status status = store_read_progress(session, follow->commit_id, &progress);
     if (status != STATUS_OK)
         return status;
+    if (is_other_epoch(follow, &progress))
+        return STATUS_WRITER_LOST;
     uint64_t behind = progress.log_id > follow->log_id ? progress.log_id - follow->log_id : 0;
     if (behind > FOLLOW_EVENTS_MAX)
         return skip_events(follow, session, &progress);

@@ -3,7 +3,8 @@
  * The writer's thread; follow_wait_post and follow_hint from any thread.
  * Rows live until an announcement returns. A node that is far behind announces heads, without
  * frames, so that its memory is bounded. The statuses of the store's walks. A pass that failed is
- * continued by the next one. Each event is announced once, in the order of the log; then the heads
+ * continued by the next one. In another epoch a pass announces nothing and answers
+ * STATUS_WRITER_LOST. Each event is announced once, in the order of the log; then the heads
  * of topics with journal rows.
  */
 #ifndef AUTHORITY_FOLLOW_FOLLOW_H
@@ -33,6 +34,10 @@ struct follow_beat {
 /* All run on the writer's thread. Each may be NULL. */
 struct follow_hooks {
     void *user;
+    /* The epoch that this process delivers. NULL: it is not checked. */
+    const char *epoch;
+    /* The log has another epoch. Nothing more is announced. */
+    void (*epoch_changed)(void *user, const char *epoch);
     /* A commit of another node. states[i] is the entity of batch->events[i]. */
     void (*commit)(void *user, const struct store_batch *batch, const struct store_entity *states);
     /* The topic has advanced, by more than was announced. Topic absent: the log itself. */

@@ -112,6 +112,7 @@ static void close_store(struct store *base) {
     struct postgres_store *store = (struct postgres_store *)base;
     assert(!atomic_load(&store->is_write_session_open));
     PQfinish(store->writing);
+    pthread_mutex_destroy(&store->read_lock);
     free(store->url);
     free(store);
 }

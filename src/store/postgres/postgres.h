@@ -10,6 +10,7 @@
 #define STORE_POSTGRES_POSTGRES_H
 
 #include <libpq-fe.h>
+#include <pthread.h>
 
 #include "base/buffer.h"
 #include "base/limits.h"
@@ -35,6 +36,11 @@
 
 /* A commit that does not name the topics it changed. */
 #define POSTGRES_UNLISTED_COMMIT "INSERT INTO commits (topic_refs) VALUES (NULL)"
+
+/* The system identifier and the timeline of the database, as SQL. */
+#define POSTGRES_HISTORY                                                                           \
+    "(SELECT system_identifier::text FROM pg_control_system()) || '/' || "                         \
+    "left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 
 enum statement_id {
     STATEMENT_BEGIN,
@@ -140,6 +146,10 @@ struct postgres_store {
     atomic_bool is_write_session_open;
     atomic_bool is_role_lost;
     atomic_uint session_count;
+    /* The last event that any session has read or written. */
+    _Atomic uint64_t read_log_id;
+    pthread_mutex_t read_lock;
+    struct uuid read_cursor; /* under read_lock */
 };
 
 /* The end of the log, as the write session knows it. A commit checks order and uniqueness with it,
@@ -172,6 +182,7 @@ struct postgres_session {
     bool in_transaction;    /* of store_read_begin, or of a walk */
     bool is_read_lost;      /* the connection was lost inside a transaction */
     bool has_warning;       /* the server sent a warning */
+    uint64_t changed_ns;    /* since when it waits for the nodes with the lock; 0: it does not */
     uint64_t connect_at_ns; /* no attempt to connect before */
     uint64_t connect_pause_ms;
     uint64_t pinged_ns;
@@ -227,9 +238,38 @@ MUST_CHECK enum status postgres_try_lock(const struct postgres_store *store, PGc
  * statement. Empty: no session holds it, or the database does not tell. */
 void postgres_lock_activity(const struct postgres_store *store, PGconn *connection,
                             char text[POSTGRES_ACTIVITY_SIZE]);
-/* Raises the term of the writer role. 0: there is no schema yet. */
+/* Whether the database has the history that the last writer stored (postgres_history.c). */
+enum postgres_history {
+    HISTORY_SAME,
+    HISTORY_UNKNOWN,   /* none was stored yet */
+    HISTORY_CHANGED,   /* the nodes are still asked */
+    HISTORY_CONFIRMED, /* it changed, and no node has read an event that is lost */
+    HISTORY_BROKEN,    /* it changed, and events that clients have may be lost */
+};
+
+/* With the writer lock. The first call, with waited_ms 0, asks the nodes where it changed; later
+ * calls look at their answers. */
+MUST_CHECK enum status postgres_judge_history(const struct postgres_store *store,
+                                              PGconn *connection, uint64_t waited_ms,
+                                              enum postgres_history *history, char *message);
+/* Judges, and waits some seconds for the nodes. Never answers HISTORY_CHANGED. */
+MUST_CHECK enum status postgres_await_history(const struct postgres_store *store,
+                                              PGconn *connection, enum postgres_history *history,
+                                              char *message);
+/* Stores the history, in the caller's transaction. A broken one gives the log a new epoch. */
+MUST_CHECK enum status postgres_settle_history(const struct postgres_store *store,
+                                               PGconn *connection, enum postgres_history history,
+                                               char *message);
+/* Any thread. Keeps the last event that this process has read or written. */
+void postgres_note_read(struct postgres_store *store, uint64_t log_id, const struct uuid *cursor);
+/* Any thread. 0: none. */
+uint64_t postgres_last_read(struct postgres_store *store, struct uuid *cursor);
+
+/* Raises the term of the writer role and settles the history, in one transaction. Term 0: there is
+ * no schema yet. judged NULL: judges the history first, and may wait for the nodes. */
 MUST_CHECK enum status postgres_raise_term(const struct postgres_store *store, PGconn *connection,
-                                           uint64_t *term, char *message);
+                                           const enum postgres_history *judged, uint64_t *term,
+                                           char *message);
 /* Waits for the writer lock on the connection and raises the term. */
 MUST_CHECK enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
                                           uint64_t *term, char *message);

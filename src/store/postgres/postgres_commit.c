@@ -542,6 +542,7 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
     tail.log_id = batch->events[batch->event_count - 1].log_id;
     tail.cursor = batch->events[batch->event_count - 1].cursor;
     session->tail = tail;
+    postgres_note_read(session->store, tail.log_id, &tail.cursor);
     return STATUS_OK;
 }
 

@@ -288,8 +288,26 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
 
 /* ---- the writer role ---- */
 
+static enum status add_term(const struct postgres_store *store, PGconn *connection, uint64_t *term,
+                            char *message) {
+    PGresult *result =
+        postgres_exec(store, connection,
+                      "UPDATE writer SET term = term + 1, taken_at = now() WHERE id = 1 "
+                      "RETURNING term");
+    enum status status = STATUS_OK;
+    if (PQresultStatus(result) != PGRES_TUPLES_OK)
+        status = postgres_result_fault(store, connection, result, message);
+    else if (PQntuples(result) != 1)
+        status = refuse(store, message, "runtime.writer has no row: restore a backup");
+    else
+        *term = strtoull(PQgetvalue(result, 0, 0), NULL, 10);
+    PQclear(result);
+    return status;
+}
+
 enum status postgres_raise_term(const struct postgres_store *store, PGconn *connection,
-                                uint64_t *term, char *message) {
+                                const enum postgres_history *judged, uint64_t *term,
+                                char *message) {
     /* Before the first migration there is no such table. */
     PGresult *result =
         postgres_exec(store, connection, "SELECT to_regclass('runtime.writer') IS NULL");
@@ -299,17 +317,19 @@ enum status postgres_raise_term(const struct postgres_store *store, PGconn *conn
     *term = 0;
     if (is_absent)
         return STATUS_OK;
-    result = postgres_exec(store, connection,
-                           "UPDATE writer SET term = term + 1, taken_at = now() WHERE id = 1 "
-                           "RETURNING term");
-    enum status status = STATUS_OK;
-    if (PQresultStatus(result) != PGRES_TUPLES_OK)
-        status = postgres_result_fault(store, connection, result, message);
-    else if (PQntuples(result) != 1)
-        status = refuse(store, message, "runtime.writer has no row: restore a backup");
-    else
-        *term = strtoull(PQgetvalue(result, 0, 0), NULL, 10);
-    PQclear(result);
+    enum postgres_history history = judged ? *judged : HISTORY_SAME;
+    enum status status =
+        judged ? STATUS_OK : postgres_await_history(store, connection, &history, message);
+    if (status == STATUS_OK)
+        status = postgres_execute(store, connection, "BEGIN", message);
+    if (status != STATUS_OK)
+        return status;
+    status = add_term(store, connection, term, message);
+    if (status == STATUS_OK)
+        status = postgres_settle_history(store, connection, history, message);
+    if (status == STATUS_OK)
+        return postgres_execute(store, connection, "COMMIT", message);
+    PQclear(postgres_exec(store, connection, "ROLLBACK"));
     return status;
 }
 
@@ -330,7 +350,8 @@ enum status postgres_take_lock(const struct postgres_store *store, PGconn *conne
         status = postgres_result_fault(store, connection, result, message);
     }
     PQclear(result);
-    return status == STATUS_OK ? postgres_raise_term(store, connection, term, message) : status;
+    return status == STATUS_OK ? postgres_raise_term(store, connection, NULL, term, message)
+                               : status;
 }
 
 enum status postgres_try_lock(const struct postgres_store *store, PGconn *connection,
@@ -421,11 +442,13 @@ static enum status check_moved(const struct postgres_store *store, PGconn *conne
 }
 
 /* A connection that took the lock becomes the writer's. */
-static enum status begin_term(struct postgres_session *session) {
+static enum status begin_term(struct postgres_session *session,
+                              const enum postgres_history *history) {
     const struct postgres_store *store = session->store;
     enum status status = check_moved(store, session->connection, session->error);
     if (status == STATUS_OK)
-        status = postgres_raise_term(store, session->connection, &session->term, session->error);
+        status = postgres_raise_term(store, session->connection, history, &session->term,
+                                     session->error);
     return status == STATUS_OK
                ? postgres_limit_silence(store, session->connection, true, session->error)
                : status;
@@ -434,6 +457,7 @@ static enum status begin_term(struct postgres_session *session) {
 static void drop_connection(struct postgres_session *session) {
     PQfinish(session->connection);
     session->connection = NULL;
+    session->changed_ns = 0;
 }
 
 static enum status connect_writer(struct postgres_session *session) {
@@ -478,10 +502,35 @@ static enum status stay_follower(struct postgres_session *session) {
     return STATUS_NOT_WRITER;
 }
 
+/* The session has the lock. HISTORY_CHANGED: it waits with the lock, and takes no role yet. */
+static enum status judge_history(struct postgres_session *session, enum postgres_history *history) {
+    uint64_t now_ns = clock_now().mono_ns;
+    uint64_t waited_ms =
+        session->changed_ns > 0 ? (now_ns - session->changed_ns) / CLOCK_NS_PER_MS + 1 : 0;
+    enum status status = postgres_judge_history(session->store, session->connection, waited_ms,
+                                                history, session->error);
+    if (status != STATUS_OK || *history != HISTORY_CHANGED) {
+        session->changed_ns = 0;
+        return status;
+    }
+    if (session->changed_ns == 0)
+        session->changed_ns = now_ns;
+    /* A process that stops meanwhile must not keep the lock. */
+    return postgres_limit_silence(session->store, session->connection, true, session->error);
+}
+
+static enum status wait_for_nodes(struct postgres_session *session) {
+    session->is_role_elsewhere = true;
+    atomic_store(&session->store->is_role_lost, false);
+    session->connect_at_ns = clock_now().mono_ns + PAUSE_MS_MIN * CLOCK_NS_PER_MS;
+    return STATUS_NOT_WRITER;
+}
+
 enum status postgres_take_role(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
     bool is_taken = false;
+    enum postgres_history history = HISTORY_SAME;
     if (!session->is_role_lost)
         return STATUS_OK;
     if (clock_now().mono_ns < session->connect_at_ns)
@@ -494,7 +543,11 @@ enum status postgres_take_role(struct store_session *base) {
     if (status == STATUS_OK)
         status = check_schema(session);
     if (status == STATUS_OK)
-        status = begin_term(session);
+        status = judge_history(session, &history);
+    if (status == STATUS_OK && history == HISTORY_CHANGED)
+        return wait_for_nodes(session);
+    if (status == STATUS_OK)
+        status = begin_term(session, &history);
     note_attempt(session, status);
     session->is_role_elsewhere = false;
     atomic_store(&store->is_role_lost, status != STATUS_OK);

@@ -64,6 +64,7 @@ enum status postgres_load_event(struct store_session *base, uint64_t log_id, str
         return status;
     if (!postgres_row_event((struct postgres_row){result, 0}, 0, POSTGRES_EVENT_COLUMNS, event))
         return finish(session, result, postgres_damaged(session, "event", log_id), true);
+    postgres_note_read(session->store, event->log_id, &event->cursor);
     return finish(session, result, STATUS_OK, postgres_keep_event(arena, event));
 }
 
@@ -214,6 +215,8 @@ enum status postgres_read_state(struct store_session *base, struct store_state *
         status = row_state(session, (struct postgres_row){result, 0}, state);
     else if (status == STATUS_NOT_FOUND)
         status = postgres_damaged(session, "table minted_ids, row", 1);
+    if (status == STATUS_OK)
+        postgres_note_read(session->store, state->log_id, &state->cursor);
     PQclear(result);
     return status;
 }

@@ -22,6 +22,13 @@ enum status postgres_send_commit_row(struct postgres_session *session,
 
 enum status postgres_put_node(struct store_session *base, const struct store_node *node) {
     struct postgres_session *session = postgres_session_of(base);
+    struct uuid cursor;
+    /* A client may have read events that were not announced yet. */
+    uint64_t log_id = postgres_last_read(session->store, &cursor);
+    if (log_id < node->log_id) {
+        log_id = node->log_id;
+        cursor = node->cursor;
+    }
     postgres_begin(session, STATEMENT_PUT_NODE);
     postgres_put_text(session, node->id);
     postgres_put_text(session, node->address);
@@ -30,8 +37,8 @@ enum status postgres_put_node(struct store_session *base, const struct store_nod
     postgres_put_number(session, POSTGRES_SCHEMA_VERSION);
     postgres_put_text(session, node->is_writer ? SLICE("writer") : SLICE("follower"));
     postgres_put_number(session, node->term);
-    postgres_put_number(session, node->log_id);
-    postgres_put_uuid(session, node->log_id > 0 ? &node->cursor : NULL);
+    postgres_put_number(session, log_id);
+    postgres_put_uuid(session, log_id > 0 ? &cursor : NULL);
     postgres_put_number(session, node->revocations_seen);
     return postgres_run(session);
 }
@@ -113,10 +120,12 @@ enum status postgres_read_progress(struct store_session *base, uint64_t after_co
     bool is_sound = epoch.size == STORE_EPOCH_SIZE &&
                     (progress->log_id == 0 || postgres_bytes(row, 2, progress->cursor.bytes,
                                                              sizeof(progress->cursor.bytes)));
-    if (is_sound)
+    if (is_sound) {
         memcpy(progress->epoch, epoch.data, epoch.size);
-    else
+        postgres_note_read(session->store, progress->log_id, &progress->cursor);
+    } else {
         status = postgres_damaged(session, "the state after event", progress->log_id);
+    }
     PQclear(result);
     return status;
 }

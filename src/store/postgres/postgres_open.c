@@ -221,7 +221,7 @@ static enum status open_for_writing(struct postgres_store *store, enum opening o
     if (status != STATUS_OK || !store->has_lock)
         return status;
     if (store->term == 0)
-        status = postgres_raise_term(store, store->writing, &store->term, message->text);
+        status = postgres_raise_term(store, store->writing, NULL, &store->term, message->text);
     return status == STATUS_OK
                ? postgres_heal_damaged_tables(store, store->writing, clock_wall_ms(&clock), message)
                : status;
@@ -245,6 +245,7 @@ static enum status open_store(const char *location, enum opening opening,
         return STATUS_OUT_OF_MEMORY;
     }
     made->base.engine = &store_engine_postgres;
+    pthread_mutex_init(&made->read_lock, NULL);
     made->is_exclusive = opening != OPENING_EXISTING;
     made->is_joined = opening == OPENING_JOIN;
     enum status status = read_url(made, message);

@@ -360,8 +360,10 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "excluded.revocations_seen, seen_at = clock_timestamp() WHERE " ASYNCHRONOUS,
          "ttttntnnun"},
     [STATEMENT_DROP_NODE] = {"DELETE FROM nodes WHERE node_id = $1::text", "t"},
+    /* A node that is missing after a change of the database must be known until that is judged. */
     [STATEMENT_DROP_OLD_NODES] = {"DELETE FROM nodes WHERE seen_at < clock_timestamp() - interval "
-                                  "'60 s' AND " ASYNCHRONOUS,
+                                  "'60 s' AND (SELECT value FROM meta WHERE name = "
+                                  "'database_history') = " POSTGRES_HISTORY " AND " ASYNCHRONOUS,
                                   ""},
     [STATEMENT_DROP_OLD_COMMITS] = {"DELETE FROM commits WHERE commit_id <= (SELECT "
                                     "max(commit_id) FROM commits) - $1::bigint AND " ASYNCHRONOUS,

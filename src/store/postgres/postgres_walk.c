@@ -165,6 +165,7 @@ static enum status read_event(struct walk *walk, struct postgres_row row, union 
     if (!postgres_row_event(row, 0, POSTGRES_EVENT_COLUMNS, event))
         return postgres_damaged(walk->session, "event", event->log_id);
     walk->after.number = event->log_id;
+    postgres_note_read(walk->session->store, event->log_id, &event->cursor);
     return STATUS_OK;
 }
 
@@ -176,6 +177,7 @@ static enum status read_entity_event(struct walk *walk, struct postgres_row row,
         event->seq != walk->after.number + 1)
         return postgres_damaged(walk->session, "the entity's event", walk->after.number + 1);
     walk->after.number = event->seq;
+    postgres_note_read(walk->session->store, event->log_id, &event->cursor);
     return STATUS_OK;
 }
 
@@ -223,6 +225,8 @@ static enum status read_journal(struct walk *walk, struct postgres_row row, unio
     if (!postgres_row_event(row, 0, POSTGRES_EVENT_COLUMNS, &read->journal.event))
         return postgres_damaged(walk->session, "event", read->journal.row.log_id);
     walk->after.number = read->journal.row.seq;
+    postgres_note_read(walk->session->store, read->journal.event.log_id,
+                       &read->journal.event.cursor);
     return STATUS_OK;
 }
 

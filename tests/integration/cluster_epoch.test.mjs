@@ -1,0 +1,51 @@
+// The epoch of a log in PostgreSQL after the database has changed, as by a failover: it stays if every node has
+// confirmed that no event is lost, otherwise all clients start again.
+import assert from "node:assert/strict";
+import { test } from "../lib/cases.mjs";
+import { appended } from "../lib/cluster.mjs";
+import { newDatabase, psql } from "../lib/database.mjs";
+import { assertError, folder } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { fixedPort } from "../lib/ports.mjs";
+import { until } from "../lib/wait.mjs";
+
+const SETTINGS = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
+const said = { event_type: "said", payload: {} };
+const epochOf = (url) => psql(url, "SELECT value FROM runtime.meta WHERE name = 'epoch'");
+const termOf = (url) => Number(psql(url, "SELECT term FROM runtime.writer"));
+
+/** Makes the database look like another one, and ends all its sessions, as a failover does. */
+const change = (url) => psql(url, `UPDATE runtime.meta SET value = '1/00000001' WHERE name = 'database_history';
+  SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`);
+
+test("the epoch stays while all nodes confirm the log, and ends when one is missing", async (t) => {
+  const url = newDatabase();
+  // The node keeps its address when it starts again.
+  const node = await operate(t, { data: folder(t), bind: `127.0.0.1:${await fixedPort()}`, settings: { DB_URL: url, ...SETTINGS } });
+  await appended(node, "room", said);
+  const client = await Client.join(node);
+  await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
+  await client.reached("room", 1);
+  const [epoch, term] = [epochOf(url), termOf(url)];
+  await until(() => psql(url, "SELECT count(*) FROM runtime.nodes WHERE log_id = 1") === "1", "the row of the node");
+
+  change(url);
+  await until(() => termOf(url) > term, "the role");
+  assert.equal(epochOf(url), epoch);
+  await appended(node, "room", said);
+  await client.reached("room", 2);
+  assert.deepEqual(client.closes, []);
+
+  psql(url, `INSERT INTO runtime.nodes (node_id, address, version, schema_version, role, term, log_id, revocations_seen)
+    VALUES ('missing', '127.0.0.1:1', '0', 6, 'follower', 1, 0, 0)`);
+  change(url);
+  await until(() => epochOf(url) !== epoch, "a new epoch");
+  await client.until(() => client.closes.length > 0, "the end of the connection");
+  assert.equal(client.closes[0].code, 1012);
+  await until(() => node.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the node that starts again");
+  await appended(node, "room", said);
+  assert.equal(psql(url, "SELECT max(log_id) FROM runtime.events"), "3");
+  const stale = await node.poll("room", `after_seq=2&epoch=${epoch}`);
+  assertError(stale, 410, "stale_cursor");
+});
