@@ -2,7 +2,7 @@
 // confirmed that no event is lost, otherwise all clients start again.
 import assert from "node:assert/strict";
 import { test } from "../lib/cases.mjs";
-import { appended } from "../lib/cluster.mjs";
+import { appended, join } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
 import { assertError, folder } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
@@ -19,17 +19,40 @@ const termOf = (url) => Number(psql(url, "SELECT term FROM runtime.writer"));
 const change = (url) => psql(url, `UPDATE runtime.meta SET value = '1/00000001' WHERE name = 'database_history';
   SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`);
 
-test("the epoch stays while all nodes confirm the log, and ends when one is missing", async (t) => {
+const LONG = process.env.KHALA_TEST_LONG ? {} : { skip: "needs KHALA_TEST_LONG=1" };
+
+/** Starts a node that keeps its address when it starts again, with a client on a topic of one event. */
+async function single(t) {
   const url = newDatabase();
-  // The node keeps its address when it starts again.
   const node = await operate(t, { data: folder(t), bind: `127.0.0.1:${await fixedPort()}`, settings: { DB_URL: url, ...SETTINGS } });
   await appended(node, "room", said);
   const client = await Client.join(node);
   await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
   await client.reached("room", 1);
-  const [epoch, term] = [epochOf(url), termOf(url)];
   await until(() => psql(url, "SELECT count(*) FROM runtime.nodes WHERE log_id = 1") === "1", "the row of the node");
+  return { url, node, client, epoch: epochOf(url) };
+}
 
+/** Adds the row of a node that has read an event and does not answer. */
+const addMissing = (url, event) => psql(url, `INSERT INTO runtime.nodes
+  (node_id, address, version, schema_version, role, term, log_id, cursor, revocations_seen)
+  SELECT 'missing', '127.0.0.1:1', '0', 6, 'follower', 1, ${event}, 0`);
+
+/** The node closes its connections, starts again in the new epoch, and refuses positions of the old one. */
+async function assertBegunAgain({ url, node, client, epoch }, events) {
+  await until(() => epochOf(url) !== epoch, "a new epoch");
+  await client.until(() => client.closes.length > 0, "the end of the connection");
+  assert.equal(client.closes[0].code, 1012);
+  await until(() => node.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the node that starts again");
+  await appended(node, "room", said);
+  assert.equal(psql(url, "SELECT max(log_id) FROM runtime.events"), String(events + 1));
+  assertError(await node.poll("room", `after_seq=${events}&epoch=${epoch}`), 410, "stale_cursor");
+}
+
+test("the epoch stays while all nodes confirm the log, and ends when a node has read a lost event", async (t) => {
+  const world = await single(t);
+  const { url, node, client, epoch } = world;
+  const term = termOf(url);
   change(url);
   await until(() => termOf(url) > term, "the role");
   assert.equal(epochOf(url), epoch);
@@ -37,15 +60,24 @@ test("the epoch stays while all nodes confirm the log, and ends when one is miss
   await client.reached("room", 2);
   assert.deepEqual(client.closes, []);
 
-  psql(url, `INSERT INTO runtime.nodes (node_id, address, version, schema_version, role, term, log_id, revocations_seen)
-    VALUES ('missing', '127.0.0.1:1', '0', 6, 'follower', 1, 0, 0)`);
+  addMissing(url, "99, gen_random_uuid()");
   change(url);
-  await until(() => epochOf(url) !== epoch, "a new epoch");
-  await client.until(() => client.closes.length > 0, "the end of the connection");
-  assert.equal(client.closes[0].code, 1012);
-  await until(() => node.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the node that starts again");
-  await appended(node, "room", said);
-  assert.equal(psql(url, "SELECT max(log_id) FROM runtime.events"), "3");
-  const stale = await node.poll("room", `after_seq=2&epoch=${epoch}`);
-  assertError(stale, 410, "stale_cursor");
+  await assertBegunAgain(world, 2);
+});
+
+test("the epoch ends when a node is missing", LONG, async (t) => {
+  const world = await single(t);
+  addMissing(world.url, "0, NULL");
+  change(world.url);
+  await assertBegunAgain(world, 1);
+});
+
+test("nodes that start after the change confirm nothing", async (t) => {
+  const url = newDatabase();
+  const before = await join(t, url);
+  const epoch = epochOf(url);
+  await before.server.stop();
+  change(url);
+  await Promise.all([join(t, url), join(t, url)]);
+  assert.notEqual(epochOf(url), epoch);
 });

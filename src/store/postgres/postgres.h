@@ -247,6 +247,10 @@ enum postgres_history {
     HISTORY_BROKEN,    /* it changed, and events that clients have may be lost */
 };
 
+/* Whether it changed and was not judged yet. A node that starts meanwhile has read nothing before
+ * the change: it must not have a row, because that would confirm the log. */
+MUST_CHECK enum status postgres_is_history_open(const struct postgres_store *store,
+                                                PGconn *connection, bool *is_open, char *message);
 /* With the writer lock. The first call, with waited_ms 0, asks the nodes where it changed; later
  * calls look at their answers. */
 MUST_CHECK enum status postgres_judge_history(const struct postgres_store *store,

@@ -67,9 +67,9 @@ static enum status ask_nodes(const struct postgres_store *store, PGconn *connect
     PGresult *result = NULL;
     enum status status =
         ask(store, connection,
-            "SELECT count(*), count(*) FILTER (WHERE " MARKED "), count(*) FILTER (WHERE NOT "
-            "(" MARKED ") AND n.log_id > 0 AND NOT EXISTS (SELECT FROM runtime.events e WHERE "
-            "e.log_id = n.log_id AND e.cursor = n.cursor)) FROM runtime.nodes n",
+            "SELECT count(*), count(*) FILTER (WHERE " MARKED "), count(*) FILTER (WHERE n.log_id "
+            "> 0 AND NOT EXISTS (SELECT FROM runtime.events e WHERE e.log_id = n.log_id AND "
+            "e.cursor = n.cursor)) FROM runtime.nodes n",
             &result, message);
     if (status != STATUS_OK)
         return status;
@@ -78,7 +78,7 @@ static enum status ask_nodes(const struct postgres_store *store, PGconn *connect
     uint64_t ahead = number(result, 2);
     PQclear(result);
     bool is_waiting = waited_ms < WAIT_MS_MIN || (missing > 0 && waited_ms < WAIT_MS_MAX);
-    if (ahead == 0 && is_waiting)
+    if (ahead == 0 && nodes > 0 && is_waiting)
         return STATUS_OK;
     *history = ahead == 0 && missing == 0 && nodes > 0 ? HISTORY_CONFIRMED : HISTORY_BROKEN;
     log_event(LOG_WARN, "store.history_changed", log_str("store", store->label),
@@ -88,6 +88,14 @@ static enum status ask_nodes(const struct postgres_store *store, PGconn *connect
                                     ? "the epoch stays: no node has read an event that is lost"
                                     : "a new epoch: clients start again"));
     return STATUS_OK;
+}
+
+enum status postgres_is_history_open(const struct postgres_store *store, PGconn *connection,
+                                     bool *is_open, char *message) {
+    enum postgres_history history = HISTORY_SAME;
+    enum status status = compare(store, connection, &history, message);
+    *is_open = history == HISTORY_CHANGED;
+    return status;
 }
 
 enum status postgres_judge_history(const struct postgres_store *store, PGconn *connection,

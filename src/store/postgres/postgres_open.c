@@ -150,6 +150,8 @@ static enum status migrate(const struct postgres_store *store, PGconn *connectio
 
 /* Between two attempts to take the lock. */
 #define JOIN_STEP_MS 20
+/* The node with the lock needs some seconds to judge a database that has changed. */
+#define HISTORY_WAIT_MS 15000
 
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_JOIN, OPENING_EXISTING };
 
@@ -165,30 +167,43 @@ static enum status prepare_schema(const struct postgres_store *store, PGconn *co
     return check_version(store, version, message);
 }
 
+/* Whether this process may follow, with the lock elsewhere. */
+static enum status may_follow(const struct postgres_store *store, bool *may,
+                              struct store_message *message) {
+    int version = -1;
+    bool is_open = false;
+    enum status status = read_version(store, store->writing, &version, message);
+    if (status == STATUS_OK && version >= 0)
+        status = postgres_is_history_open(store, store->writing, &is_open, message->text);
+    *may = status == STATUS_OK && version >= 0 && !is_open;
+    if (status == STATUS_OK && !*may)
+        snprintf(message->text, sizeof(message->text), "%s: another khala process is %s",
+                 store->label,
+                 is_open ? "comparing the changed database with the nodes: try again later"
+                         : "making the store: try again later");
+    return status;
+}
+
 /* Tries the lock until it is free, or until the session that holds it has sent another statement
  * and therefore lives. A database without a schema needs the lock. */
 static enum status lock_or_follow(struct postgres_store *store, struct store_message *message) {
     char before[POSTGRES_ACTIVITY_SIZE] = "";
-    int version = -1;
+    bool may = false;
     for (int waited_ms = 0;; waited_ms += JOIN_STEP_MS) {
         char now[POSTGRES_ACTIVITY_SIZE];
         enum status status =
             postgres_try_lock(store, store->writing, &store->has_lock, message->text);
         if (status != STATUS_OK || store->has_lock)
             return status;
-        status = read_version(store, store->writing, &version, message);
+        status = may_follow(store, &may, message);
         if (status != STATUS_OK)
             return status;
         postgres_lock_activity(store, store->writing, now);
         bool is_alive = *before && *now && strcmp(before, now) != 0;
-        if (version >= 0 && (is_alive || waited_ms >= POSTGRES_LOCK_WAIT_MS))
+        if (may && (is_alive || waited_ms >= POSTGRES_LOCK_WAIT_MS))
             return STATUS_OK;
-        if (waited_ms >= POSTGRES_LOCK_WAIT_MS) {
-            snprintf(message->text, sizeof(message->text),
-                     "%s: another khala process is making the store: try again later",
-                     store->label);
+        if (waited_ms >= HISTORY_WAIT_MS)
             return STATUS_STORE_UNAVAILABLE;
-        }
         if (!*before)
             memcpy(before, now, sizeof(before));
         poll(NULL, 0, JOIN_STEP_MS);
