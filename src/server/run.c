@@ -147,7 +147,7 @@ static void on_hang_up(uv_signal_t *handle, int number) {
 static void on_check(uv_timer_t *check) {
     struct run *run = check->data;
     server_check(run->server);
-    if (atomic_load(&run->server->is_epoch_old))
+    if (following_end(&run->server->following) != FOLLOWING_GOES_ON)
         drain(run);
 }
 
@@ -458,7 +458,8 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     telemetry_tick(&server->telemetry);
     if (status == STATUS_OK)
         log_event(LOG_INFO, "server.ended", log_str("state", "clean"));
-    if (status == STATUS_OK && server->is_epoch_old && !server->api.is_ending)
+    if (status == STATUS_OK && !server->api.is_ending &&
+        following_end(&server->following) == FOLLOWING_EPOCH_OLD)
         return restart(server);
     return status;
 }

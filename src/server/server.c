@@ -143,48 +143,6 @@ static void on_commit(void *user, const struct store_batch *batch,
     topic_activity_committed(server->telemetry.activity, batch);
 }
 
-/* A commit of another node. Its writer sends the documents to the sinks. */
-static void on_followed(void *user, const struct store_batch *batch,
-                        const struct store_entity *states) {
-    struct server *server = user;
-    hub_publish(server->hub, batch, states);
-    topic_activity_committed(server->telemetry.activity, batch);
-}
-
-static void on_head(void *user, struct slice topic, uint64_t head_seq) {
-    struct server *server = user;
-    hub_advance(server->hub, topic, head_seq);
-}
-
-/* The main thread starts the server again: everything in memory belongs to the old epoch. */
-static void on_epoch(void *user, const char *epoch) {
-    struct server *server = user;
-    if (!atomic_exchange(&server->is_epoch_old, true))
-        log_event(LOG_WARN, "store.epoch_changed", log_str("epoch", epoch),
-                  log_str("epoch_before", server->epoch),
-                  log_str("effect", "all connections are closed, and the server starts again"));
-}
-
-static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
-    struct server *server = user;
-    struct store_progress progress = {.log_id = 0};
-    uint64_t boot_ms = clock_boot_ms();
-    enum status status = beat->is_ending ? STATUS_OK : store_read_progress(side, 0, &progress);
-    if (status != STATUS_OK) {
-        nodes_note_failure(server->nodes, status, store_session_error(side));
-        return nodes_beat_ms(server->nodes);
-    }
-    if (!beat->is_ending && strcmp(progress.epoch, server->epoch) != 0)
-        on_epoch(server, progress.epoch);
-    uint64_t behind = progress.log_id > beat->log_id ? progress.log_id - beat->log_id : 0;
-    metrics_set(METRIC_CLUSTER_LAG_EVENTS, METRIC_PLAIN, behind);
-    /* The row is written first: a node whose row is old has no fresh revocations either. */
-    status = nodes_beat(server->nodes, side, beat, progress.term, revoked_seen(&server->revoked));
-    if (status == STATUS_OK && !beat->is_ending)
-        revoked_beat(&server->revoked, side, &progress, boot_ms);
-    return nodes_beat_ms(server->nodes);
-}
-
 /* The hint itself is not trusted: the log is read. */
 static void on_hint(void *user, const struct hint *hint) {
     struct server *server = user;
@@ -278,6 +236,11 @@ static enum status writer_and_pool_start(struct server *server) {
         status = nodes_open(&server->nodes, &(struct nodes_options){.version = KHALA_VERSION});
     if (status != STATUS_OK)
         return status;
+    server->following.hub = server->hub;
+    server->following.activity = server->telemetry.activity;
+    server->following.nodes = server->nodes;
+    server->following.revoked = &server->revoked;
+    server->following.epoch = server->epoch;
     const struct writer_options options = {.store = server->store,
                                            .policies = &server->config.policies,
                                            .projection = projector_projection(server->projector),
@@ -287,13 +250,7 @@ static enum status writer_and_pool_start(struct server *server) {
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max,
                                            .follow_poll_ms = server->config.follow_poll_ms,
-                                           .follow = {.user = server,
-                                                      .epoch = server->epoch,
-                                                      .epoch_changed = on_epoch,
-                                                      .commit = on_followed,
-                                                      .head = on_head,
-                                                      .pruned = on_pruned,
-                                                      .beat = on_beat},
+                                           .follow = following_hooks(&server->following),
                                            .outbox_poll_ms = server->config.outbox_poll_ms,
                                            .outbox_row_bytes_max =
                                                config_item_bytes_max(&server->config)};

@@ -15,6 +15,7 @@
 #include "fanout/fanout.h"
 #include "http/http.h"
 #include "server/config.h"
+#include "server/following.h"
 #include "server/rebuild.h"
 #include "server/revoked.h"
 #include "server/sinks.h"
@@ -33,7 +34,6 @@ struct server {
     uint16_t operator_port; /* of the operator's listener; 0: there is none */
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* identifies the history in the store */
-    atomic_bool is_epoch_old;         /* the store has another one: the server must start again */
     char fanout_channel[32];          /* identifies the store among others on one server */
     uint64_t log_id;                  /* of the last event at the start; 0: no event */
     uint64_t log_ms;                  /* time of the last event at the start; 0: no event */
@@ -48,6 +48,7 @@ struct server {
     struct fanout *fanout;
     struct nodes *nodes;
     struct revoked revoked;
+    struct following following;
     struct rebuild *rebuild;          /* NULL: none is needed */
     char message[SERVER_MESSAGE_MAX]; /* for people: why the server did not start */
 };

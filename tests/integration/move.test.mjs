@@ -240,6 +240,6 @@ alone("every table, column and property moves, or stays for a reason", async (t)
     assert.deepEqual(lost, [], `${engine}: src/store/store_rows.c names the columns that move`);
   }
   const names = "SELECT name FROM meta ORDER BY name";
-  const known = ["epoch", "journal_epoch", "move_in", "move_out", "projection_version", "reader_version", "schema_version", "unprojected_from"];
+  const known = ["database_history", "epoch", "journal_epoch", "move_in", "move_out", "projection_version", "reader_version", "schema_version", "unprojected_from"];
   for (const name of [...sqlite(data, names).split("\n"), ...psql(url, names).split("\n")]) assert.ok(known.includes(name), name);
 });

@@ -1,0 +1,70 @@
+#include "server/following.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "hub/publish.h"
+
+/* Its writer sends the documents to the sinks. */
+static void on_commit(void *user, const struct store_batch *batch,
+                      const struct store_entity *states) {
+    struct following *following = user;
+    hub_publish(following->hub, batch, states);
+    topic_activity_committed(following->activity, batch);
+}
+
+static void on_head(void *user, struct slice topic, uint64_t head_seq) {
+    struct following *following = user;
+    hub_advance(following->hub, topic, head_seq);
+}
+
+static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
+    struct following *following = user;
+    hub_prune(following->hub, topic, oldest_seq);
+}
+
+/* The main thread starts the server again: everything in memory belongs to the old epoch. */
+static void on_epoch(void *user, const char *epoch) {
+    struct following *following = user;
+    if (atomic_exchange(&following->end, FOLLOWING_EPOCH_OLD) == FOLLOWING_GOES_ON)
+        log_event(LOG_WARN, "store.epoch_changed", log_str("epoch", epoch),
+                  log_str("epoch_before", following->epoch),
+                  log_str("effect", "all connections are closed, and the server starts again"));
+}
+
+static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
+    struct following *following = user;
+    struct nodes *nodes = following->nodes;
+    struct store_progress progress = {.log_id = 0};
+    uint64_t boot_ms = clock_boot_ms();
+    enum status status = beat->is_ending ? STATUS_OK : store_read_progress(side, 0, &progress);
+    if (status != STATUS_OK) {
+        nodes_note_failure(nodes, status, store_session_error(side));
+        return nodes_beat_ms(nodes);
+    }
+    if (!beat->is_ending && strcmp(progress.epoch, following->epoch) != 0)
+        on_epoch(following, progress.epoch);
+    uint64_t behind = progress.log_id > beat->log_id ? progress.log_id - beat->log_id : 0;
+    metrics_set(METRIC_CLUSTER_LAG_EVENTS, METRIC_PLAIN, behind);
+    /* The row is written first: a node whose row is old has no fresh revocations either. */
+    status = nodes_beat(nodes, side, beat, progress.term, revoked_seen(following->revoked));
+    if (status == STATUS_OK && !beat->is_ending)
+        revoked_beat(following->revoked, side, &progress, boot_ms);
+    return nodes_beat_ms(nodes);
+}
+
+struct follow_hooks following_hooks(struct following *following) {
+    return (struct follow_hooks){.user = following,
+                                 .epoch = following->epoch,
+                                 .epoch_changed = on_epoch,
+                                 .commit = on_commit,
+                                 .head = on_head,
+                                 .pruned = on_pruned,
+                                 .beat = on_beat};
+}
+
+enum following_end following_end(const struct following *following) {
+    return atomic_load(&following->end);
+}

@@ -1,0 +1,35 @@
+/* What a server does with the commits of other nodes, and its beat: the row of the node, the
+ * revocations, and whether the database still has the history that this process delivers.
+ * The writer's thread; following_end from any thread. Memory: points to parts of the server, which
+ * live longer than the writer. Errors: a beat that fails is counted and repeated by the next one.
+ * After the end was set nothing of another epoch is announced.
+ */
+#ifndef SERVER_FOLLOWING_H
+#define SERVER_FOLLOWING_H
+
+#include "authority/follow/follow.h"
+#include "cluster/nodes.h"
+#include "delivery/topic_activity.h"
+#include "hub/hub.h"
+#include "server/revoked.h"
+
+/* Why a running server must end. */
+enum following_end {
+    FOLLOWING_GOES_ON,
+    FOLLOWING_EPOCH_OLD, /* the store has another epoch: the server must start again */
+};
+
+struct following {
+    struct hub *hub;
+    struct topic_activity *activity;
+    struct nodes *nodes;
+    struct revoked *revoked;
+    const char *epoch; /* that this process delivers */
+    _Atomic enum following_end end;
+};
+
+/* The hooks of the writer. */
+struct follow_hooks following_hooks(struct following *following);
+enum following_end following_end(const struct following *following);
+
+#endif
