@@ -1,44 +1,39 @@
-// Every scenario of spec/client_scenarios.json through the JavaScript client.
-import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { describe, test } from "node:test";
+// Every scenario of spec/client_scenarios.json through the JavaScript client, in Node and in a browser.
+import { after, before, describe, test } from "node:test";
 import WebSocket from "ws";
 import { Khala, memoryStorage } from "../../../clients/js/src/khala.js";
-import { ScriptedServer } from "../scripted.mjs";
-import { Received, until } from "../../lib/wait.mjs";
-import { QUICK } from "./client.mjs";
+import { openClientPage } from "./page.mjs";
+import { chosen, followScenario, play } from "./scenarios.mjs";
 
-const { topic, scenarios } = JSON.parse(readFileSync(new URL("../../../spec/client_scenarios.json", import.meta.url), "utf8"));
-const chosen = scenarios.filter(({ name }) => name.includes(process.env.SCENARIO ?? ""));
-const KEY = `khala:${topic}`;
+describe("scenarios in Node", { concurrency: 8 }, () => {
+  for (const scenario of chosen) {
+    test(scenario.name, (t) => play(t, scenario, async (options, report) => followScenario({ Khala, memoryStorage, WebSocket }, options, report)));
+  }
+});
 
-async function play(t, scenario) {
-  const server = await ScriptedServer.start(t, scenario, topic);
-  const storage = memoryStorage();
-  const { stored, position = null } = scenario;
-  if (stored !== null) storage.save(KEY, typeof stored === "string" ? stored : JSON.stringify(stored));
-  let tokens = 0;
-  const khala = new Khala({ url: server.url, token: () => `token-${++tokens}`, WebSocket, storage, backOff: QUICK, transports: ["websocket"] });
-  t.after(() => khala.close());
-  const seen = new Received();
-  const warnings = [];
-  khala.onWarning(({ code }) => warnings.push(code));
-  const reset = ({ documents, ...rest }) => seen.add({ reset: { ...rest, ...(documents ? { documents: documents.map((one) => one.doc_key) } : {}) } });
-  const following = khala.topic(topic, { reset });
-  const done = following.each((frame) => seen.add({ frame: frame.seq })).catch((error) => seen.add({ end: error.code }));
-  seen.failure = () => server.error;
-  server.listener = () => seen.changed();
-  const isPlayed = () => server.isOver || seen.all.some((one) => "end" in one);
-  await seen.until(() => seen.all.length >= scenario.events.length && isPlayed(), JSON.stringify(scenario.events));
-  if (position) await until(() => storage.load(KEY) === JSON.stringify(position), `the position ${JSON.stringify(position)} instead of ${storage.load(KEY)}`);
-  await khala.close();
-  await done;
-  assert.equal(server.error, null);
-  assert.deepEqual(seen.all, scenario.events);
-  assert.deepEqual(warnings, scenario.warnings ?? []);
-  if (!position) assert.equal(storage.load(KEY), null);
-}
+describe("scenarios in a browser", { concurrency: 8 }, () => {
+  const ends = [];
+  const reports = [];
+  let page;
+  before(async () => {
+    page = await openClientPage({ after: (act) => ends.unshift(act) });
+    await page.exposeFunction("report", (id, one) => reports[id](one));
+    await page.evaluate(`window.clients = []; window.followScenario = ${followScenario}`);
+  });
+  after(async () => {
+    for (const act of ends) await act();
+  });
 
-describe("scenarios", { concurrency: 8 }, () => {
-  for (const scenario of chosen) test(scenario.name, (t) => play(t, scenario));
+  async function follow(options, report) {
+    const id = reports.push(report) - 1;
+    await page.evaluate(async ([number, given]) => {
+      const { Khala: Client, memoryStorage: memory } = await import("/src/khala.js");
+      window.clients[number] = window.followScenario({ Khala: Client, memoryStorage: memory }, given, (one) => window.report(number, one));
+    }, [id, options]);
+    return {
+      load: () => page.evaluate((number) => window.clients[number].load(), id),
+      close: () => page.evaluate((number) => window.clients[number].close(), id),
+    };
+  }
+  for (const scenario of chosen) test(scenario.name, (t) => play(t, scenario, follow));
 });
