@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { once, Received } from "../../lib/wait.mjs";
+import { Received, within } from "../../lib/wait.mjs";
 
 const DRIVER = fileURLToPath(new URL("driver.py", import.meta.url));
 
@@ -16,27 +16,30 @@ export class Python {
   #next = 0;
   #names = 0;
   #listeners = new Map();
+  #ended;
+  #failure = null;
 
   /** Starts the process; it ends with the test. */
   static async start(t) {
     const python = new Python();
     python.#process = spawn(PYTHON, ["-W", "default", DRIVER], { stdio: ["pipe", "pipe", "pipe"] });
-    const ended = once(python.#process, "close", "the end of the Python process");
     python.stderr = "";
     python.#process.stderr.on("data", (data) => { python.stderr += data; });
-    const ready = new Promise((resolve, reject) => {
+    python.#process.stdin.on("error", () => {});
+    python.#ended = new Promise((resolve) => python.#process.on("close", resolve));
+    const ready = new Promise((resolve) => {
       createInterface({ input: python.#process.stdout }).on("line", (line) => python.#take(JSON.parse(line), resolve));
-      python.#process.on("close", (code) => {
-        const error = new Error(`the Python process ended with ${code}: ${python.stderr}`);
-        reject(error);
-        for (const call of python.#calls.values()) call.reject(error);
-      });
     });
-    ended.catch(() => {});
-    await ready;
+    const failed = python.#ended.then((code) => {
+      python.#failure = new Error(`the Python process ended with ${code}: ${python.stderr}`);
+      for (const call of python.#calls.values()) call.reject(python.#failure);
+      throw python.#failure;
+    });
+    failed.catch(() => {});
+    await Promise.race([ready, failed]);
     t.after(async () => {
       python.#process.stdin.end();
-      await once(python.#process, "close", "the end of the Python process").catch(() => python.#process.kill("SIGKILL"));
+      await within(python.#ended, "the end of the Python process").catch(() => python.#process.kill("SIGKILL"));
     });
     return python;
   }
@@ -54,6 +57,7 @@ export class Python {
 
   /** Runs a command of driver.py and answers its value. */
   call(action, members = {}) {
+    if (this.#failure) return Promise.reject(this.#failure);
     const id = this.#next++;
     return new Promise((resolve, reject) => {
       this.#calls.set(id, { resolve, reject });
@@ -71,20 +75,19 @@ export class Python {
   /** Kills the process with all of its clients. */
   async kill() {
     this.#process.kill("SIGKILL");
-    await once(this.#process, "close", "the end of the Python process");
+    await within(this.#ended, "the end of the Python process");
   }
 
   /** Opens a client. token is a text or a function; the events of the client are in states and warnings. */
   async open(t, { token, ...options }) {
     const client = { states: new Received(), warnings: new Received(), state: { status: "idle" } };
-    client.name = this.name("client", async ({ question, state, warning }) => {
-      if (state) {
+    const answer = this.#answerer(token);
+    client.name = this.name("client", ({ question, state, warning }) => {
+      if (question !== undefined) void answer(question);
+      else if (warning) client.warnings.add(warning);
+      else {
         client.state = state;
         client.states.add(state);
-      } else if (warning) client.warnings.add(warning);
-      else {
-        const answer = await Promise.resolve().then(token).then((text) => ({ token: text }), ({ message, final }) => ({ raise: message, final }));
-        void this.call("answer", { number: question, answer }).catch(() => {});
       }
     });
     await this.call("open", { name: client.name, token: typeof token === "function" ? null : token, ...options });
@@ -107,6 +110,29 @@ export class Python {
     seen.look = () => this.call("topic", { name });
     seen.close = () => this.call("close", { name });
     return seen;
+  }
+
+  #answerer(token) {
+    return async (question) => {
+      const answer = await Promise.resolve().then(token).then((text) => ({ token: text }), ({ message, final }) => ({ raise: message, final }));
+      void this.call("answer", { number: question, answer }).catch(() => {});
+    };
+  }
+
+  /** Opens a producer. token is a text or a function. */
+  async produce(t, { token, ...options }) {
+    const producer = { rejected: new Received(), lengths: new Received() };
+    const answer = this.#answerer(token);
+    const name = this.name("producer", ({ question, rejected, ...length }) => {
+      if (question !== undefined) void answer(question);
+      else if (rejected) producer.rejected.add(rejected);
+      else producer.lengths.add(length);
+    });
+    await this.call("produce", { name, token: typeof token === "function" ? null : token, ...options });
+    for (const action of ["close", "flush", "room"]) producer[action] = () => this.call(action, { name });
+    producer.append = (...all) => this.call("append", { name, events: all });
+    t.after(() => producer.close().catch(() => {}));
+    return producer;
   }
 
   /** Follows a collection and gathers the types of its changes. */

@@ -152,6 +152,44 @@ class Driver:
     async def do_release(self, name):
         self.objects.pop(f"{name}.stop")()
 
+    # ---- producing ----
+
+    async def do_produce(self, name, url, token, back_off=None, limits=None, outbox=None, **options):
+        self.objects[name] = khala.Producer(
+            url, token=self.token_callback(token, name), back_off=khala.BackOff(*back_off or [0.02, 0.2]),
+            limits=khala.Limits(**limits or {}), outbox=khala.Outbox(outbox) if outbox else None,
+            rejected=lambda event, error: tell({"of": name, "rejected": {"event": event, "code": error.code}}), **options)
+
+    async def do_append(self, name, events):
+        """Appends all events, in order, and answers the result of each."""
+        producer = self.objects[name]
+        answers = []
+        for event in events:
+            try:
+                answers.append(producer.append(**event))
+            except khala.KhalaError as error:
+                answers.append(error)
+        tell({"of": name, "length": len(producer), "is_full": producer.is_full})
+        return [await self.result(answer) for answer in answers]
+
+    async def result(self, answer):
+        try:
+            if isinstance(answer, khala.KhalaError):
+                raise answer
+            appended = await answer
+            return {"event": dict(appended.event), "seq": appended.seq, "deduplicated": appended.deduplicated}
+        except khala.KhalaError as error:
+            return {"error": error_of(error)}
+
+    async def do_room(self, name):
+        await self.objects[name].room()
+
+    async def do_flush(self, name):
+        await self.objects[name].flush()
+
+    async def do_event_ids(self, walls):
+        return [khala.event_id(wall) for wall in walls]
+
 
 async def run(driver, message):
     name, number = message.pop("do"), message.pop("id")

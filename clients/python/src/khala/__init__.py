@@ -6,9 +6,12 @@ from ._errors import KhalaError, TokenDenied
 from ._frames import Document, Frame, Position, Reset
 from ._machine import BackOff
 from ._topic import Topic
+from .outbox import Outbox
+from .producer import Appended, Limits, Producer, event_id
 from .storage import FileStorage, MemoryStorage, Storage
 
 __all__ = [
+    "Appended",
     "BackOff",
     "Change",
     "Collection",
@@ -18,10 +21,14 @@ __all__ = [
     "Frame",
     "Khala",
     "KhalaError",
+    "Limits",
     "MemoryStorage",
+    "Outbox",
     "Position",
+    "Producer",
     "Reset",
     "Storage",
     "TokenDenied",
     "Topic",
+    "event_id",
 ]

@@ -31,11 +31,11 @@ Listener = Callable[[Change], Any]
 
 
 def call(listener: Callable[[Any], Any], value: Any) -> None:
-    """Calls a listener. Its exception goes to the handler of the event loop, and stops nothing."""
+    """Calls a function of the application. Its exception goes to the handler of the event loop, and stops nothing."""
     try:
         listener(value)
     except Exception as error:
-        context = {"message": "A listener of khala failed.", "exception": error}
+        context = {"message": "A function that khala called failed.", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 
 

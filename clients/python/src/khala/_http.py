@@ -187,6 +187,7 @@ class Exchange:
             # The server had closed the idle connection.
             status, headers = await self._send(await self._client.connect(), head, body)
         if headers.get("x-request-id", request_id) != request_id:
+            self._end()
             raise BadAnswer("The answer belongs to another request.")
         assert self._wire is not None
         return Answer(status, headers, request_id, self._wire)
