@@ -4,16 +4,18 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
-#include "base/limits.h"
 #include "delivery/session/session_events.h"
 
-#define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* A peer that has closed its side gets this many checks, five seconds: it may still read. */
 #define PEER_END_CHECKS_MAX 20
 /* Every fourth check, once a second, sends bytes: a peer that is gone answers them with a reset. */
 #define PEER_PROBE_CHECKS 4
 
 static void conn_consume(struct conn *conn, struct slice input);
+
+/* Requests of one read that are answered at once; later ones wait for the next turn of the loop, so
+ * that a peer that sends many requests ahead delays no other. */
+#define REQUESTS_PER_TURN 8
 
 /* ---- states ---- */
 
@@ -133,7 +135,7 @@ static void conn_consume_unread(struct conn *conn) {
     if (conn->is_consuming)
         return;
     struct buffer unread = conn->unread;
-    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    buffer_init(&conn->unread, CONN_UNREAD_BYTES_MAX);
     conn_consume(conn, buffer_slice(&unread));
     buffer_release(&unread);
 }
@@ -383,7 +385,7 @@ static void conn_keep_unread(struct conn *conn, struct slice input) {
         conn_close(conn);
         return;
     }
-    size_t room = UNREAD_BYTES_MAX - conn->unread.size;
+    size_t room = CONN_UNREAD_BYTES_MAX - conn->unread.size;
     if (!conn->watches_end)
         transport_read_stop(&conn->transport);
     else if (room < TRANSPORT_READ_BYTES_MIN ||
@@ -399,7 +401,7 @@ void conn_watch_end(struct conn *conn) {
 
 static bool is_idle(const struct conn *conn) {
     return conn->state == CONN_READING && http1_parser_bytes(&conn->parser) == 0 &&
-           transport_is_open(&conn->transport);
+           conn->unread.size == 0 && transport_is_open(&conn->transport);
 }
 
 /* A server that drains does not wait long for a client that has not sent its request head. The
@@ -425,6 +427,12 @@ static void conn_await(struct conn *conn) {
         kind == DEADLINE_UNREAD ? set_unread_deadline(conn) : set_deadline(conn, kind);
 }
 
+static void conn_await_turn(struct conn *conn, struct slice input) {
+    conn_keep_unread(conn, input);
+    if (conn->state == CONN_READING)
+        set_deadline(conn, DEADLINE_TURN);
+}
+
 /* Bytes after the request that opened a session belong to the session. */
 static void session_read(struct conn *conn, struct slice input) {
     bool is_reading = transport_read_start(&conn->transport);
@@ -439,23 +447,27 @@ void conn_handled_late(struct conn *conn) {
     if (conn->is_consuming || conn->state != CONN_PUSHING)
         return;
     struct buffer unread = conn->unread;
-    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    buffer_init(&conn->unread, CONN_UNREAD_BYTES_MAX);
     session_read(conn, buffer_slice(&unread));
     buffer_release(&unread);
 }
 
 static void conn_consume(struct conn *conn, struct slice input) {
     struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
+    unsigned requests_left = REQUESTS_PER_TURN;
     conn->is_consuming = true;
-    while (conn_wants_bytes(conn) && event.kind != HTTP1_EVENT_MORE) {
+    while (conn_wants_bytes(conn) && event.kind != HTTP1_EVENT_MORE && requests_left > 0) {
         enum status status = http1_next(&conn->parser, &input, &event);
+        requests_left -= event.kind == HTTP1_EVENT_DONE;
         if (status != STATUS_OK)
             conn_refuse(conn, status);
         else
             conn_event(conn, &event);
     }
     conn->is_consuming = false;
-    if (conn_wants_bytes(conn))
+    if (conn->state == CONN_READING && requests_left == 0 && input.size > 0)
+        conn_await_turn(conn, input);
+    else if (conn_wants_bytes(conn))
         conn_await(conn);
     else if (conn->state == CONN_PUSHING)
         session_read(conn, input);
@@ -519,23 +531,6 @@ void conn_start_session(struct conn *conn, struct session *session) {
 
 /* ---- the beginning ---- */
 
-struct conn *conn_new(struct http_loop *loop) {
-    struct conn *conn = calloc(1, sizeof(*conn));
-    if (!conn)
-        return NULL;
-    conn->loop = loop;
-    conn->number = atomic_fetch_add(&loop->http->conn_number, 1) + 1;
-    conn->since_ms = clock_wall_ms(&loop->io->clock);
-    list_push_back(&loop->conns, &conn->node);
-    loop->conn_count++;
-    io_loop_hold(loop->io);
-    http1_parser_init(&conn->parser, &loop->limits);
-    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
-    buffer_init(&conn->out, CONN_OUT_BYTES_MAX);
-    transport_init(&conn->transport, loop->io);
-    return conn;
-}
-
 void conn_start(struct conn *conn) {
     uv_tcp_nodelay(&conn->transport.tcp, 1);
     transport_set_unsent_max(&conn->transport, ANSWER_UNSENT_BYTES_MAX);
@@ -576,8 +571,14 @@ void conn_unread_expired(struct deadline *deadline) {
     }
 }
 
+void conn_turn(struct deadline *deadline) {
+    conn_consume_unread(container_of(deadline, struct conn, deadline));
+}
+
 void conn_drain(struct conn *conn) {
     conn->keep_alive = false;
+    if (has_deadline(conn, DEADLINE_TURN))
+        return;
     bool is_open = transport_is_open(&conn->transport);
     /* A request that has reached the kernel is answered, even if no byte was read yet. */
     if ((is_idle(conn) && !transport_has_input(&conn->transport)) || !is_open)

@@ -8,9 +8,13 @@
 #ifndef HTTP_CONN_H
 #define HTTP_CONN_H
 
+#include "base/limits.h"
 #include "delivery/session/outlet.h"
 #include "http/http.h"
 #include "io/transport.h"
+
+/* Bytes that arrive before the answer to an earlier request. */
+#define CONN_UNREAD_BYTES_MAX LOOP_READ_BYTES
 
 struct conn;
 struct exchange;
@@ -123,8 +127,6 @@ void conn_start_session(struct conn *conn, struct session *session);
 
 /* ---- for conn_accept.c ---- */
 
-/* A connection without a socket, in its loop's list. NULL: no memory. */
-struct conn *conn_new(struct http_loop *loop);
 /* The transport has its socket: reads the first request. */
 void conn_start(struct conn *conn);
 
@@ -136,6 +138,7 @@ void conn_drain(struct conn *conn);
 void conn_expired(struct deadline *deadline);
 void conn_unread_expired(struct deadline *deadline);
 void conn_peer_check(struct deadline *deadline);
+void conn_turn(struct deadline *deadline);
 
 /* The events of the transports of a loop whose owner is a struct http_loop. */
 extern const struct transport_events conn_transport_events;

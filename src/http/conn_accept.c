@@ -1,6 +1,7 @@
 #include "http/conn_accept.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -57,6 +58,24 @@ static void wake_up(struct conn_tickets *tickets) {
     enum status status = io_loop_post(loop->io, &loop->displace);
     assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
     (void)status;
+}
+
+/* A connection without a socket, in its loop's list. NULL: no memory. */
+static struct conn *conn_new(struct http_loop *loop) {
+    struct conn *conn = calloc(1, sizeof(*conn));
+    if (!conn)
+        return NULL;
+    conn->loop = loop;
+    conn->number = atomic_fetch_add(&loop->http->conn_number, 1) + 1;
+    conn->since_ms = clock_wall_ms(&loop->io->clock);
+    list_push_back(&loop->conns, &conn->node);
+    loop->conn_count++;
+    io_loop_hold(loop->io);
+    http1_parser_init(&conn->parser, &loop->limits);
+    buffer_init(&conn->unread, CONN_UNREAD_BYTES_MAX);
+    buffer_init(&conn->out, CONN_OUT_BYTES_MAX);
+    transport_init(&conn->transport, loop->io);
+    return conn;
 }
 
 /* Closes the connection that must give way to the new one, or the new one: then false. */

@@ -7,6 +7,8 @@
 #define LINGER_MS 2000
 /* Work for a peer that is gone ends after about twice this time. */
 #define PEER_CHECK_MS 250
+/* The least time that lets the loop serve other connections first. */
+#define TURN_MS 1
 
 static void define_deadlines(struct io_loop *io, const struct http_options *options) {
     struct deadline_queue *queue = &io->deadlines;
@@ -17,6 +19,7 @@ static void define_deadlines(struct io_loop *io, const struct http_options *opti
     deadline_queue_define(queue, DEADLINE_IDLE, options->idle_timeout_ms, conn_expired);
     deadline_queue_define(queue, DEADLINE_LINGER, LINGER_MS, conn_expired);
     deadline_queue_define(queue, DEADLINE_PEER_CHECK, PEER_CHECK_MS, conn_peer_check);
+    deadline_queue_define(queue, DEADLINE_TURN, TURN_MS, conn_turn);
     deadline_queue_define(queue, DEADLINE_SILENCE, options->silence_timeout_ms, conn_expired);
 }
 

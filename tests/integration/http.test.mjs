@@ -128,6 +128,28 @@ test("a request may arrive byte by byte, and so may the next", async (t) => {
   }
 });
 
+test("many pipelined requests of one connection do not delay the request of another", async (t) => {
+  const server = await serve(t, { args: ["--loops", "1"] });
+  const many = 1000;
+  const [greedy, other] = [await connect(server), await connect(server)];
+  for (const peer of [greedy, other]) {
+    await peer.send(getRequest("/healthz/live"));
+    assert.equal((await peer.response()).status, 200);
+  }
+  // All requests wait in the kernel when the server continues. The ids of a loop's answers rise in their order.
+  server.kill("SIGSTOP");
+  await greedy.send(getRequest("/none").repeat(many));
+  await other.send(getRequest("/none"));
+  server.kill("SIGCONT");
+  const idOf = async (peer) => (await peer.response()).headers["x-request-id"];
+  const ids = [];
+  while (ids.length < many) ids.push(await idOf(greedy));
+  const idOther = await idOf(other);
+  const earlier = ids.filter((id) => id < idOther).length;
+  assert.ok(earlier < many / 10, `${earlier} requests were answered first`);
+  assert.deepEqual(ids, ids.toSorted());
+});
+
 test("a pipelined request may be cut anywhere", async (t) => {
   const server = await serve(t);
   const text = getRequest("/healthz/live") + getRequest("/healthz/ready");
