@@ -25,13 +25,13 @@ test(`up to ${FAULTS} faults, seed ${SEED}: every client ends with the state of 
     proxies.push(await FaultProxy.start(t, () => operator.server.url, { seed: SEED + proxies.length, ...options }));
     return proxies.at(-1).url;
   };
-  const connect = async () => python.open(t, { url: await proxied(), token: operator.reader, back_off: HASTE });
+  const connect = async (transport) => python.open(t, { url: await proxied(), token: operator.reader, back_off: HASTE, transports: [transport] });
   const clients = [];
-  for (let i = 0; i < 3; i++) {
-    const khala = await connect();
-    for (const topic of TOPICS) clients.push({ topic, seen: await python.follow(khala, topic) });
+  for (const transport of ["websocket", "sse", "poll"]) {
+    const khala = await connect(transport);
+    for (const topic of TOPICS) clients.push({ transport, topic, seen: await python.follow(khala, topic) });
   }
-  const board = await python.collect(await connect(), SUMMARIES);
+  const board = await python.collect(await connect("websocket"), SUMMARIES);
   await operator.did("runs", { run_id: "a" }, 201);
   const producer = await python.produce(t, {
     url: await proxied({ bytesMax: 2000 }), back_off: HASTE, request_timeout: 10, token: operator.sign({ oa_sync_scopes: ["runtime.append"], oa_sync_topics: TOPICS }),
@@ -54,8 +54,8 @@ test(`up to ${FAULTS} faults, seed ${SEED}: every client ends with the state of 
   await bursts;
   assert.deepEqual(answers.filter(({ error }) => error), []);
   assert.equal(new Set(answers.map(({ event }) => event.event_id)).size, sent["room:1"] + sent["room:2"]);
-  for (const { topic, seen } of clients) {
-    await seen.until(() => seen.frames.length >= sent[topic] || seen.end, `${sent[topic]} frames of ${topic}`, WAIT_MS);
+  for (const { transport, topic, seen } of clients) {
+    await seen.until(() => seen.frames.length >= sent[topic] || seen.end, `${sent[topic]} frames of ${topic} over ${transport}`, WAIT_MS);
     assert.equal(seen.end, undefined, JSON.stringify(seen.end));
     const { events } = await operator.read(`topics/${topic}/events?limit=1000`);
     if (sent[topic] <= events.length) assert.deepEqual(seen.frames.map(({ event_id }) => event_id), events.map(({ event_id }) => event_id), topic);

@@ -25,7 +25,7 @@ async function play(t, scenario) {
   const { stored, position = null } = scenario;
   if (stored !== null) await python.call("save", { storage, key, text: typeof stored === "string" ? stored : JSON.stringify(stored) });
   let tokens = 0;
-  const khala = await python.open(t, { url: server.url, token: () => `token-${++tokens}`, storage });
+  const khala = await python.open(t, { url: server.url, token: () => `token-${++tokens}`, storage, transports: ["websocket"] });
   const seen = await python.follow(khala, topic);
   seen.failure = () => server.error;
   server.listener = () => seen.changed();

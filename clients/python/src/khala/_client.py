@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl as tls
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Optional, Sequence, Set
 
 from ._collection import Collection, call
 from ._connection import Connection, Options, TokenCallback, Transport, TransportEvents
 from ._errors import KhalaError
+from ._fallback import EventStreamTransport, PollTransport
+from ._fallback import Settings as HttpSettings
 from ._frames import Position
 from ._http import base_of
 from ._machine import BackOff, World
@@ -32,6 +34,7 @@ class _Stored:
 
 
 STORED = _Stored()
+TRANSPORTS = ("websocket", "sse", "poll")  # in the order of preference
 
 
 class Khala:
@@ -43,6 +46,7 @@ class Khala:
         *,
         token: TokenCallback,
         storage: Optional[Storage] = None,
+        transports: Sequence[str] = TRANSPORTS,
         back_off: BackOff = BackOff(),
         token_timeout: float = 15.0,
         connect_timeout: float = 10.0,
@@ -62,14 +66,23 @@ class Khala:
         join: Dict[str, Any] = {"protocol_version": "khala.ws.v1", "schema_version": 1}
         if client_build_id:
             join["client_build_id"] = client_build_id
-        settings = Settings(base_of(url), join, ssl, connect_timeout)
-
-        def websocket(events: TransportEvents) -> Transport:
-            return PhoenixTransport(settings, self._world, events)
-
-        makers: List[Callable[[TransportEvents], Transport]] = [websocket]
-        options = Options(token, makers, self._changed, self._warn, token_timeout, connect_timeout, back_off)
+        makers = self._makers(base_of(url), join, ssl, connect_timeout)
+        usable = [makers[name] for name in transports if name in makers]
+        if not usable:
+            raise ValueError(f"transports must name some of {', '.join(TRANSPORTS)}")
+        options = Options(token, usable, self._changed, self._warn, token_timeout, connect_timeout, back_off)
         self._connection = Connection(options, self._world)
+
+    def _makers(
+        self, url: str, join: Dict[str, Any], context: Optional[tls.SSLContext], connect_timeout: float
+    ) -> Dict[str, Callable[[TransportEvents], Transport]]:
+        settings = Settings(url, join, context, connect_timeout)
+        http = HttpSettings(url, join if "client_build_id" in join else {}, context)
+        return {
+            "websocket": lambda events: PhoenixTransport(settings, self._world, events),
+            "sse": lambda events: EventStreamTransport(http, self._world, events),
+            "poll": lambda events: PollTransport(http, self._world, events),
+        }
 
     @property
     def state(self) -> ConnectionState:

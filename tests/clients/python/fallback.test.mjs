@@ -1,0 +1,125 @@
+// The Python client over event streams and long polling, and its way there where WebSockets are blocked.
+import assert from "node:assert/strict";
+import http from "node:http";
+import { after, before } from "node:test";
+import { test } from "../../lib/cases.mjs";
+import { folder } from "../../lib/khala.mjs";
+import { operate, operateRun, textOf } from "../../lib/operator.mjs";
+import { events, range, TOPIC } from "../../lib/samples.mjs";
+import { until } from "../../lib/wait.mjs";
+import { frames, Python } from "./client.mjs";
+
+const FALLBACKS = ["sse", "poll"];
+const START = { reason: "start", from_seq: 1, truncated: false };
+const ends = [];
+let python;
+before(async () => {
+  python = await Python.start({ after: (act) => ends.unshift(act) });
+});
+after(async () => {
+  for (const act of ends) await act();
+  assert.equal(python.stderr, "");
+});
+const seqs = (seen) => seen.frames.map((frame) => frame.seq);
+
+test("replay, live frames, and a resume after kill -9 without loss or repetition", async (t) => {
+  const data = folder(t);
+  const first = await operateRun(t, { count: 300, data });
+  let signer = first;
+  const all = [];
+  for (const transport of FALLBACKS) {
+    const khala = await python.open(t, { url: first.server.url, token: () => signer.reader, transports: [transport] });
+    all.push({ transport, khala, seen: await python.follow(khala, TOPIC) });
+  }
+  for (const { seen } of all) await frames(seen, 300);
+  await first.batch(events(20));
+  for (const { seen, khala, transport } of all) {
+    await frames(seen, 320);
+    assert.equal(khala.state.transport, transport);
+  }
+  await first.server.crash();
+  for (const { khala } of all) await khala.states.until(() => khala.state.status === "backing_off", "the loss");
+  signer = await operate(t, { data, bind: `127.0.0.1:${first.server.port}` });
+  await signer.batch(events(30));
+  for (const { seen } of all) {
+    await frames(seen, 350);
+    assert.deepEqual([seqs(seen), seen.resets], [range(1, 350), [START]]);
+  }
+});
+
+test("a stale position, a forbidden topic and a refused token are reported as over the WebSocket", async (t) => {
+  const operator = await operateRun(t, { count: 100, settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
+  const { epoch } = JSON.parse((await operator.poll(TOPIC, "after_seq=99")).body);
+  for (const transport of FALLBACKS) {
+    const storage = { kind: "memory", name: transport };
+    await python.call("save", { storage, key: `khala:${TOPIC}`, text: JSON.stringify({ epoch, seq: 5 }) });
+    const options = { url: operator.server.url, transports: [transport] };
+    const seen = await python.follow(await python.open(t, { ...options, token: operator.reader, storage }), TOPIC);
+    await frames(seen, 30);
+    assert.deepEqual(seen.all[0], { reset: { reason: "replay_budget_exceeded", from_seq: 71, truncated: true } });
+    assert.deepEqual(seqs(seen), range(71, 100));
+    const limited = await python.open(t, { ...options, token: operator.sign({ oa_sync_topics: ["room:*"] }) });
+    const forbidden = await python.follow(limited, "hall:1");
+    await forbidden.until(() => forbidden.end, "the refusal");
+    const wrong = await python.follow(await python.open(t, { ...options, token: "rubbish" }), TOPIC);
+    await wrong.until(() => wrong.end, "the end");
+    assert.deepEqual([forbidden.end.error.code, wrong.end.error.code], ["forbidden_topic", "invalid_token"]);
+  }
+});
+
+test("collections have the snapshot, and tokens are renewed before they expire", async (t) => {
+  const operator = await operateRun(t, { count: 4 });
+  for (const transport of FALLBACKS) {
+    let count = 0;
+    const token = () => {
+      count++;
+      const now = Math.floor(Date.now() / 1000);
+      return operator.sign({ oa_sync_scopes: ["runtime.read_all"], iat: now, exp: now + 3 });
+    };
+    const khala = await python.open(t, { url: operator.server.url, token, transports: [transport] });
+    const collection = await python.collect(khala, "runtime.run_summaries");
+    await until(async () => await collection.get("a"), "the snapshot");
+    await until(() => count >= 2, "a renewal");
+    const { latest_seq } = await collection.get("a");
+    await operator.batch(events(1));
+    await until(async () => (await collection.get("a")).latest_seq === latest_seq + 1, "the change");
+    await khala.states.until(() => khala.states.all.some(({ status }) => status === "reauthenticating"), "the renewal on the open connection");
+  }
+});
+
+/** A server between client and server that passes only the requests whose path fits, and no WebSocket. */
+async function blocking(t, operator, pattern) {
+  const pass = async (request, response) => {
+    if (!pattern.test(request.url)) {
+      response.writeHead(403, { "content-type": "text/html" }).end("<html>Blocked</html>");
+      return;
+    }
+    const { authorization, "x-request-id": id } = request.headers;
+    const { request: passed, answer } = operator.begin("GET", request.url, { authorization, "x-request-id": id });
+    passed.end();
+    const incoming = await answer;
+    response.writeHead(incoming.statusCode, incoming.headers);
+    if (request.url.includes("/sse")) incoming.pipe(response);
+    else response.end(await textOf(incoming));
+    response.on("close", () => passed.destroy());
+  };
+  const server = http.createServer((request, response) => void pass(request, response).catch(() => response.destroy()));
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+test("a client whose WebSockets are blocked uses event streams, and polls where those are blocked too", async (t) => {
+  const operator = await operateRun(t, { count: 5 });
+  for (const [pattern, transport] of [[/\/v1\/topics\//, "sse"], [/\/messages\?/, "poll"]]) {
+    const khala = await python.open(t, { url: await blocking(t, operator, pattern), token: operator.reader });
+    const seen = await python.follow(khala, TOPIC);
+    await frames(seen, 5);
+    await operator.batch(events(1));
+    await until(() => seen.frames.length > 5, "a live frame");
+    assert.equal(khala.state.transport, transport);
+  }
+});
