@@ -129,28 +129,56 @@ static enum status prepare(struct tls_stream *stream, const struct tls_stream_op
     return STATUS_OK;
 }
 
-static enum status refuse_handshake(const struct tls_stream *stream, const char *host,
-                                    struct tls_stream_message *message) {
+static void refuse_handshake(const struct tls_stream *stream, const char *host,
+                             struct tls_stream_message *message) {
     long verdict = SSL_get_verify_result(stream->ssl);
     if (verdict != X509_V_OK)
-        return refuse(STATUS_SYSTEM_ERROR, message,
-                      "the certificate of %s is not trusted: %s; --ca or KHALA_CA_FILE names the "
-                      "authority",
-                      host, X509_verify_cert_error_string(verdict));
-    return refuse(STATUS_SYSTEM_ERROR, message, "no TLS with %s: %s", host, reason());
+        (void)refuse(STATUS_SYSTEM_ERROR, message,
+                     "the certificate of %s is not trusted: %s; --ca or KHALA_CA_FILE names the "
+                     "authority",
+                     host, X509_verify_cert_error_string(verdict));
+    else
+        (void)refuse(STATUS_SYSTEM_ERROR, message, "no TLS with %s: %s", host, reason());
+}
+
+enum status tls_stream_begin(struct tls_stream **stream, const struct tls_stream_options *options,
+                             struct tls_stream_message *message) {
+    struct tls_stream *begun = calloc(1, sizeof(*begun));
+    if (!begun)
+        return refuse(STATUS_OUT_OF_MEMORY, message, "no memory");
+    ERR_clear_error();
+    enum status status = prepare(begun, options, message);
+    if (status == STATUS_OK)
+        *stream = begun;
+    else
+        tls_stream_close(begun);
+    return status;
+}
+
+enum tls_step tls_stream_step(struct tls_stream *stream, const char *host,
+                              struct tls_stream_message *message) {
+    ERR_clear_error();
+    int result = SSL_connect(stream->ssl);
+    if (result == 1)
+        return TLS_STEP_DONE;
+    int wanted = SSL_get_error(stream->ssl, result);
+    if (wanted == SSL_ERROR_WANT_READ)
+        return TLS_STEP_READ;
+    if (wanted == SSL_ERROR_WANT_WRITE)
+        return TLS_STEP_WRITE;
+    refuse_handshake(stream, host, message);
+    return TLS_STEP_FAILED;
 }
 
 static enum status shake_hands(struct tls_stream *stream, const struct tls_stream_options *options,
                                struct tls_stream_message *message) {
     for (;;) {
-        ERR_clear_error();
-        int result = SSL_connect(stream->ssl);
-        if (result == 1)
+        enum tls_step step = tls_stream_step(stream, options->host, message);
+        if (step == TLS_STEP_DONE)
             return STATUS_OK;
-        int wanted = SSL_get_error(stream->ssl, result);
-        if (wanted != SSL_ERROR_WANT_READ && wanted != SSL_ERROR_WANT_WRITE)
-            return refuse_handshake(stream, options->host, message);
-        struct pollfd wait = {stream->socket, wanted == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, 0};
+        if (step == TLS_STEP_FAILED)
+            return STATUS_SYSTEM_ERROR;
+        struct pollfd wait = {stream->socket, step == TLS_STEP_READ ? POLLIN : POLLOUT, 0};
         if (poll(&wait, 1, options->timeout_ms) == 0)
             return refuse(STATUS_SYSTEM_ERROR, message, "no TLS with %s: it said nothing for %d s",
                           options->host, options->timeout_ms / 1000);
@@ -159,11 +187,8 @@ static enum status shake_hands(struct tls_stream *stream, const struct tls_strea
 
 enum status tls_stream_open(struct tls_stream **stream, const struct tls_stream_options *options,
                             struct tls_stream_message *message) {
-    struct tls_stream *opened = calloc(1, sizeof(*opened));
-    if (!opened)
-        return refuse(STATUS_OUT_OF_MEMORY, message, "no memory");
-    ERR_clear_error();
-    enum status status = prepare(opened, options, message);
+    struct tls_stream *opened = NULL;
+    enum status status = tls_stream_begin(&opened, options, message);
     if (status == STATUS_OK)
         status = shake_hands(opened, options, message);
     if (status == STATUS_OK)

@@ -27,7 +27,16 @@ struct tls_stream_options {
     int timeout_ms;
 };
 
-/* Shakes hands. */
+enum tls_step { TLS_STEP_DONE, TLS_STEP_READ, TLS_STEP_WRITE, TLS_STEP_FAILED };
+
+/* Begins without I/O. Then call tls_stream_step when the socket is ready, until it is done. */
+MUST_CHECK enum status tls_stream_begin(struct tls_stream **stream,
+                                        const struct tls_stream_options *options,
+                                        struct tls_stream_message *message);
+/* One step of the handshake. TLS_STEP_READ and TLS_STEP_WRITE: wait until the socket can do so. */
+MUST_CHECK enum tls_step tls_stream_step(struct tls_stream *stream, const char *host,
+                                         struct tls_stream_message *message);
+/* Begins and shakes hands. */
 MUST_CHECK enum status tls_stream_open(struct tls_stream **stream,
                                        const struct tls_stream_options *options,
                                        struct tls_stream_message *message);

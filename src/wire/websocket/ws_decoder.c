@@ -41,6 +41,10 @@ void ws_decoder_init(struct ws_decoder *decoder, struct ws_shared *shared,
     buffer_init(&decoder->control, WS_CONTROL_BYTES_MAX);
 }
 
+void ws_decoder_from_server(struct ws_decoder *decoder) {
+    decoder->from_server = true;
+}
+
 static void decoder_drop(struct ws_decoder *decoder) {
     wslay_frame_context_free(decoder->frames);
     decoder->frames = NULL;
@@ -88,8 +92,10 @@ static void frames_give_back(struct ws_decoder *decoder) {
     decoder->frames = NULL;
 }
 
-static size_t header_bytes(uint64_t payload_bytes) {
-    return MASK_BYTES + (payload_bytes < 126 ? 2u : payload_bytes <= UINT16_MAX ? 4u : 10u);
+static size_t header_bytes(const struct ws_decoder *decoder, uint64_t payload_bytes) {
+    return (decoder->from_server ? 0u : MASK_BYTES) + (payload_bytes < 126           ? 2u
+                                                       : payload_bytes <= UINT16_MAX ? 4u
+                                                                                     : 10u);
 }
 
 static bool is_control(uint8_t opcode) {
@@ -124,7 +130,8 @@ static enum status fragment_check(const struct ws_decoder *decoder,
 
 static enum status header_check(const struct ws_decoder *decoder,
                                 const struct wslay_frame_iocb *frame) {
-    if (!frame->mask || !opcode_known(frame->opcode) || !reserved_bits_allowed(decoder, frame))
+    if (!frame->mask != decoder->from_server || !opcode_known(frame->opcode) ||
+        !reserved_bits_allowed(decoder, frame))
         return STATUS_WS_PROTOCOL_ERROR;
     if (!is_control(frame->opcode))
         return fragment_check(decoder, frame);
@@ -271,7 +278,7 @@ static enum status message_deliver(struct ws_decoder *decoder, struct slice payl
 
 static enum status frame_end(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame,
                              struct slice payload) {
-    uint64_t size = header_bytes(frame->payload_length) + frame->payload_length;
+    uint64_t size = header_bytes(decoder, frame->payload_length) + frame->payload_length;
     assert(size <= decoder->frame_bytes);
     decoder->frame_bytes -= size;
     decoder->in_frame = false;

@@ -1,4 +1,4 @@
-/* WebSocket frames a server receives (RFC 6455, RFC 7692), over wslay: takes bytes in
+/* WebSocket frames that arrive (RFC 6455, RFC 7692), over wslay: takes bytes in
  * pieces of any size and returns complete messages. Decoders of one thread share a struct
  * ws_shared, which must not move. Between messages a decoder holds no heap; in a frame, a wslay
  * context; in a message, at most twice the received bytes. STATUS_WS_PROTOCOL_ERROR,
@@ -51,6 +51,7 @@ struct ws_decoder {
     bool in_frame;
     bool in_message;
     bool closed;
+    bool from_server; /* frames of a server are not masked */
 };
 
 void ws_shared_init(struct ws_shared *shared);
@@ -62,6 +63,8 @@ void ws_shared_release(struct ws_shared *shared);
 void ws_decoder_init(struct ws_decoder *decoder, struct ws_shared *shared,
                      const struct ws_handlers *handlers, void *user, size_t message_bytes_max,
                      bool deflate);
+/* The decoder of a client. Call before the first byte. */
+void ws_decoder_from_server(struct ws_decoder *decoder);
 void ws_decoder_release(struct ws_decoder *decoder);
 MUST_CHECK enum status ws_feed(struct ws_decoder *decoder, struct slice data);
 

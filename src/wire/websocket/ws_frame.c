@@ -4,8 +4,10 @@
 
 #include "base/utf8.h"
 
-#define FIN  0x80u
-#define RSV1 0x40u
+#define FIN        0x80u
+#define RSV1       0x40u
+#define MASKED     0x80u
+#define MASK_BYTES 4
 
 #define SIZE_16_BIT 126
 #define SIZE_64_BIT 127
@@ -37,6 +39,26 @@ enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode, bool compr
     if (status == STATUS_OK)
         status = buffer_append_slice(out, payload);
     return status;
+}
+
+enum status ws_frame_write_masked(struct buffer *out, enum ws_opcode opcode, struct slice payload,
+                                  const uint8_t mask[4]) {
+    uint8_t header[WS_HEADER_BYTES_MAX];
+    size_t header_bytes = ws_frame_header(header, opcode, false, payload.size);
+    header[1] |= MASKED;
+    enum status status = buffer_reserve(out, header_bytes + MASK_BYTES + payload.size);
+    if (status == STATUS_OK)
+        status = buffer_append(out, header, header_bytes);
+    if (status == STATUS_OK)
+        status = buffer_append(out, mask, MASK_BYTES);
+    size_t begin = out->size;
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, payload);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < payload.size; i++)
+        out->data[begin + i] = (char)((uint8_t)out->data[begin + i] ^ mask[i % MASK_BYTES]);
+    return STATUS_OK;
 }
 
 enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode) {

@@ -1,4 +1,4 @@
-/* WebSocket frames a server sends (RFC 6455 section 5): single frames, never masked.
+/* WebSocket frames to be sent (RFC 6455 section 5): single frames; those of a client are masked.
  * Any thread; pure functions. Output goes into the caller's memory or buffer, nothing is kept.
  * A full buffer returns its own status and is left unchanged; nothing else fails.
  * A header depends on opcode, compression and size only, so one payload serves many sockets. */
@@ -28,6 +28,9 @@ size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcod
                        uint64_t payload_bytes);
 MUST_CHECK enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode, bool compressed,
                                       struct slice payload);
+/* The frame of a client. The mask is random. */
+MUST_CHECK enum status ws_frame_write_masked(struct buffer *out, enum ws_opcode opcode,
+                                             struct slice payload, const uint8_t mask[4]);
 /* Turns the bytes of out from begin on into a frame, in place. */
 MUST_CHECK enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode);
 /* The reason is UTF-8, and is truncated between characters. WS_CLOSE_CODE_ABSENT writes a

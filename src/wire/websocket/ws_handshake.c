@@ -9,10 +9,8 @@
 
 #include "wire/websocket/ws_deflate.h"
 
-#define KEY_BYTES       16
-#define KEY_CHARACTERS  24
-#define SHA1_BYTES      20
-#define SHA1_CHARACTERS 28
+#define KEY_BYTES  16
+#define SHA1_BYTES 20
 
 static const char accept_guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -272,20 +270,20 @@ enum status ws_request_read(const struct http1_request *http, struct buffer *mem
 /* The key is canonical when decoding and encoding give the same text. */
 static bool key_valid(struct slice key) {
     /* EVP_DecodeBlock writes whole groups of three, and counts padding as zero bytes. */
-    unsigned char bytes[KEY_CHARACTERS / 4 * 3] = {0};
-    char again[KEY_CHARACTERS + 1];
-    if (key.size != KEY_CHARACTERS ||
-        EVP_DecodeBlock(bytes, (const unsigned char *)key.data, KEY_CHARACTERS) < 0)
+    unsigned char bytes[WS_KEY_CHARACTERS / 4 * 3] = {0};
+    char again[WS_KEY_CHARACTERS + 1];
+    if (key.size != WS_KEY_CHARACTERS ||
+        EVP_DecodeBlock(bytes, (const unsigned char *)key.data, WS_KEY_CHARACTERS) < 0)
         return false;
     EVP_EncodeBlock((unsigned char *)again, bytes, KEY_BYTES);
-    return memcmp(again, key.data, KEY_CHARACTERS) == 0;
+    return memcmp(again, key.data, WS_KEY_CHARACTERS) == 0;
 }
 
-static bool accept_compute(struct slice key, char accept[SHA1_CHARACTERS + 1]) {
-    char text[KEY_CHARACTERS + sizeof(accept_guid) - 1];
+bool ws_accept(struct slice key, char accept[WS_ACCEPT_CHARACTERS + 1]) {
+    char text[WS_KEY_CHARACTERS + sizeof(accept_guid) - 1];
     unsigned char digest[SHA1_BYTES];
-    memcpy(text, key.data, KEY_CHARACTERS);
-    memcpy(text + KEY_CHARACTERS, accept_guid, sizeof(accept_guid) - 1);
+    memcpy(text, key.data, WS_KEY_CHARACTERS);
+    memcpy(text + WS_KEY_CHARACTERS, accept_guid, sizeof(accept_guid) - 1);
     if (EVP_Digest(text, sizeof(text), digest, NULL, EVP_sha1(), NULL) != 1)
         return false;
     EVP_EncodeBlock((unsigned char *)accept, digest, SHA1_BYTES);
@@ -321,7 +319,7 @@ static enum status response_write(struct buffer *out, const char *accept,
 
 enum status ws_handshake(struct buffer *out, const struct ws_request *request,
                          const struct ws_policy *policy, struct ws_agreement *agreement) {
-    char accept[SHA1_CHARACTERS + 1];
+    char accept[WS_ACCEPT_CHARACTERS + 1];
     *agreement = (struct ws_agreement){.server_window_bits = WS_WINDOW_BITS};
     if (!list_names(request->upgrade, SLICE("websocket")) ||
         !list_names(request->connection, SLICE("upgrade")) || !request->version.data)
@@ -332,7 +330,7 @@ enum status ws_handshake(struct buffer *out, const struct ws_request *request,
         !extensions_agree(request->extensions, policy->deflate, agreement) ||
         !protocols_agree(request->protocols, policy, agreement))
         return STATUS_WS_BAD_HANDSHAKE;
-    if (!accept_compute(request->key, accept))
+    if (!ws_accept(request->key, accept))
         return STATUS_INTERNAL_ERROR;
     return response_write(out, accept, agreement);
 }

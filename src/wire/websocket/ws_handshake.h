@@ -43,6 +43,10 @@ struct ws_agreement {
  * and Sec-WebSocket-Version may not repeat: STATUS_WS_BAD_HANDSHAKE. */
 MUST_CHECK enum status ws_request_read(const struct http1_request *http, struct buffer *memory,
                                        struct ws_request *request);
+/* The value of Sec-WebSocket-Accept for a key of 24 characters. False: OpenSSL failed. */
+#define WS_KEY_CHARACTERS    24
+#define WS_ACCEPT_CHARACTERS 28
+MUST_CHECK bool ws_accept(struct slice key, char accept[WS_ACCEPT_CHARACTERS + 1]);
 MUST_CHECK enum status ws_handshake(struct buffer *out, const struct ws_request *request,
                                     const struct ws_policy *policy, struct ws_agreement *agreement);
 

@@ -1,0 +1,148 @@
+/* libkhala: follows topics of a Khala server and appends events to it.
+ * Every function may be called by any thread; callbacks run on the thread of the client's loop, and
+ * must not block. Texts given to a callback live until it returns; texts given to a function are
+ * copied. A function returns KHALA_OK or the error; a callback of an event is called exactly once.
+ * Every frame of a topic arrives in order and once, or a reset states that its history begins anew.
+ */
+#ifndef KHALA_KHALA_H
+#define KHALA_KHALA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KHALA_API __attribute__((visibility("default")))
+
+enum khala_result {
+    KHALA_OK,
+    KHALA_LATER,     /* of a callback: the frame was not applied; khala_next offers it again */
+    KHALA_FULL,      /* the queue of events is full: wait for the room callback */
+    KHALA_INVALID,   /* an argument is not valid */
+    KHALA_CLOSED,    /* the client is closed */
+    KHALA_NO_MEMORY, /* nothing was changed */
+    KHALA_FAILED,    /* the operating system refused */
+};
+
+struct uv_loop_s;
+struct khala;
+struct khala_token;
+
+/* Not NUL-terminated. data is NULL where a text is absent. */
+struct khala_text {
+    const char *data;
+    size_t size;
+};
+
+struct khala_error {
+    const char *code;
+    const char *message;
+    const char *topic;    /* NULL: not of one topic */
+    unsigned http_status; /* 0: not of an HTTP answer */
+};
+
+/* Behind the last frame that was applied: exclusive. */
+struct khala_position {
+    const char *epoch;
+    uint64_t seq;
+};
+
+struct khala_frame {
+    const char *topic;
+    uint64_t seq;
+    struct khala_text kind;         /* a JSON string */
+    struct khala_text payload;      /* JSON */
+    struct khala_text json;         /* the whole frame */
+    struct khala_position position; /* to be stored with what the application makes of the frame */
+};
+
+/* The history of the topic begins anew. The application drops what it made of earlier frames. */
+struct khala_reset {
+    const char *topic;
+    const char *reason; /* "start" at the first start */
+    uint64_t from_seq;
+    bool truncated;              /* earlier frames exist, and will not arrive */
+    struct khala_text documents; /* a JSON array: all documents of a summary topic; or absent */
+    struct khala_position position;
+};
+
+/* What to do with a topic. frame and reset return KHALA_OK when the application has applied it, or
+ * KHALA_LATER. Without reset, a reset that loses frames ends the topic. */
+struct khala_follow {
+    const char *topic;                  /* a topic or a stream id */
+    const char *replay;                 /* NULL, or "all": everything that the log has */
+    const struct khala_position *after; /* NULL: the stored position, or the beginning */
+    bool from_start;                    /* ignore the stored position; after is NULL */
+    void *user;
+    enum khala_result (*frame)(void *user, const struct khala_frame *frame);
+    enum khala_result (*reset)(void *user, const struct khala_reset *reset);
+    /* The last call for this topic. error is NULL if the application ended it. */
+    void (*ended)(void *user, const struct khala_error *error);
+};
+
+enum khala_state {
+    KHALA_STATE_IDLE, /* no topic is followed */
+    KHALA_STATE_AUTHENTICATING,
+    KHALA_STATE_CONNECTING,
+    KHALA_STATE_JOINING,
+    KHALA_STATE_LIVE,
+    KHALA_STATE_REAUTHENTICATING, /* as live */
+    KHALA_STATE_BACKING_OFF,
+    KHALA_STATE_CLOSED, /* for good */
+};
+
+/* Members that are zero have their defaults. */
+struct khala_options {
+    const char *url;        /* http[s]://HOST[:PORT] */
+    const char *ca_file;    /* PEM of the authorities to trust; NULL: the system's */
+    struct uv_loop_s *loop; /* NULL: a thread of its own runs a loop */
+    void *user;
+    /* Asks for a token: answer with khala_token_give or khala_token_fail, now or later, once. Each
+     * connection asks for a new one. */
+    void (*token)(void *user, struct khala_token *token);
+    /* Positions of topics as text. load writes at most size bytes and returns their number, 0 if
+     * there is none, -1 if it failed. save returns 0, or -1 if it failed. NULL: not stored. */
+    int (*load)(void *user, const char *topic, char *text, size_t size);
+    int (*save)(void *user, const char *topic, const char *text, size_t size);
+    void (*changed)(void *user, enum khala_state state, const struct khala_error *error);
+    /* An error that the client survives. */
+    void (*warned)(void *user, const struct khala_error *error);
+    /* The client is gone. With a loop of the application, this ends khala_close. */
+    void (*closed)(void *user);
+    const char *client_build_id; /* for a server with a compatibility gate */
+    unsigned back_off_base_ms;   /* 300 */
+    unsigned back_off_max_ms;    /* 30000 */
+    unsigned token_timeout_ms;   /* 15000 */
+    unsigned connect_timeout_ms; /* 15000 */
+    unsigned queue_frames_max;   /* 1000, of each topic whose application answers KHALA_LATER */
+};
+
+KHALA_API enum khala_result khala_open(struct khala **client, const struct khala_options *options);
+/* Ends every topic, then frees the client. With its own thread it returns when all is done; it must
+ * not be called by a callback then. */
+KHALA_API void khala_close(struct khala *client);
+/* The machine woke up or its network came back: the client checks its connection at once. */
+KHALA_API void khala_wake(struct khala *client);
+
+KHALA_API void khala_token_give(struct khala_token *token, const char *text);
+/* is_final closes the client. */
+KHALA_API void khala_token_fail(struct khala_token *token, const char *message, bool is_final);
+
+/* Follows a topic, which gets a number that names it. A second follower of one topic is
+ * KHALA_INVALID by its ended callback, with the code already_followed. */
+KHALA_API enum khala_result khala_follow(struct khala *client, const struct khala_follow *follow,
+                                         uint64_t *number);
+/* Offers the frame again that the application answered with KHALA_LATER. */
+KHALA_API void khala_next(struct khala *client, uint64_t number);
+KHALA_API void khala_unfollow(struct khala *client, uint64_t number);
+
+KHALA_API const char *khala_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,583 @@
+#include "client/channel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "client/channel_push.h"
+#include "client/subscribe_request.h"
+#include "wire/object_writer.h"
+#include "wire/phoenix.h"
+
+#define CHANNEL          SLICE("sync:v1")
+#define JOIN_REF         SLICE("1")
+#define PATH             "/socket/websocket?vsn=2.0.0&token="
+#define PROTOCOL_VERSION "khala.ws.v1"
+
+struct channel {
+    struct channel_options options;
+    struct ws_client *socket;
+    struct push_list pushes;
+    struct list wanted;
+    bool is_closed;
+    bool is_busy;
+    bool has_last_error;
+    struct client_error last_error; /* the close that follows has only a code */
+};
+
+static uint64_t now_ms(void) {
+    return clock_now().mono_ns / CLOCK_NS_PER_MS;
+}
+
+static void free_channel(struct channel *channel) {
+    channel_push_list_clear(&channel->pushes);
+    while (list_pop_front(&channel->wanted))
+        ;
+    free(channel);
+}
+
+static void report(struct channel *channel, const struct client_error *error) {
+    if (!channel->is_closed)
+        channel->options.events->closed(channel->options.user, error);
+}
+
+static void report_own(struct channel *channel, const char *code, const char *message) {
+    struct client_error error = client_error_make(CLIENT_POLICY_RETRY, code, message);
+    report(channel, &error);
+}
+
+/* ---- requests ----------------------------------------------------------------------------- */
+
+static enum status send_message(struct channel *channel, const struct phoenix_address *address,
+                                struct slice event, struct slice payload) {
+    struct buffer text;
+    buffer_init(&text, CLIENT_OUT_BYTES_MAX);
+    enum status status = phoenix_write(&text, address, event, payload);
+    if (status == STATUS_OK)
+        status = ws_client_send(channel->socket, buffer_slice(&text));
+    buffer_release(&text);
+    return status;
+}
+
+static struct push *make_push(struct channel *channel, enum push_kind kind, size_t count) {
+    return channel_push_make(&channel->pushes, kind, count, now_ms());
+}
+
+/* Takes the push, which is freed if it cannot be sent. */
+static enum status push_send(struct channel *channel, struct push *push, struct slice payload) {
+    static const struct slice events[] = {[PUSH_JOIN] = {"phx_join", 8},
+                                          [PUSH_REFRESH] = {"sync:refresh", 12},
+                                          [PUSH_SUBSCRIBE] = {"sync:subscribe", 14},
+                                          [PUSH_UNSUBSCRIBE] = {"sync:unsubscribe", 16}};
+    if (!push)
+        return STATUS_OUT_OF_MEMORY;
+    const struct phoenix_address address = {JOIN_REF, slice_of(push->ref), CHANNEL};
+    enum status status = send_message(channel, &address, events[push->kind], payload);
+    if (status != STATUS_OK) {
+        free(push);
+        return status;
+    }
+    channel_push_add(&channel->pushes, push);
+    return STATUS_OK;
+}
+
+enum status channel_join(struct channel *channel) {
+    const char *build = channel->options.client_build_id;
+    struct buffer payload;
+    buffer_init(&payload, CLIENT_TOKEN_BYTES_MAX);
+    struct object_writer object = object_begin(&payload);
+    object_text(&object, SLICE("protocol_version"), SLICE(PROTOCOL_VERSION));
+    object_number(&object, SLICE("schema_version"), 1);
+    object_text_given(&object, SLICE("client_build_id"),
+                      build ? slice_of(build) : (struct slice){NULL, 0});
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = push_send(channel, make_push(channel, PUSH_JOIN, 0), buffer_slice(&payload));
+    buffer_release(&payload);
+    return status;
+}
+
+enum status channel_refresh(struct channel *channel, struct slice token) {
+    struct buffer payload;
+    buffer_init(&payload, 2 * CLIENT_TOKEN_BYTES_MAX);
+    struct object_writer object = object_begin(&payload);
+    object_text(&object, SLICE("token"), token);
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = push_send(channel, make_push(channel, PUSH_REFRESH, 0), buffer_slice(&payload));
+    buffer_release(&payload);
+    return status;
+}
+
+bool channel_heartbeat(struct channel *channel) {
+    char ref[PUSH_REF_BYTES];
+    if (channel_push_is_late(&channel->pushes, now_ms(), CLIENT_REPLY_MS))
+        return false;
+    const struct phoenix_address address = {
+        PHOENIX_NULL, channel_push_next_ref(&channel->pushes, ref), SLICE("phoenix")};
+    return send_message(channel, &address, SLICE("heartbeat"), SLICE("{}")) == STATUS_OK;
+}
+
+enum status channel_unsubscribe(struct channel *channel, struct follower *follower) {
+    struct buffer payload;
+    if (list_node_is_linked(&follower->wanted_node)) {
+        list_remove(&follower->wanted_node);
+        return STATUS_OK;
+    }
+    buffer_init(&payload, 8 * CLIENT_TOPIC_BYTES_MAX);
+    enum status status = buffer_append_slice(&payload, SLICE("{\"topics\":["));
+    if (status == STATUS_OK)
+        status = json_write_string(&payload, slice_of(follower->follow.topic));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&payload, SLICE("]}"));
+    if (status == STATUS_OK)
+        status =
+            push_send(channel, make_push(channel, PUSH_UNSUBSCRIBE, 0), buffer_slice(&payload));
+    buffer_release(&payload);
+    return status;
+}
+
+/* ---- subscribing -------------------------------------------------------------------------- */
+
+void channel_want(struct channel *channel, struct follower *follower) {
+    follower->is_alone = false;
+    if (!list_node_is_linked(&follower->wanted_node))
+        list_push_back(&channel->wanted, &follower->wanted_node);
+}
+
+static bool is_same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool goes_with(const struct follower *first, const struct follower *other) {
+    return first == other || (!first->is_alone && !other->is_alone &&
+                              is_same_text(first->follow.replay, other->follow.replay));
+}
+
+/* Takes the followers of the next request from the list. */
+static size_t take_group(struct channel *channel,
+                         struct follower *group[CLIENT_TOPICS_PER_PUSH_MAX]) {
+    struct list_node *node = list_first(&channel->wanted), *next;
+    size_t count = 0;
+    for (; node && count < CLIENT_TOPICS_PER_PUSH_MAX; node = next) {
+        struct follower *follower = container_of(node, struct follower, wanted_node);
+        next = list_next(&channel->wanted, node);
+        if (count > 0 && !goes_with(group[0], follower))
+            continue;
+        group[count++] = follower;
+        list_remove(node);
+    }
+    return count;
+}
+
+enum status channel_flush(struct channel *channel) {
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && !list_is_empty(&channel->wanted)) {
+        struct follower *group[CLIENT_TOPICS_PER_PUSH_MAX];
+        struct buffer payload;
+        size_t count = take_group(channel, group);
+        struct push *push = make_push(channel, PUSH_SUBSCRIBE, count);
+        for (size_t i = 0; push && i < count; i++)
+            push->numbers[push->count++] = group[i]->number;
+        buffer_init(&payload, CLIENT_OUT_BYTES_MAX);
+        status = subscribe_request_write(&payload, group, count);
+        if (status == STATUS_OK)
+            status = push_send(channel, push, buffer_slice(&payload));
+        else
+            free(push);
+        buffer_release(&payload);
+    }
+    return status;
+}
+
+/* ---- replies ------------------------------------------------------------------------------ */
+
+static struct follower *find_value(const struct channel *channel, struct json_value topic) {
+    struct slice text;
+    if (!json_string_slice(topic, &text))
+        return NULL;
+    return channel->options.events->find(channel->options.user, text);
+}
+
+static enum status take_window(struct follower *follower, struct json_value epoch,
+                               struct json_value bootstrap) {
+    struct json_field fields[] = {
+        {.name = SLICE("snapshot")}, {.name = SLICE("from_seq")}, {.name = SLICE("truncated")}};
+    uint64_t from_seq = 0;
+    if (bootstrap.kind != JSON_KIND_OBJECT)
+        return follower_accepted(follower, epoch);
+    if (json_read_members(bootstrap, fields, 3) != STATUS_OK)
+        return STATUS_INVALID_MESSAGE;
+    bool has_snapshot = fields[0].present && fields[0].value.kind != JSON_KIND_NULL &&
+                        fields[0].value.kind != JSON_KIND_FALSE;
+    if (has_snapshot) {
+        follower_give(follower, TOPIC_INPUT_SNAPSHOT, NULL);
+        return STATUS_OK;
+    }
+    (void)json_u64(fields[1].value, JSON_INTEGER_MAX, &from_seq);
+    return follower_started(follower, epoch, from_seq, fields[2].value.kind == JSON_KIND_TRUE);
+}
+
+static enum status take_accepted(struct channel *channel, const struct push *push,
+                                 struct json_value response) {
+    struct json_field list = {.name = SLICE("windows")};
+    struct json_value window;
+    enum status status = STATUS_OK;
+    if (response.kind != JSON_KIND_OBJECT || json_read_members(response, &list, 1) != STATUS_OK ||
+        list.value.kind != JSON_KIND_ARRAY)
+        return STATUS_OK;
+    struct json_iterator windows = json_iterate(list.value);
+    while (status == STATUS_OK && !channel->is_closed && json_next_element(&windows, &window)) {
+        enum { TOPIC, STREAM, EPOCH, BOOTSTRAP, COUNT };
+        struct json_field fields[COUNT] = {{.name = SLICE("topic")},
+                                           {.name = SLICE("stream_id")},
+                                           {.name = SLICE("epoch")},
+                                           {.name = SLICE("bootstrap")}};
+        if (window.kind != JSON_KIND_OBJECT ||
+            json_read_members(window, fields, COUNT) != STATUS_OK)
+            continue;
+        struct follower *follower = find_value(channel, fields[TOPIC].value);
+        if (!follower)
+            follower = find_value(channel, fields[STREAM].value);
+        if (follower && channel_push_has(push, follower->number))
+            status = take_window(follower, fields[EPOCH].value, fields[BOOTSTRAP].value);
+    }
+    return status;
+}
+
+/* The first reason of a list of reasons; "" if there is none. */
+static void first_reason(struct json_value reasons, char reason[CLIENT_CODE_BYTES_MAX]) {
+    struct json_value first;
+    struct slice text;
+    reason[0] = '\0';
+    if (reasons.kind != JSON_KIND_ARRAY)
+        return;
+    struct json_iterator iterator = json_iterate(reasons);
+    if (json_next_element(&iterator, &first) && json_string_slice(first, &text))
+        snprintf(reason, CLIENT_CODE_BYTES_MAX, "%.*s", (int)text.size, text.data);
+}
+
+/* The follower that an element of stale_topics or forbidden_topics names. */
+static struct follower *find_listed(const struct channel *channel, struct json_value element,
+                                    char reason[CLIENT_CODE_BYTES_MAX]) {
+    struct json_field fields[] = {
+        {.name = SLICE("topic")}, {.name = SLICE("stream_id")}, {.name = SLICE("reason_codes")}};
+    reason[0] = '\0';
+    if (element.kind == JSON_KIND_STRING)
+        return find_value(channel, element);
+    if (element.kind != JSON_KIND_OBJECT || json_read_members(element, fields, 3) != STATUS_OK)
+        return NULL;
+    first_reason(fields[2].value, reason);
+    struct follower *follower = find_value(channel, fields[0].value);
+    return follower ? follower : find_value(channel, fields[1].value);
+}
+
+static void fail_topic(struct channel *channel, struct follower *follower,
+                       const struct client_error *error) {
+    if (error->policy == CLIENT_POLICY_TOPIC_FINAL)
+        follower_give(follower, TOPIC_INPUT_FINAL, error);
+    else if (error->policy == CLIENT_POLICY_RETRY)
+        follower_give(follower, TOPIC_INPUT_BUSY, error);
+    else
+        report(channel, error);
+}
+
+/* The causes of a refusal get it. Returns how many followers of the request were causes; their
+ * numbers in the request become 0. */
+static size_t refuse_listed(struct channel *channel, struct push *push, struct json_value list,
+                            const struct client_error *error) {
+    struct json_iterator iterator = json_iterate(list);
+    struct json_value element;
+    size_t count = 0;
+    while (!channel->is_closed && json_next_element(&iterator, &element)) {
+        char reason[CLIENT_CODE_BYTES_MAX];
+        struct follower *follower = find_listed(channel, element, reason);
+        if (!follower || !channel_push_has(push, follower->number))
+            continue;
+        for (size_t i = 0; i < push->count; i++)
+            if (push->numbers[i] == follower->number)
+                push->numbers[i] = 0;
+        count++;
+        if (error->policy == CLIENT_POLICY_STALE)
+            follower_stale(follower, reason);
+        else
+            fail_topic(channel, follower, error);
+    }
+    return count;
+}
+
+/* A subscribe is all or nothing. The topics that caused the error get it, the others try again. */
+static void take_refused(struct channel *channel, struct push *push, struct json_value body) {
+    struct json_field fields[] = {{.name = SLICE("stale_topics")},
+                                  {.name = SLICE("forbidden_topics")},
+                                  {.name = SLICE("reason_codes")}};
+    const struct client_error error = client_error_read(body, 0, 0);
+    bool is_stale = error.policy == CLIENT_POLICY_STALE;
+    char reason[CLIENT_CODE_BYTES_MAX] = "";
+    size_t listed = 0;
+    if (body.kind == JSON_KIND_OBJECT && json_read_members(body, fields, 3) == STATUS_OK) {
+        struct json_value list = fields[is_stale ? 0 : 1].value;
+        first_reason(fields[2].value, reason);
+        if (list.kind == JSON_KIND_ARRAY)
+            listed = refuse_listed(channel, push, list, &error);
+    }
+    for (size_t i = 0; i < push->count && !channel->is_closed; i++) {
+        struct follower *follower =
+            channel->options.events->find_number(channel->options.user, push->numbers[i]);
+        if (!follower)
+            continue;
+        if (push->count > 1) {
+            if (follower->machine.state != TOPIC_STATE_JOINING)
+                continue;
+            channel_want(channel, follower);
+            follower->is_alone = listed == 0;
+        } else if (is_stale) {
+            follower_stale(follower, reason);
+        } else {
+            fail_topic(channel, follower, &error);
+        }
+    }
+}
+
+static void take_joined(struct channel *channel, struct json_value response) {
+    struct json_field server = {.name = SLICE("server")};
+    struct json_field beat = {.name = SLICE("heartbeat_interval_ms")};
+    uint64_t heartbeat_ms = 0;
+    if (response.kind == JSON_KIND_OBJECT && json_read_members(response, &server, 1) == STATUS_OK &&
+        server.value.kind == JSON_KIND_OBJECT &&
+        json_read_members(server.value, &beat, 1) == STATUS_OK)
+        (void)json_u64(beat.value, JSON_INTEGER_MAX, &heartbeat_ms);
+    channel->options.events->joined(channel->options.user, heartbeat_ms);
+}
+
+static enum status take_reply(struct channel *channel, struct push *push, struct json_value body) {
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("response")}};
+    if (json_read_members(body, fields, 2) != STATUS_OK)
+        return STATUS_INVALID_MESSAGE;
+    bool is_ok = json_string_is(fields[0].value, SLICE("ok"));
+    struct json_value response = fields[1].value;
+    struct client_error error = client_error_read(response, 0, 0);
+    if (push->kind == PUSH_SUBSCRIBE && is_ok)
+        return take_accepted(channel, push, response);
+    if (push->kind == PUSH_SUBSCRIBE)
+        take_refused(channel, push, response);
+    else if (push->kind == PUSH_JOIN && is_ok)
+        take_joined(channel, response);
+    else if (push->kind == PUSH_JOIN)
+        report(channel, &error);
+    else if (push->kind == PUSH_REFRESH && is_ok)
+        channel->options.events->refreshed(channel->options.user);
+    else if (push->kind == PUSH_REFRESH) {
+        if (error.policy != CLIENT_POLICY_FINAL)
+            error.policy = CLIENT_POLICY_REAUTHENTICATE;
+        report(channel, &error);
+    }
+    return STATUS_OK;
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static struct follower *find_member(const struct channel *channel, struct json_value body) {
+    struct json_field topic = {.name = SLICE("topic")};
+    if (json_read_members(body, &topic, 1) != STATUS_OK)
+        return NULL;
+    return find_value(channel, topic.value);
+}
+
+static enum status take_range(struct channel *channel, struct json_value body) {
+    struct follower *follower = find_member(channel, body);
+    return follower ? follower_range(follower, body) : STATUS_OK;
+}
+
+static enum status take_part(struct channel *channel, struct json_value body) {
+    struct follower *follower = find_member(channel, body);
+    return follower ? follower_part(follower, body) : STATUS_OK;
+}
+
+static enum status take_heartbeat(struct channel *channel, struct json_value body) {
+    struct json_field list = {.name = SLICE("covered")};
+    struct json_value one;
+    enum status status = STATUS_OK;
+    if (json_read_members(body, &list, 1) != STATUS_OK || list.value.kind != JSON_KIND_ARRAY)
+        return STATUS_OK;
+    struct json_iterator covered = json_iterate(list.value);
+    while (status == STATUS_OK && !channel->is_closed && json_next_element(&covered, &one)) {
+        struct json_field fields[] = {
+            {.name = SLICE("topic")}, {.name = SLICE("epoch")}, {.name = SLICE("through")}};
+        if (one.kind != JSON_KIND_OBJECT || json_read_members(one, fields, 3) != STATUS_OK)
+            continue;
+        struct follower *follower = find_value(channel, fields[0].value);
+        if (follower)
+            status = follower_covered(follower, fields[1].value, fields[2].value);
+    }
+    return status;
+}
+
+static void take_stale(struct channel *channel, struct json_value body) {
+    struct json_field list = {.name = SLICE("stale_topics")};
+    struct json_value one;
+    if (json_read_members(body, &list, 1) != STATUS_OK || list.value.kind != JSON_KIND_ARRAY)
+        return;
+    struct json_iterator stale = json_iterate(list.value);
+    while (!channel->is_closed && json_next_element(&stale, &one)) {
+        char reason[CLIENT_CODE_BYTES_MAX];
+        struct follower *follower = find_listed(channel, one, reason);
+        if (follower)
+            follower_stale(follower, reason);
+    }
+}
+
+static void take_error(struct channel *channel, struct json_value body) {
+    struct json_field fields[] = {{.name = SLICE("code")}, {.name = SLICE("topic")}};
+    const struct client_error error = client_error_read(body, 0, 0);
+    bool has_members = json_read_members(body, fields, 2) == STATUS_OK;
+    struct follower *follower = has_members ? find_value(channel, fields[1].value) : NULL;
+    if (has_members && json_string_is(fields[0].value, SLICE("reauth_required"))) {
+        channel->options.events->expiring(channel->options.user);
+    } else if (error.policy == CLIENT_POLICY_STALE) {
+        take_stale(channel, body);
+    } else if (has_members && fields[1].value.kind == JSON_KIND_STRING &&
+               error.policy == CLIENT_POLICY_TOPIC_FINAL) {
+        if (follower)
+            fail_topic(channel, follower, &error);
+    } else {
+        channel->last_error = error;
+        channel->has_last_error = true;
+    }
+}
+
+static enum status take_message(struct channel *channel, const struct phoenix_message *message) {
+    struct slice event = message->event;
+    struct json_value body = message->payload;
+    bool is_object = body.kind == JSON_KIND_OBJECT;
+    channel->options.events->heard(channel->options.user);
+    if (!slice_equal(message->topic, CHANNEL) || !is_object)
+        return STATUS_OK;
+    if (slice_equal(event, SLICE("phx_reply"))) {
+        struct push *push =
+            message->ref.data ? channel_push_take(&channel->pushes, message->ref) : NULL;
+        if (!push)
+            return STATUS_OK;
+        enum status status = take_reply(channel, push, body);
+        free(push);
+        return status;
+    }
+    if (slice_equal(event, SLICE("sync:update_batch")))
+        return take_range(channel, body);
+    if (slice_equal(event, SLICE("sync:snapshot")))
+        return take_part(channel, body);
+    if (slice_equal(event, SLICE("sync:heartbeat")))
+        return take_heartbeat(channel, body);
+    if (slice_equal(event, SLICE("sync:error"))) {
+        take_error(channel, body);
+    } else if (slice_equal(event, SLICE("phx_error")) || slice_equal(event, SLICE("phx_close"))) {
+        const struct client_error error = client_error_read(body, 0, 0);
+        report(channel, &error);
+    }
+    return STATUS_OK;
+}
+
+/* ---- events of the WebSocket -------------------------------------------------------------- */
+
+static void leave(struct channel *channel) {
+    void *user = channel->options.user;
+    void (*settle)(void *user) = channel->options.events->settle;
+    channel->is_busy = false;
+    if (channel->is_closed)
+        free_channel(channel);
+    settle(user);
+}
+
+static void on_received(void *user, struct slice text) {
+    const struct json_limits limits = {CLIENT_MESSAGE_BYTES_MAX, JSON_DEPTH_MAX};
+    struct channel *channel = user;
+    struct phoenix_message message;
+    channel->is_busy = true;
+    enum status status = phoenix_decode(text, &limits, &message);
+    if (status == STATUS_OK && message.payload.kind != JSON_KIND_OBJECT &&
+        message.payload.kind != JSON_KIND_ARRAY)
+        status = STATUS_INVALID_MESSAGE;
+    if (status == STATUS_OK)
+        status = take_message(channel, &message);
+    if (status == STATUS_OUT_OF_MEMORY)
+        report_own(channel, "out_of_memory", "There is no memory for a message.");
+    else if (status != STATUS_OK)
+        report_own(channel, "invalid_message", "The server sent something that is not a message.");
+    leave(channel);
+}
+
+static void on_opened(void *user) {
+    struct channel *channel = user;
+    channel->is_busy = true;
+    channel->options.events->opened(channel->options.user);
+    leave(channel);
+}
+
+static void on_ended(void *user, unsigned close, const struct client_error *error) {
+    struct channel *channel = user;
+    struct client_error whole = *error;
+    channel->is_busy = true;
+    /* The last error of the channel names the reason of a close frame. */
+    if (channel->has_last_error) {
+        char number[16];
+        snprintf(number, sizeof(number), "%u", close);
+        whole = channel->last_error;
+        if (whole.policy == CLIENT_POLICY_RETRY)
+            whole.policy = client_policy_of(number);
+    }
+    report(channel, &whole);
+    leave(channel);
+}
+
+static const struct ws_client_events socket_events = {on_opened, on_received, on_ended};
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static enum status write_path(struct buffer *path, struct slice token) {
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    enum status status = buffer_append_slice(path, SLICE(PATH));
+    for (size_t i = 0; i < token.size && status == STATUS_OK; i++) {
+        unsigned char byte = (unsigned char)token.data[i];
+        status = byte && strchr(plain, byte) ? buffer_append_byte(path, (char)byte)
+                                             : buffer_printf(path, "%%%02X", byte);
+    }
+    return status;
+}
+
+enum status channel_open(struct channel **channel, const struct channel_options *options) {
+    struct channel *made = calloc(1, sizeof(*made));
+    struct buffer path;
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    made->options = *options;
+    made->options.token = (struct slice){NULL, 0};
+    channel_push_list_init(&made->pushes);
+    list_init(&made->wanted);
+    buffer_init(&path, 4 * CLIENT_TOKEN_BYTES_MAX);
+    enum status status = write_path(&path, options->token);
+    if (status == STATUS_OK) {
+        const struct ws_client_options socket = {.loop = options->loop,
+                                                 .holds = options->holds,
+                                                 .target = options->target,
+                                                 .path = buffer_slice(&path),
+                                                 .events = &socket_events,
+                                                 .user = made};
+        status = ws_client_open(&made->socket, &socket);
+    }
+    buffer_release(&path);
+    if (status == STATUS_OK)
+        *channel = made;
+    else
+        free_channel(made);
+    return status;
+}
+
+void channel_close(struct channel *channel) {
+    if (!channel)
+        return;
+    channel->is_closed = true;
+    ws_client_close(channel->socket);
+    if (!channel->is_busy)
+        free_channel(channel);
+}

@@ -1,0 +1,33 @@
+/* Errors that a client gets from the server or makes itself, and the policy for each.
+ * Values, for any thread. They hold their texts, cut at their maximum, and allocate nothing.
+ * Reading an error cannot fail: a body that is not one gives the code of its HTTP status or close.
+ * The policy is that of spec/client_states.json: the code of the body first, then the number. */
+#ifndef CLIENT_CLIENT_ERROR_H
+#define CLIENT_CLIENT_ERROR_H
+
+#include "client/answer.h"
+#include "spec/client_states.h"
+#include "wire/json.h"
+
+#define CLIENT_CODE_BYTES_MAX    64
+#define CLIENT_MESSAGE_TEXT_SIZE 256
+
+struct client_error {
+    enum client_policy policy;
+    char code[CLIENT_CODE_BYTES_MAX];
+    char message[CLIENT_MESSAGE_TEXT_SIZE];
+    int64_t retry_after_ms; /* -1: no hint */
+    unsigned http_status;   /* 0: not of an HTTP answer */
+};
+
+/* The policy of a code, of an HTTP status or of a close code as text. */
+enum client_policy client_policy_of(const char *code);
+/* An error of the client itself. */
+struct client_error client_error_make(enum client_policy policy, const char *code,
+                                      const char *message);
+/* The error in a body of the Phoenix dialect or of HTTP. close and http_status may be 0. */
+struct client_error client_error_read(struct json_value body, unsigned close, unsigned http_status);
+/* The error of an HTTP answer. One without the server's own body is from a proxy: retry. */
+struct client_error client_error_of_answer(const struct answer *answer);
+
+#endif

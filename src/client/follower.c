@@ -1,0 +1,579 @@
+#include "client/follower.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+
+/* The data of the inputs of this file. */
+struct start {
+    struct position position;
+    bool is_truncated;
+};
+
+static uint64_t now_ms(void) {
+    return clock_now().mono_ns / CLOCK_NS_PER_MS;
+}
+
+static double chance(void) {
+    uint32_t number = 0;
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        number = 0;
+    return (double)number / 4294967296.0;
+}
+
+static void set_reason(struct follower *follower, const char *reason) {
+    snprintf(follower->reason, sizeof(follower->reason), "%s", reason);
+}
+
+static struct khala_position public_position(const struct position *position) {
+    return (struct khala_position){position->epoch.text, position->seq};
+}
+
+/* ---- the stored position ------------------------------------------------------------------ */
+
+static void save(struct follower *follower) {
+    char text[STORED_POSITION_BYTES_MAX];
+    if (!follower->is_unsaved || !follower->options->save || follower->follow.after)
+        return;
+    follower->is_unsaved = false;
+    size_t size = stored_position_write(&follower->applied.position, text);
+    if (follower->options->save(follower->options->user, follower->follow.topic, text, size) == 0)
+        return;
+    struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "storage_failed",
+                                                  "The position could not be stored.");
+    follower->link->warn(follower->link->user, &error, follower->follow.topic);
+}
+
+static void load_stored(struct follower *follower) {
+    char text[STORED_POSITION_BYTES_MAX];
+    int size = follower->options->load(follower->options->user, follower->follow.topic, text,
+                                       sizeof(text));
+    if (size == 0)
+        return;
+    if (size > 0 && (size_t)size <= sizeof(text))
+        follower->received.is_known =
+            stored_position_read((struct slice){text, (size_t)size}, &follower->received.position);
+    if (!follower->received.is_known)
+        set_reason(follower, "position_unreadable");
+    if (size >= 0)
+        return;
+    struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "storage_failed",
+                                                  "The stored position could not be read.");
+    follower->link->warn(follower->link->user, &error, follower->follow.topic);
+}
+
+void follower_load(struct follower *follower, bool is_live) {
+    const struct khala_position *after = follower->follow.after;
+    set_reason(follower, "start");
+    if (after) {
+        follower->received.position.seq = after->seq;
+        follower->received.is_known =
+            topic_epoch_read(slice_of(after->epoch), &follower->received.position.epoch) ==
+            STATUS_OK;
+        if (!follower->received.is_known)
+            set_reason(follower, "position_unreadable");
+    } else if (follower->options->load && !follower->follow.from_start) {
+        load_stored(follower);
+    }
+    follower->applied = follower->received;
+    machine_give(&follower->machine, TOPIC_INPUT_LOADED, NULL);
+    if (is_live)
+        machine_give(&follower->machine, TOPIC_INPUT_CONNECTED, NULL);
+}
+
+/* ---- the application ---------------------------------------------------------------------- */
+
+static bool is_loss(const struct entry *entry) {
+    return strcmp(entry->reason, "start") != 0 || entry->is_truncated || entry->json.data;
+}
+
+static enum khala_result call_frame(const struct follower *follower, const struct entry *entry) {
+    const struct json_value object = {JSON_KIND_OBJECT, entry->json};
+    struct json_field fields[] = {{.name = SLICE("kind")}, {.name = SLICE("payload")}};
+    struct khala_frame frame = {.topic = follower->follow.topic,
+                                .seq = entry->position.seq,
+                                .json = {entry->json.data, entry->json.size},
+                                .position = public_position(&entry->position)};
+    if (json_read_members(object, fields, 2) == STATUS_OK) {
+        frame.kind = (struct khala_text){fields[0].value.raw.data, fields[0].value.raw.size};
+        frame.payload = (struct khala_text){fields[1].value.raw.data, fields[1].value.raw.size};
+    }
+    return follower->follow.frame(follower->follow.user, &frame);
+}
+
+static enum khala_result call_reset(struct follower *follower, const struct entry *entry) {
+    const struct khala_reset reset = {.topic = follower->follow.topic,
+                                      .reason = entry->reason,
+                                      .from_seq = entry->position.seq + 1,
+                                      .truncated = entry->is_truncated,
+                                      .documents = {entry->json.data, entry->json.size},
+                                      .position = public_position(&entry->position)};
+    if (follower->follow.reset)
+        return follower->follow.reset(follower->follow.user, &reset);
+    if (!is_loss(entry))
+        return KHALA_OK;
+    follower->error = client_error_make(CLIENT_POLICY_TOPIC_FINAL, "reset_unhandled",
+                                        "The history of the topic begins anew, and the "
+                                        "application has no reset function.");
+    machine_give(&follower->machine, TOPIC_INPUT_FINAL, &follower->error);
+    return KHALA_LATER;
+}
+
+/* Whether the application applied it. */
+static bool apply(struct follower *follower, const struct entry *entry) {
+    enum khala_result result = entry->kind == ENTRY_FRAME   ? call_frame(follower, entry)
+                               : entry->kind == ENTRY_RESET ? call_reset(follower, entry)
+                                                            : KHALA_OK;
+    follower->is_held = result == KHALA_LATER;
+    if (follower->is_held)
+        return false;
+    follower->applied = (struct follower_place){true, entry->position};
+    follower->is_unsaved = true;
+    return true;
+}
+
+/* The last call. Entries that arrived before an error come before it. */
+static void finish(struct follower *follower) {
+    if (!follower->is_over || follower->is_finished || entry_queue_first(&follower->queue))
+        return;
+    follower->is_finished = true;
+    save(follower);
+    const struct khala_error error = {follower->error.code, follower->error.message,
+                                      follower->follow.topic, follower->error.http_status};
+    if (follower->follow.ended)
+        follower->follow.ended(follower->follow.user, follower->has_error ? &error : NULL);
+    follower->link->finished(follower->link->user, follower);
+}
+
+static enum status put(struct follower *follower, const struct entry *entry) {
+    if (follower->is_over)
+        return STATUS_OK;
+    if (!follower->is_held && !entry_queue_first(&follower->queue) && apply(follower, entry))
+        return STATUS_OK;
+    return entry_queue_push(&follower->queue, entry);
+}
+
+static bool has_room(const struct follower *follower, size_t part) {
+    size_t frames_max = follower->options->queue_frames_max;
+    return follower->queue.frames < frames_max / part &&
+           follower->queue.bytes < CLIENT_QUEUE_BYTES_MAX / part;
+}
+
+void follower_abandon(struct follower *follower) {
+    entry_queue_clear(&follower->queue);
+    finish(follower);
+}
+
+void follower_next(struct follower *follower) {
+    follower->is_held = false;
+    const struct entry *entry;
+    while (!follower->is_held && (entry = entry_queue_first(&follower->queue)))
+        if (apply(follower, entry))
+            entry_queue_drop_first(&follower->queue);
+    save(follower);
+    if (follower->machine.state == TOPIC_STATE_PAUSED && has_room(follower, 2))
+        machine_give(&follower->machine, TOPIC_INPUT_DRAINED, NULL);
+    finish(follower);
+}
+
+/* ---- actions ------------------------------------------------------------------------------ */
+
+static void clear_parts(struct follower *follower) {
+    buffer_release(&follower->documents);
+    follower->has_parts = false;
+}
+
+static enum status restart(struct follower *follower, const struct position *position,
+                           bool is_truncated, struct slice documents) {
+    struct entry entry = {.kind = ENTRY_RESET,
+                          .position = *position,
+                          .json = documents,
+                          .is_truncated = is_truncated};
+    snprintf(entry.reason, sizeof(entry.reason), "%s",
+             *follower->reason ? follower->reason : "start");
+    enum status status = put(follower, &entry);
+    if (status != STATUS_OK)
+        return status;
+    set_reason(follower, "");
+    recent_clear(&follower->recent);
+    follower->received = (struct follower_place){true, *position};
+    return STATUS_OK;
+}
+
+static enum status apply_snapshot(struct follower *follower) {
+    struct buffer whole;
+    buffer_init(&whole, CLIENT_SNAPSHOT_BYTES_MAX + 2);
+    enum status status = buffer_append_byte(&whole, '[');
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&whole, buffer_slice(&follower->documents));
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&whole, ']');
+    if (status == STATUS_OK)
+        status = restart(follower, &follower->parts_position, false, buffer_slice(&whole));
+    buffer_release(&whole);
+    clear_parts(follower);
+    return status;
+}
+
+static enum status keep_part(struct follower *follower, const struct snapshot_part *part) {
+    struct json_iterator documents = json_iterate(part->documents);
+    struct json_value document;
+    enum status status = STATUS_OK;
+    if (!follower->has_parts)
+        follower->parts_position = part->position;
+    follower->has_parts = true;
+    if (part->has_number)
+        follower->last_part = part->number;
+    while (status == STATUS_OK && json_next_element(&documents, &document)) {
+        if (follower->documents.size > 0)
+            status = buffer_append_byte(&follower->documents, ',');
+        if (status == STATUS_OK)
+            status = buffer_append_slice(&follower->documents, document.raw);
+    }
+    return status;
+}
+
+/* By what a frame is recognised: a document by its key and version, an event by its id. */
+struct identity {
+    struct slice key; /* size 0: by nothing */
+    uint64_t version;
+};
+
+static struct identity identity_of(struct json_value frame) {
+    enum { KIND, EVENT_ID, DOC_KEY, DOC_VERSION, COUNT };
+    struct json_field fields[COUNT] = {{.name = SLICE("kind")},
+                                       {.name = SLICE("event_id")},
+                                       {.name = SLICE("doc_key")},
+                                       {.name = SLICE("doc_version")}};
+    struct identity identity = {.version = 0};
+    struct slice kind;
+    if (json_read_members(frame, fields, COUNT) != STATUS_OK)
+        return identity;
+    bool is_document = json_string_slice(fields[KIND].value, &kind) &&
+                       slice_ends(kind, SLICE("_summary")) &&
+                       fields[DOC_KEY].value.kind == JSON_KIND_STRING;
+    struct json_value key = fields[is_document ? DOC_KEY : EVENT_ID].value;
+    if (key.kind == JSON_KIND_STRING)
+        identity.key = key.raw;
+    if (is_document)
+        (void)json_u64(fields[DOC_VERSION].value, UINT64_MAX, &identity.version);
+    return identity;
+}
+
+/* A frame is remembered after it was passed on: a failure between the two repeats it, and never
+ * loses it. */
+static enum status deliver_frame(struct follower *follower, const struct range *range,
+                                 struct json_value frame, uint64_t seq) {
+    const struct entry entry = {
+        .kind = ENTRY_FRAME, .position = {seq, range->epoch}, .json = frame.raw};
+    struct identity identity = identity_of(frame);
+    uint64_t now = now_ms();
+    bool is_repeated =
+        identity.key.size > 0 && recent_has(&follower->recent, identity.key, identity.version, now);
+    enum status status = is_repeated ? STATUS_OK : put(follower, &entry);
+    if (status != STATUS_OK)
+        return status;
+    follower->received = (struct follower_place){true, entry.position};
+    if (is_repeated || identity.key.size == 0)
+        return STATUS_OK;
+    return recent_add(&follower->recent, identity.key, identity.version, now);
+}
+
+static enum status deliver(struct follower *follower, const struct range *range) {
+    struct json_iterator frames = json_iterate(range->frames);
+    uint64_t from = follower->received.position.seq;
+    struct json_value frame;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && !follower->is_over && json_next_element(&frames, &frame)) {
+        uint64_t seq = range_frame_seq(frame);
+        if (seq > from)
+            status = deliver_frame(follower, range, frame, seq);
+    }
+    if (status != STATUS_OK || range->through <= from)
+        return status;
+    const struct entry move = {.kind = ENTRY_MOVE, .position = {range->through, range->epoch}};
+    bool is_behind = follower->applied.position.seq != range->through;
+    if (is_behind || entry_queue_first(&follower->queue))
+        status = put(follower, &move);
+    if (status != STATUS_OK)
+        return status;
+    follower->received = (struct follower_place){true, move.position};
+    follower->trips = 0;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < follower->fault_count; i++)
+        if (!follower->faults[i].is_gap)
+            follower->faults[kept++] = follower->faults[i];
+    follower->fault_count = kept;
+    return STATUS_OK;
+}
+
+static void back_off(struct follower *follower, const struct client_error *error) {
+    uint64_t wait_ms = back_off_ms(follower->trips++, error ? error->retry_after_ms : -1, chance(),
+                                   CLIENT_TOPIC_BASE_MS, CLIENT_BACK_OFF_MAX_MS);
+    follower->retry_at_ms = now_ms() + wait_ms;
+    follower->link->wait(follower->link->user, follower->retry_at_ms);
+}
+
+static void end(struct follower *follower, const struct client_error *error) {
+    if (follower->is_over)
+        return;
+    follower->is_over = true;
+    follower->has_error = error != NULL;
+    if (error && error != &follower->error)
+        follower->error = *error;
+    bool is_stuck = error && strcmp(error->code, "reset_unhandled") == 0;
+    if (!error || is_stuck)
+        entry_queue_clear(&follower->queue); /* the application takes no more */
+    follower->link->done(follower->link->user, follower);
+    finish(follower);
+}
+
+static void report(struct follower *follower) {
+    struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "repeatedly_stale",
+                                                  "The topic was stale again and again.");
+    follower->link->warn(follower->link->user, &error, follower->follow.topic);
+}
+
+static void act(void *user, unsigned action, const void *data) {
+    struct follower *follower = user;
+    const struct start *start = data;
+    enum status status = STATUS_OK;
+    switch ((enum topic_action)action) {
+    case TOPIC_ACTION_SUBSCRIBE:
+        follower->link->subscribe(follower->link->user, follower);
+        break;
+    case TOPIC_ACTION_UNSUBSCRIBE:
+        follower->link->unsubscribe(follower->link->user, follower);
+        break;
+    case TOPIC_ACTION_RESET:
+        status = restart(follower, &start->position, start->is_truncated, (struct slice){NULL, 0});
+        break;
+    case TOPIC_ACTION_DISCARD:
+        clear_parts(follower);
+        break;
+    case TOPIC_ACTION_KEEP:
+        status = keep_part(follower, data);
+        break;
+    case TOPIC_ACTION_APPLY_SNAPSHOT:
+        status = follower->failure == STATUS_OK ? apply_snapshot(follower) : STATUS_OK;
+        break;
+    case TOPIC_ACTION_DELIVER:
+        status = deliver(follower, data);
+        break;
+    case TOPIC_ACTION_FORGET:
+        follower->received.is_known = false;
+        if (!*follower->reason)
+            set_reason(follower, "gap");
+        break;
+    case TOPIC_ACTION_REPORT:
+        report(follower);
+        break;
+    case TOPIC_ACTION_BACK_OFF:
+        back_off(follower, data);
+        break;
+    case TOPIC_ACTION_CANCEL:
+        follower->retry_at_ms = 0;
+        break;
+    case TOPIC_ACTION_FAIL:
+        end(follower, data);
+        break;
+    case TOPIC_ACTION_END:
+        end(follower, NULL);
+        break;
+    }
+    if (follower->failure == STATUS_OK)
+        follower->failure = status;
+}
+
+static void changed(void *user) {
+    (void)user;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------- */
+
+/* Gives an input whose actions may fail. */
+static enum status give(struct follower *follower, enum topic_input input, const void *data) {
+    follower->failure = STATUS_OK;
+    machine_give(&follower->machine, input, data);
+    save(follower);
+    return follower->failure;
+}
+
+void follower_give(struct follower *follower, enum topic_input input,
+                   const struct client_error *error) {
+    machine_give(&follower->machine, input, error);
+}
+
+static bool is_streaming(const struct follower *follower) {
+    return follower->machine.state == TOPIC_STATE_REPLAYING ||
+           follower->machine.state == TOPIC_STATE_LIVE;
+}
+
+/* A stale position or a gap. Several within a minute trip the breaker. */
+static enum status fault(struct follower *follower, bool is_gap, const char *reason) {
+    uint64_t now = now_ms();
+    unsigned kept = 0;
+    if (follower->machine.state == TOPIC_STATE_JOINING && is_gap)
+        return STATUS_OK;
+    for (unsigned i = 0; i < follower->fault_count; i++)
+        if (now - follower->faults[i].at_ms < CLIENT_FAULTS_MS)
+            follower->faults[kept++] = follower->faults[i];
+    if (!is_gap && *reason)
+        set_reason(follower, reason);
+    if (kept + 1 < CLIENT_FAULTS_MAX) {
+        follower->faults[kept] = (struct follower_fault){now, is_gap};
+        follower->fault_count = kept + 1;
+        return give(follower, is_gap ? TOPIC_INPUT_GAP : TOPIC_INPUT_STALE, NULL);
+    }
+    follower->fault_count = 0;
+    if (!is_gap)
+        follower->received.is_known = false;
+    return give(follower, TOPIC_INPUT_TRIPPED, NULL);
+}
+
+void follower_stale(struct follower *follower, const char *reason) {
+    /* No action of this input allocates. */
+    if (fault(follower, false, reason) != STATUS_OK)
+        follower->failure = STATUS_OK;
+}
+
+enum status follower_accepted(struct follower *follower, struct json_value epoch) {
+    struct topic_epoch read;
+    if (follower->received.is_known && follower->machine.state == TOPIC_STATE_JOINING &&
+        range_read_epoch(epoch, &read))
+        follower->received.position.epoch = read;
+    return give(follower, TOPIC_INPUT_ACCEPTED, NULL);
+}
+
+enum status follower_started(struct follower *follower, struct json_value epoch, uint64_t from_seq,
+                             bool is_truncated) {
+    struct start start = {.position = {.seq = from_seq - 1}, .is_truncated = is_truncated};
+    if (from_seq == 0 || !range_read_epoch(epoch, &start.position.epoch))
+        return STATUS_INVALID_MESSAGE;
+    const struct position *own = &follower->received.position;
+    /* A start at the client's own position, such as 0, is a resume. */
+    if (follower->received.is_known && range_is_same_epoch(&start.position.epoch, &own->epoch) &&
+        own->seq == start.position.seq)
+        return follower_accepted(follower, epoch);
+    return give(follower, TOPIC_INPUT_STARTED, &start);
+}
+
+/* Whether a range continues the position. It may begin earlier, and then repeats frames. */
+static bool continues(const struct follower *follower, const struct range *range) {
+    const struct position *own = &follower->received.position;
+    return range->is_valid && follower->received.is_known &&
+           range_is_same_epoch(&range->epoch, &own->epoch) && range->after <= own->seq;
+}
+
+enum status follower_range(struct follower *follower, struct json_value body) {
+    const struct range range = range_read(body);
+    enum topic_input input = range.is_complete ? TOPIC_INPUT_CAUGHT_UP : TOPIC_INPUT_RANGE;
+    if (!is_streaming(follower))
+        return give(follower, input, NULL);
+    if (!continues(follower, &range))
+        return fault(follower, true, "");
+    enum status status = give(follower, input, &range);
+    if (status == STATUS_OK && !has_room(follower, 1))
+        status = give(follower, TOPIC_INPUT_FULL, NULL);
+    return status;
+}
+
+enum status follower_covered(struct follower *follower, struct json_value epoch,
+                             struct json_value through) {
+    struct range range = {.after = follower->received.position.seq,
+                          .frames = {JSON_KIND_ARRAY, SLICE("[]")}};
+    range.is_valid = range_read_seq(through, &range.through) && range.through > range.after &&
+                     range_read_epoch(epoch, &range.epoch);
+    if (!is_streaming(follower) || !continues(follower, &range))
+        return STATUS_OK;
+    return give(follower, TOPIC_INPUT_RANGE, &range);
+}
+
+/* Whether the part is the next one of the snapshot. */
+static bool part_fits(const struct follower *follower, const struct snapshot_part *part) {
+    const struct position *first = &follower->parts_position;
+    if (!part->is_valid || !follower->has_parts)
+        return part->is_valid;
+    return part->position.seq == first->seq &&
+           strcmp(part->position.epoch.text, first->epoch.text) == 0 &&
+           (!part->has_number || part->number == follower->last_part + 1);
+}
+
+enum status follower_part(struct follower *follower, struct json_value body) {
+    const struct snapshot_part part = range_read_part(body);
+    if (follower->machine.state == TOPIC_STATE_BOOTSTRAPPING && !part_fits(follower, &part))
+        return fault(follower, true, "");
+    return give(follower, part.is_last ? TOPIC_INPUT_WHOLE : TOPIC_INPUT_PART, &part);
+}
+
+uint64_t follower_tick(struct follower *follower, uint64_t now) {
+    if (follower->retry_at_ms > 0 && follower->retry_at_ms <= now) {
+        follower->retry_at_ms = 0;
+        machine_give(&follower->machine, TOPIC_INPUT_TIMER, NULL);
+    }
+    return follower->retry_at_ms;
+}
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static char *copy_text(char **at, const char *text) {
+    size_t size = text ? strlen(text) + 1 : 0;
+    char *copy = text ? *at : NULL;
+    if (text)
+        memcpy(copy, text, size);
+    *at += size;
+    return copy;
+}
+
+static size_t text_size(const char *text) {
+    return text ? strlen(text) + 1 : 0;
+}
+
+enum status follower_make(struct follower **follower, const struct khala_follow *follow,
+                          const struct follower_link *link, const struct khala_options *options) {
+    const struct khala_position *after = follow->after;
+    size_t size = text_size(follow->topic) + text_size(follow->replay) +
+                  (after ? sizeof(*after) + text_size(after->epoch) : 0);
+    struct follower *made = calloc(1, sizeof(*made));
+    char *texts = calloc(1, size);
+    if (!made || !texts) {
+        free(made);
+        free(texts);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    made->link = link;
+    made->options = options;
+    made->follow = *follow;
+    made->texts = texts;
+    /* The position first: it must be aligned. */
+    if (after) {
+        struct khala_position *copy = (struct khala_position *)(void *)texts;
+        texts += sizeof(*copy);
+        *copy = (struct khala_position){copy_text(&texts, after->epoch), after->seq};
+        made->follow.after = copy;
+    }
+    made->follow.topic = copy_text(&texts, follow->topic);
+    made->follow.replay = copy_text(&texts, follow->replay);
+    made->machine = (struct machine){.table = &topic_machine,
+                                     .state = TOPIC_STATE_LOADING,
+                                     .user = made,
+                                     .act = act,
+                                     .changed = changed};
+    recent_init(&made->recent);
+    buffer_init(&made->documents, CLIENT_SNAPSHOT_BYTES_MAX);
+    entry_queue_init(&made->queue);
+    *follower = made;
+    return STATUS_OK;
+}
+
+void follower_free(struct follower *follower) {
+    if (!follower)
+        return;
+    entry_queue_clear(&follower->queue);
+    recent_release(&follower->recent);
+    buffer_release(&follower->documents);
+    free(follower->texts);
+    free(follower);
+}

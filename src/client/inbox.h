@@ -1,0 +1,51 @@
+/* Commands of any thread to the loop of a client.
+ * inbox_post: any thread. inbox_take: the loop's thread.
+ * Counted: the client and each unanswered question for a token hold it. A posted command belongs to
+ * the inbox; a closed inbox frees it.
+ * inbox_post cannot fail for want of memory, because the command's owner allocated it.
+ * Commands arrive in the order in which they were posted. */
+#ifndef CLIENT_INBOX_H
+#define CLIENT_INBOX_H
+
+#include <uv.h>
+
+#include "base/list.h"
+#include "spec/codes.h"
+
+enum command_kind {
+    COMMAND_FOLLOW,
+    COMMAND_UNFOLLOW,
+    COMMAND_NEXT,
+    COMMAND_TOKEN,
+    COMMAND_WAKE,
+    COMMAND_CLOSE,
+    COMMAND_APPEND,
+    COMMAND_FLUSH,
+};
+
+struct command {
+    struct list_node node;
+    enum command_kind kind;
+    void (*free)(struct command *command);
+};
+
+struct inbox {
+    uv_mutex_t lock;
+    uv_async_t *wake; /* NULL: closed */
+    struct list commands;
+    unsigned references;
+};
+
+MUST_CHECK enum status inbox_make(struct inbox **inbox);
+void inbox_hold(struct inbox *inbox);
+void inbox_let_go(struct inbox *inbox);
+/* Commands that were posted before are found by the first wake-up. */
+void inbox_open(struct inbox *inbox, uv_async_t *wake);
+/* Frees the commands. Later ones are freed at once. */
+void inbox_close(struct inbox *inbox);
+/* False: the inbox is closed, and the command was freed. */
+bool inbox_post(struct inbox *inbox, struct command *command);
+/* The next command, which the caller frees, or NULL. */
+struct command *inbox_take(struct inbox *inbox);
+
+#endif

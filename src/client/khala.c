@@ -1,0 +1,413 @@
+/* The public functions, the loop and the commands of a client.
+ *
+ * The library speaks HTTP and WebSockets with the server's own code, not with libcurl: the codecs
+ * exist, are fuzzed, and read what the server writes. libcurl's WebSockets came with version 7.86
+ * and are not in every distribution; its multi interface needs more glue to a libuv loop than the
+ * stream of this folder has lines. */
+#include <khala/khala.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "client/connection.h"
+#include "client/inbox.h"
+
+static_assert(KHALA_STATE_CLOSED + 1 == CONNECTION_STATE_COUNT, "one for each state of the table");
+
+struct khala {
+    struct khala_options options; /* its texts are in texts */
+    char *texts;
+    struct socket_target target;
+    struct inbox *inbox;
+    uv_loop_t own_loop;
+    uv_loop_t *loop;
+    uv_thread_t thread;
+    bool has_thread;
+    uv_async_t wake;
+    uv_timer_t timer;
+    uint64_t timer_at_ms; /* 0: not running */
+    struct socket_holds holds;
+    struct connection_hooks hooks;
+    struct connection connection;
+    struct command close_command; /* so that closing needs no memory */
+    uint64_t numbers;             /* of followers, under the inbox's lock */
+    bool is_closing;
+};
+
+struct khala_token {
+    struct command command;
+    struct inbox *inbox;
+    uint64_t ask;
+    char *text;
+    bool has_memory;
+    struct client_error error;
+    bool is_failed;
+};
+
+struct follow_command {
+    struct command command;
+    struct follower *follower;
+};
+
+struct number_command {
+    struct command command;
+    uint64_t number;
+};
+
+const char *khala_version(void) {
+    return KHALA_VERSION;
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static uint64_t now_ms(void) {
+    return clock_now().mono_ns / CLOCK_NS_PER_MS;
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct khala *client = timer->data;
+    client->timer_at_ms = 0;
+    connection_tick(&client->connection);
+    connection_settle(&client->connection);
+}
+
+static void on_wait(void *user, uint64_t at_ms) {
+    struct khala *client = user;
+    uint64_t now = now_ms();
+    if (client->is_closing || (client->timer_at_ms > 0 && client->timer_at_ms <= at_ms))
+        return;
+    client->timer_at_ms = at_ms;
+    /* The loop's own time may be old in a long turn. */
+    uv_update_time(client->loop);
+    /* A timer that runs was initialised, and starting it cannot fail. */
+    (void)uv_timer_start(&client->timer, on_timer, at_ms > now ? at_ms - now : 0, 0);
+}
+
+/* ---- tokens ------------------------------------------------------------------------------- */
+
+static void free_token(struct command *command) {
+    struct khala_token *token = container_of(command, struct khala_token, command);
+    inbox_let_go(token->inbox);
+    free(token->text);
+    free(token);
+}
+
+static void on_ask_token(void *user, uint64_t ask) {
+    struct khala *client = user;
+    struct khala_token *token = calloc(1, sizeof(*token));
+    /* Without memory the question has no answer, and its time limit ends it. */
+    if (!token)
+        return;
+    token->command.kind = COMMAND_TOKEN;
+    token->command.free = free_token;
+    token->inbox = client->inbox;
+    token->ask = ask;
+    inbox_hold(client->inbox);
+    client->options.token(client->options.user, token);
+}
+
+void khala_token_give(struct khala_token *token, const char *text) {
+    token->text = strdup(text ? text : "");
+    if (!token->text) {
+        token->is_failed = true;
+        token->error = client_error_make(CLIENT_POLICY_RETRY, "out_of_memory",
+                                         "There is no memory for the token.");
+    }
+    inbox_post(token->inbox, &token->command);
+}
+
+void khala_token_fail(struct khala_token *token, const char *message, bool is_final) {
+    token->is_failed = true;
+    token->error =
+        client_error_make(is_final ? CLIENT_POLICY_FINAL : CLIENT_POLICY_RETRY, "token_failed",
+                          message ? message : "The token callback failed.");
+    inbox_post(token->inbox, &token->command);
+}
+
+/* ---- commands ----------------------------------------------------------------------------- */
+
+static void free_follow(struct command *command) {
+    struct follow_command *follow = container_of(command, struct follow_command, command);
+    follower_free(follow->follower);
+    free(follow);
+}
+
+static void free_number(struct command *command) {
+    free(container_of(command, struct number_command, command));
+}
+
+static void keep_close(struct command *command) {
+    (void)command;
+}
+
+enum khala_result khala_follow(struct khala *client, const struct khala_follow *follow,
+                               uint64_t *number) {
+    if (!follow->topic || !*follow->topic || strlen(follow->topic) > CLIENT_TOPIC_BYTES_MAX ||
+        !follow->frame || (follow->after && !follow->after->epoch))
+        return KHALA_INVALID;
+    struct follow_command *made = calloc(1, sizeof(*made));
+    if (!made || follower_make(&made->follower, follow, &client->connection.link,
+                               &client->options) != STATUS_OK) {
+        free(made);
+        return KHALA_NO_MEMORY;
+    }
+    uv_mutex_lock(&client->inbox->lock);
+    uint64_t given = ++client->numbers;
+    uv_mutex_unlock(&client->inbox->lock);
+    made->follower->number = given;
+    if (number)
+        *number = given;
+    made->command = (struct command){.kind = COMMAND_FOLLOW, .free = free_follow};
+    return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
+}
+
+static void post_number(struct khala *client, enum command_kind kind, uint64_t number) {
+    struct number_command *made = calloc(1, sizeof(*made));
+    if (!made)
+        return;
+    made->number = number;
+    made->command = (struct command){.kind = kind, .free = free_number};
+    inbox_post(client->inbox, &made->command);
+}
+
+void khala_next(struct khala *client, uint64_t number) {
+    post_number(client, COMMAND_NEXT, number);
+}
+
+void khala_unfollow(struct khala *client, uint64_t number) {
+    post_number(client, COMMAND_UNFOLLOW, number);
+}
+
+void khala_wake(struct khala *client) {
+    post_number(client, COMMAND_WAKE, 0);
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct khala *client = handle->data;
+    socket_let_go(&client->holds);
+}
+
+static void shut(struct khala *client) {
+    if (client->is_closing)
+        return;
+    connection_give(&client->connection, CONNECTION_INPUT_STOP);
+    connection_settle(&client->connection);
+    inbox_close(client->inbox);
+    client->is_closing = true;
+    uv_close((uv_handle_t *)&client->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&client->wake, on_handle_closed);
+}
+
+static void run_token(struct khala *client, const struct khala_token *token) {
+    connection_token(&client->connection, token->ask, token->text,
+                     token->is_failed ? &token->error : NULL);
+}
+
+static void run_number(struct khala *client, const struct number_command *command) {
+    struct follower *follower = connection_find(&client->connection, command->number);
+    if (!follower)
+        return;
+    if (command->command.kind == COMMAND_NEXT)
+        follower_next(follower);
+    else if (follower->is_over)
+        follower_abandon(follower);
+    else
+        follower_give(follower, TOPIC_INPUT_STOP, NULL);
+}
+
+static void run_command(struct khala *client, struct command *command) {
+    switch (command->kind) {
+    case COMMAND_FOLLOW: {
+        struct follow_command *follow = container_of(command, struct follow_command, command);
+        connection_add(&client->connection, follow->follower);
+        follow->follower = NULL;
+        break;
+    }
+    case COMMAND_UNFOLLOW:
+    case COMMAND_NEXT:
+        run_number(client, container_of(command, struct number_command, command));
+        break;
+    case COMMAND_TOKEN:
+        run_token(client, container_of(command, struct khala_token, command));
+        break;
+    case COMMAND_WAKE:
+        connection_give(&client->connection, CONNECTION_INPUT_WAKE);
+        break;
+    case COMMAND_APPEND:
+    case COMMAND_FLUSH:
+        break;
+    case COMMAND_CLOSE:
+        shut(client);
+        break;
+    }
+}
+
+static void on_wake(uv_async_t *wake) {
+    struct khala *client = wake->data;
+    struct command *command;
+    while (!client->is_closing && (command = inbox_take(client->inbox))) {
+        run_command(client, command);
+        command->free(command);
+    }
+    if (!client->is_closing)
+        connection_settle(&client->connection);
+}
+
+static void on_finished(void *user) {
+    struct khala *client = user;
+    /* Closing frees it without a wake-up. */
+    if (!client->is_closing)
+        uv_async_send(&client->wake);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
+
+static size_t text_size(const char *text) {
+    return text ? strlen(text) + 1 : 0;
+}
+
+static const char *copy_text(char **at, const char *text) {
+    char *copy = *at;
+    if (!text)
+        return NULL;
+    memcpy(copy, text, text_size(text));
+    *at += text_size(text);
+    return copy;
+}
+
+static bool copy_options(struct khala *client, const struct khala_options *options) {
+    struct khala_options *own = &client->options;
+    char *at = malloc(text_size(options->url) + text_size(options->ca_file) +
+                      text_size(options->client_build_id));
+    if (!at)
+        return false;
+    client->texts = at;
+    *own = *options;
+    own->url = copy_text(&at, options->url);
+    own->ca_file = copy_text(&at, options->ca_file);
+    own->client_build_id = copy_text(&at, options->client_build_id);
+    client->target.ca_file = own->ca_file;
+    const struct {
+        unsigned *value;
+        unsigned fallback;
+    } numbers[] = {
+        {&own->back_off_base_ms, CLIENT_BACK_OFF_BASE_MS},
+        {&own->back_off_max_ms, CLIENT_BACK_OFF_MAX_MS},
+        {&own->token_timeout_ms, CLIENT_TOKEN_MS},
+        {&own->connect_timeout_ms, CLIENT_CONNECT_MS},
+        {&own->queue_frames_max, CLIENT_QUEUE_FRAMES_MAX},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (*numbers[i].value == 0)
+            *numbers[i].value = numbers[i].fallback;
+    return true;
+}
+
+static void free_client(struct khala *client) {
+    connection_release(&client->connection);
+    if (client->inbox)
+        inbox_let_go(client->inbox);
+    free(client->texts);
+    free(client);
+}
+
+/* The loop holds nothing of the client any more. */
+static void on_emptied(void *user) {
+    struct khala *client = user;
+    assert(client->is_closing);
+    if (client->has_thread)
+        return; /* the loop ends now, and khala_close frees the client */
+    void (*closed)(void *) = client->options.closed;
+    void *closed_user = client->options.user;
+    free_client(client);
+    if (closed)
+        closed(closed_user);
+}
+
+static void run_thread(void *user) {
+    struct khala *client = user;
+    (void)uv_run(client->loop, UV_RUN_DEFAULT);
+}
+
+/* The handles of the client. On failure, nothing is left on the loop. */
+static bool begin(struct khala *client) {
+    client->wake.data = client->timer.data = client;
+    if (uv_async_init(client->loop, &client->wake, on_wake) != 0)
+        return false;
+    int error = uv_timer_init(client->loop, &client->timer);
+    assert(error == 0); /* libuv documents no failure */
+    socket_hold(&client->holds);
+    socket_hold(&client->holds);
+    inbox_open(client->inbox, &client->wake);
+    return true;
+}
+
+static enum khala_result start(struct khala *client) {
+    if (client->options.loop) {
+        client->loop = client->options.loop;
+    } else {
+        if (uv_loop_init(&client->own_loop) != 0)
+            return KHALA_FAILED;
+        client->loop = &client->own_loop;
+        client->has_thread = true;
+    }
+    connection_init(&client->connection, &client->options, &client->hooks, client->loop,
+                    &client->holds, &client->target);
+    bool is_begun = begin(client);
+    if (is_begun &&
+        (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0))
+        return KHALA_OK;
+    if (is_begun)
+        shut(client);
+    if (client->has_thread) {
+        (void)uv_run(client->loop, UV_RUN_DEFAULT);
+        (void)uv_loop_close(client->loop);
+    }
+    return KHALA_FAILED;
+}
+
+enum khala_result khala_open(struct khala **client, const struct khala_options *options) {
+    struct socket_target target = {.port = ""};
+    if (!options->url || !options->token || !socket_target_read(&target, options->url))
+        return KHALA_INVALID;
+    struct khala *made = calloc(1, sizeof(*made));
+    if (!made)
+        return KHALA_NO_MEMORY;
+    made->target = target;
+    made->holds = (struct socket_holds){.user = made, .emptied = on_emptied};
+    made->hooks = (struct connection_hooks){
+        .user = made, .ask_token = on_ask_token, .wait = on_wait, .finished = on_finished};
+    made->close_command = (struct command){.kind = COMMAND_CLOSE, .free = keep_close};
+    connection_init(&made->connection, &made->options, &made->hooks, NULL, &made->holds,
+                    &made->target);
+    enum khala_result result = copy_options(made, options) ? KHALA_OK : KHALA_NO_MEMORY;
+    if (result == KHALA_OK && inbox_make(&made->inbox) != STATUS_OK)
+        result = KHALA_NO_MEMORY;
+    if (result == KHALA_OK)
+        result = start(made);
+    if (result == KHALA_OK)
+        *client = made;
+    else
+        free_client(made);
+    return result;
+}
+
+void khala_close(struct khala *client) {
+    if (!client)
+        return;
+    bool has_thread = client->has_thread;
+    inbox_post(client->inbox, &client->close_command);
+    if (!has_thread)
+        return;
+    void (*closed)(void *) = client->options.closed;
+    void *user = client->options.user;
+    int error = uv_thread_join(&client->thread);
+    assert(error == 0);
+    error = uv_loop_close(client->loop);
+    assert(error == 0);
+    free_client(client);
+    if (closed)
+        closed(user);
+}

@@ -1,0 +1,45 @@
+/* Ranges, parts of snapshots and positions as the server or a storage writes them.
+ * Any thread; pure functions over values.
+ * Allocates nothing: frames and documents point into the message.
+ * What is not well-formed is not valid; there are no other errors.
+ * The frames of a valid range ascend, and lie after its start and up to its end. */
+#ifndef CLIENT_RANGE_H
+#define CLIENT_RANGE_H
+
+#include "topic/position.h"
+#include "wire/json.h"
+
+#define STORED_POSITION_BYTES_MAX 128
+
+struct range {
+    bool is_valid;
+    bool is_complete; /* the replay is; also set in a range that is not valid */
+    struct topic_epoch epoch;
+    uint64_t after;
+    uint64_t through;
+    struct json_value frames;
+};
+
+struct snapshot_part {
+    bool is_valid;
+    bool is_last; /* also set in a part that is not valid */
+    bool has_number;
+    struct position position;
+    uint64_t number;
+    struct json_value documents;
+};
+
+bool range_read_epoch(struct json_value value, struct topic_epoch *epoch);
+bool range_read_seq(struct json_value value, uint64_t *seq);
+/* The sequence of a frame of a valid range. */
+uint64_t range_frame_seq(struct json_value frame);
+/* Also when one of them has the number 0 and the other has none. */
+bool range_is_same_epoch(const struct topic_epoch *a, const struct topic_epoch *b);
+struct range range_read(struct json_value body);
+struct snapshot_part range_read_part(struct json_value body);
+
+/* The text of a position in a storage. */
+bool stored_position_read(struct slice text, struct position *position);
+size_t stored_position_write(const struct position *position, char text[STORED_POSITION_BYTES_MAX]);
+
+#endif

@@ -1,0 +1,153 @@
+/* A program on libkhala for tests: follows topics and appends events.
+ *
+ *     khala_client URL TOKEN LOOP TOPIC…
+ *
+ * A TOKEN that ends with "-" gets the number of the question. LOOP is "own" or "given". The
+ * variable STORED is the stored position of every topic. Each line of standard input is an event to
+ * append; the end of the input closes the client. Each event is a line of JSON on standard output.
+ */
+#include <khala/khala.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#define BACK_OFF_BASE_MS 20
+#define BACK_OFF_MAX_MS  200
+
+struct program {
+    const char *token;
+    unsigned tokens;
+    struct khala *client;
+    uv_loop_t loop;
+    uv_thread_t reader;
+};
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    flockfile(stdout);
+    vprintf(format, arguments);
+    putchar('\n');
+    fflush(stdout);
+    funlockfile(stdout);
+    va_end(arguments);
+}
+
+static void on_token(void *user, struct khala_token *token) {
+    struct program *program = user;
+    char text[4096];
+    size_t size = strlen(program->token);
+    if (size > 0 && program->token[size - 1] == '-')
+        snprintf(text, sizeof(text), "%s%u", program->token, ++program->tokens);
+    else
+        snprintf(text, sizeof(text), "%s", program->token);
+    khala_token_give(token, text);
+}
+
+static int on_load(void *user, const char *topic, char *text, size_t size) {
+    const char *stored = getenv("STORED");
+    (void)user;
+    (void)topic;
+    return stored ? snprintf(text, size, "%s", stored) : 0;
+}
+
+static int on_save(void *user, const char *topic, const char *text, size_t size) {
+    (void)user;
+    say("{\"topic\":\"%s\",\"saved\":%.*s}", topic, (int)size, text);
+    return 0;
+}
+
+static void on_warned(void *user, const struct khala_error *error) {
+    (void)user;
+    say("{\"warning\":\"%s\"}", error->code);
+}
+
+static void on_changed(void *user, enum khala_state state, const struct khala_error *error) {
+    (void)user;
+    say("{\"state\":%d,\"error\":\"%s\"}", (int)state, error ? error->code : "");
+}
+
+static enum khala_result on_frame(void *user, const struct khala_frame *frame) {
+    (void)user;
+    say("{\"topic\":\"%s\",\"frame\":%.*s}", frame->topic, (int)frame->json.size, frame->json.data);
+    return KHALA_OK;
+}
+
+static enum khala_result on_reset(void *user, const struct khala_reset *reset) {
+    (void)user;
+    say("{\"topic\":\"%s\",\"reset\":{\"reason\":\"%s\",\"from_seq\":%" PRIu64
+        ",\"truncated\":%s%s%.*s}}",
+        reset->topic, reset->reason, reset->from_seq, reset->truncated ? "true" : "false",
+        reset->documents.data ? ",\"documents\":" : "", (int)reset->documents.size,
+        reset->documents.data ? reset->documents.data : "");
+    return KHALA_OK;
+}
+
+static void on_ended(void *user, const struct khala_error *error) {
+    (void)user;
+    say("{\"end\":\"%s\"}", error ? error->code : "");
+}
+
+static void on_closed(void *user) {
+    (void)user;
+    say("{\"closed\":true}");
+}
+
+/* Reads the input on a thread of its own, since the loop of the program must not block. */
+static void read_input(void *user) {
+    struct program *program = user;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t size;
+    while ((size = getline(&line, &capacity, stdin)) > 0)
+        ;
+    free(line);
+    khala_close(program->client);
+}
+
+int main(int argc, char **argv) {
+    struct program program = {.tokens = 0};
+    if (argc < 4)
+        return 2;
+    program.token = argv[2];
+    bool is_given = strcmp(argv[3], "given") == 0;
+    struct khala_options options = {.url = argv[1],
+                                    .ca_file = getenv("KHALA_CA_FILE"),
+                                    .user = &program,
+                                    .token = on_token,
+                                    .load = on_load,
+                                    .save = on_save,
+                                    .changed = on_changed,
+                                    .warned = on_warned,
+                                    .closed = on_closed,
+                                    .back_off_base_ms = BACK_OFF_BASE_MS,
+                                    .back_off_max_ms = BACK_OFF_MAX_MS};
+    if (is_given && uv_loop_init(&program.loop) != 0)
+        return 1;
+    options.loop = is_given ? &program.loop : NULL;
+    if (khala_open(&program.client, &options) != KHALA_OK)
+        return 1;
+    for (int i = 4; i < argc; i++) {
+        const struct khala_follow follow = {.topic = argv[i],
+                                            .user = &program,
+                                            .frame = on_frame,
+                                            .reset = on_reset,
+                                            .ended = on_ended};
+        if (khala_follow(program.client, &follow, NULL) != KHALA_OK)
+            return 1;
+    }
+    if (uv_thread_create(&program.reader, read_input, &program) != 0)
+        return 1;
+    if (is_given && uv_run(&program.loop, UV_RUN_DEFAULT) != 0)
+        return 1;
+    uv_thread_join(&program.reader);
+    if (is_given && uv_loop_close(&program.loop) != 0)
+        return 1;
+    return 0;
+}
