@@ -46,11 +46,13 @@ const WINDOW_MS = 300_000;
 const WINDOW_ITEMS_MAX = 8192;
 
 /**
- * Recognises events by id and documents by version for five minutes, in bounded memory. A Map keeps
- * the order of insertion, so the oldest entry is the first.
+ * Recognises events by id and documents by version for five minutes, in bounded memory. The order is a
+ * list of its own: a Map whose first entries were deleted takes long to find the next.
  */
 export class Recent {
-  #entries = new Map();
+  #entries = new Map(); // key → {key, version, at}
+  #order = []; // entries by age from #oldest on, with some that were replaced
+  #oldest = 0;
 
   constructor({ windowMs = WINDOW_MS, itemsMax = WINDOW_ITEMS_MAX } = {}) {
     this.windowMs = windowMs;
@@ -59,19 +61,31 @@ export class Recent {
 
   /** Whether the frame repeats an earlier one. A new frame is remembered. */
   repeats(frame, now) {
-    const isDocument = /_summary$/.test(frame.kind ?? "") && typeof frame.doc_key === "string";
+    const isDocument = typeof frame.doc_key === "string" && frame.kind?.endsWith?.("_summary") === true;
     const key = isDocument ? frame.doc_key : frame.event_id;
     if (typeof key !== "string") return false;
     const version = isDocument ? Number(frame.doc_version) : 0;
-    for (const [oldest, { at }] of this.#entries) {
-      if (now - at <= this.windowMs && this.#entries.size < this.itemsMax) break;
-      this.#entries.delete(oldest);
-    }
+    this.#expire(now);
     const known = this.#entries.get(key);
     if (known && known.version >= version) return true;
-    this.#entries.delete(key);
-    this.#entries.set(key, { version, at: now });
+    const entry = { key, version, at: now };
+    if (known) this.#entries.delete(key); // so that a Map keeps the order of age
+    this.#entries.set(key, entry);
+    this.#order.push(entry);
     return false;
+  }
+
+  #expire(now) {
+    if (this.#order.length >= 2 * this.itemsMax) {
+      this.#order = [...this.#entries.values()];
+      this.#oldest = 0;
+    }
+    for (; this.#oldest < this.#order.length; this.#oldest++) {
+      const entry = this.#order[this.#oldest];
+      const isCurrent = this.#entries.get(entry.key) === entry;
+      if (isCurrent && now - entry.at <= this.windowMs && this.#entries.size < this.itemsMax) break;
+      if (isCurrent) this.#entries.delete(entry.key);
+    }
   }
 
   get size() {
@@ -80,6 +94,8 @@ export class Recent {
 
   clear() {
     this.#entries.clear();
+    this.#order = [];
+    this.#oldest = 0;
   }
 }
 

@@ -206,5 +206,12 @@ test("repeated events are recognised for five minutes, in bounded memory", () =>
   assert.equal(recent.repeats(event(1), 600_001), false);
   for (let i = 0; i < 1000; i++) recent.repeats(event(i), 600_002);
   assert.equal(recent.size, 100);
+  assert.deepEqual([recent.repeats(event(899), 600_003), recent.repeats(event(999), 600_003)], [false, true]);
+  const document = (key, doc_version) => ({ kind: "run_summary", doc_key: key, doc_version });
+  recent.clear();
+  assert.equal(recent.repeats(document("old", 1), 0), false);
+  for (let i = 1; i < 1000; i++) assert.equal(recent.repeats(document("k", i), i), false);
+  assert.deepEqual([recent.size, recent.repeats(document("old", 1), 1000), recent.repeats(document("k", 998), 1000), recent.repeats(document("k", 1000), 1000)], [2, true, true, false]);
+  assert.equal(recent.repeats(document("old", 1), 300_001), false);
   assert.equal(recent.repeats({ kind: "x" }, 0), false);
 });
