@@ -234,6 +234,8 @@ class EventStreamTransport(HttpTransport):
                     topic.take(event)
                     if not self.is_current(stream):
                         return
+                # The application applies these events before the next ones, or its queue would fill up.
+                await asyncio.sleep(0)
             raise Refused(topic.last or Refusal("retry", "stream_ended", None, topic.hint))
 
 

@@ -115,6 +115,8 @@ class PhoenixTransport:
             except Exception:
                 message = "The server sent something that is not a message."
                 self._events.closed(Refusal("retry", "invalid_message", message))
+            # The application applies this message before the next one, or its queue would fill up.
+            await asyncio.sleep(0)
 
     async def _write(self, socket: Any) -> None:
         try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from ._frames import Document, Position
 
@@ -13,6 +14,8 @@ EPOCH_CHARS_MAX = 128
 SEQ_MAX = 2**53 - 1
 WINDOW_SECONDS = 300.0
 WINDOW_ITEMS_MAX = 8192
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def is_seq(value: Any) -> bool:
@@ -56,7 +59,7 @@ def read_position(stored: Any) -> Optional[Position]:
 
 
 def write_position(position: Position) -> str:
-    return json.dumps({"epoch": position.epoch, "seq": position.seq}, separators=(",", ":"))
+    return _encode({"epoch": position.epoch, "seq": position.seq})
 
 
 @dataclass
@@ -99,13 +102,13 @@ def continues(position: Optional[Position], given: Range) -> bool:
 class Recent:
     """Recognises events by id and documents by version for five minutes, in bounded memory.
 
-    A dict keeps the order of insertion, so the oldest entry is the first.
+    The oldest entry is the first. A plain dict would search for it behind those that were removed.
     """
 
     def __init__(self, window: float = WINDOW_SECONDS, items_max: int = WINDOW_ITEMS_MAX) -> None:
         self._window = window
         self._items_max = items_max
-        self._entries: Dict[str, Tuple[float, float]] = {}  # key: version, time
+        self._entries: OrderedDict[str, Tuple[float, float]] = OrderedDict()  # key: version, time
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -7,8 +7,9 @@ import json
 import secrets
 import ssl as tls
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from ._collection import call
 from ._connection import TokenCallback, ask_token
@@ -105,7 +106,7 @@ class Producer:
         self._token_timeout = token_timeout
         self._request_timeout = request_timeout
         self._world = world or World()
-        self._queue: Dict[_Item, None] = {}  # in the order of the calls
+        self._queue: OrderedDict[_Item, None] = OrderedDict()  # in the order of the calls
         self._bytes = 0
         self._room = asyncio.Event()
         self._room.set()
