@@ -16,12 +16,15 @@ const rounds = Number(roundsText);
 const TOPIC = "run:bench:events";
 const BATCH = 1000;
 const program = (name, ...args) => [process.execPath, fileURLToPath(new URL(`clients/${name}`, import.meta.url)), ...args];
+const python = (...args) => ["/usr/bin/python3", fileURLToPath(new URL("clients/python.py", import.meta.url)), ...args];
 
 // The first is the baseline.
 const followers = [
   { name: "bare socket (ws)", command: program("bare.mjs") },
   { name: "bare socket, messages parsed", command: program("bare.mjs", "parse") },
   { name: "clients/js", command: program("js.mjs") },
+  { name: "bare websockets, parsed", command: python("bare") },
+  { name: "clients/python", command: python() },
 ];
 
 /** Runs a follower to its end, and answers its figures. */
