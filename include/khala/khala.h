@@ -83,6 +83,14 @@ struct khala_follow {
     void (*ended)(void *user, const struct khala_error *error);
 };
 
+/* The answer to an event. */
+struct khala_answer {
+    const struct khala_error *error; /* NULL: the event is stored */
+    const char *event_id;
+    struct khala_text event; /* the stored event as JSON; absent with an error */
+    bool deduplicated;       /* it was stored before, by an attempt whose answer was lost */
+};
+
 enum khala_state {
     KHALA_STATE_IDLE, /* no topic is followed */
     KHALA_STATE_AUTHENTICATING,
@@ -118,6 +126,15 @@ struct khala_options {
     unsigned token_timeout_ms;   /* 15000 */
     unsigned connect_timeout_ms; /* 15000 */
     unsigned queue_frames_max;   /* 1000, of each topic whose application answers KHALA_LATER */
+    /* Appending. */
+    void (*room)(void *user);    /* the queue was full, and has room again */
+    const char *outbox;          /* a file that keeps events until their answer; NULL: none */
+    unsigned append_items_max;   /* 1000 in the queue */
+    unsigned append_bytes_max;   /* 8 MiB */
+    unsigned batch_items_max;    /* 200, which is also the most */
+    unsigned batch_bytes_max;    /* 1 MiB, which is also the most */
+    unsigned batch_ms;           /* 5 */
+    unsigned request_timeout_ms; /* 30000 */
 };
 
 KHALA_API enum khala_result khala_open(struct khala **client, const struct khala_options *options);
@@ -125,7 +142,7 @@ KHALA_API enum khala_result khala_open(struct khala **client, const struct khala
  * not be called by a callback then. */
 KHALA_API void khala_close(struct khala *client);
 /* The machine woke up or its network came back: the client checks its connection at once. */
-KHALA_API void khala_wake(struct khala *client);
+KHALA_API enum khala_result khala_wake(struct khala *client);
 
 KHALA_API void khala_token_give(struct khala_token *token, const char *text);
 /* is_final closes the client. */
@@ -136,8 +153,19 @@ KHALA_API void khala_token_fail(struct khala_token *token, const char *message, 
 KHALA_API enum khala_result khala_follow(struct khala *client, const struct khala_follow *follow,
                                          uint64_t *number);
 /* Offers the frame again that the application answered with KHALA_LATER. */
-KHALA_API void khala_next(struct khala *client, uint64_t number);
-KHALA_API void khala_unfollow(struct khala *client, uint64_t number);
+KHALA_API enum khala_result khala_next(struct khala *client, uint64_t number);
+KHALA_API enum khala_result khala_unfollow(struct khala *client, uint64_t number);
+
+/* Appends an event: a JSON object as of POST /v1/events:batch, such as {"topic":"room:1",
+ * "event_type":"said","payload":{}}. It gets an event_id if it has none, so a repeated request
+ * stores it once. KHALA_FULL: nothing was changed; wait for the room callback. answered may be
+ * NULL, and is called once after KHALA_OK. Events that the outbox has are sent first by the next
+ * client with this outbox; their answers have no callback. */
+KHALA_API enum khala_result
+khala_append(struct khala *client, struct khala_text event,
+             void (*answered)(void *user, const struct khala_answer *answer), void *user);
+/* Sends what is queued now, and calls back when every event has its answer. */
+KHALA_API enum khala_result khala_flush(struct khala *client, void (*done)(void *user), void *user);
 
 KHALA_API const char *khala_version(void);
 

@@ -46,12 +46,7 @@ struct command *inbox_take(struct inbox *inbox) {
 }
 
 void inbox_close(struct inbox *inbox) {
-    struct command *command;
-    uv_mutex_lock(&inbox->lock);
-    inbox->wake = NULL;
-    uv_mutex_unlock(&inbox->lock);
-    while ((command = inbox_take(inbox)))
-        command->free(command);
+    inbox_open(inbox, NULL);
 }
 
 bool inbox_post(struct inbox *inbox, struct command *command) {

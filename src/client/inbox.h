@@ -1,7 +1,7 @@
 /* Commands of any thread to the loop of a client.
  * inbox_post: any thread. inbox_take: the loop's thread.
  * Counted: the client and each unanswered question for a token hold it. A posted command belongs to
- * the inbox; a closed inbox frees it.
+ * the inbox until it is taken; a closed inbox frees it at once.
  * inbox_post cannot fail for want of memory, because the command's owner allocated it.
  * Commands arrive in the order in which they were posted. */
 #ifndef CLIENT_INBOX_H
@@ -41,7 +41,7 @@ void inbox_hold(struct inbox *inbox);
 void inbox_let_go(struct inbox *inbox);
 /* Commands that were posted before are found by the first wake-up. */
 void inbox_open(struct inbox *inbox, uv_async_t *wake);
-/* Frees the commands. Later ones are freed at once. */
+/* Takes no more commands. Those that wait can still be taken. */
 void inbox_close(struct inbox *inbox);
 /* False: the inbox is closed, and the command was freed. */
 bool inbox_post(struct inbox *inbox, struct command *command);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "client/connection.h"
 #include "client/inbox.h"
+#include "client/sender.h"
 
 static_assert(KHALA_STATE_CLOSED + 1 == CONNECTION_STATE_COUNT, "one for each state of the table");
 
@@ -31,6 +32,8 @@ struct khala {
     struct socket_holds holds;
     struct connection_hooks hooks;
     struct connection connection;
+    struct sender_hooks sender_hooks;
+    struct sender sender;
     struct command close_command; /* so that closing needs no memory */
     uint64_t numbers;             /* of followers, under the inbox's lock */
     bool is_closing;
@@ -39,9 +42,9 @@ struct khala {
 struct khala_token {
     struct command command;
     struct inbox *inbox;
+    bool is_of_sender;
     uint64_t ask;
     char *text;
-    bool has_memory;
     struct client_error error;
     bool is_failed;
 };
@@ -70,6 +73,7 @@ static void on_timer(uv_timer_t *timer) {
     struct khala *client = timer->data;
     client->timer_at_ms = 0;
     connection_tick(&client->connection);
+    sender_tick(&client->sender);
     connection_settle(&client->connection);
 }
 
@@ -94,8 +98,7 @@ static void free_token(struct command *command) {
     free(token);
 }
 
-static void on_ask_token(void *user, uint64_t ask) {
-    struct khala *client = user;
+static void ask(struct khala *client, uint64_t number, bool is_of_sender) {
     struct khala_token *token = calloc(1, sizeof(*token));
     /* Without memory the question has no answer, and its time limit ends it. */
     if (!token)
@@ -103,13 +106,25 @@ static void on_ask_token(void *user, uint64_t ask) {
     token->command.kind = COMMAND_TOKEN;
     token->command.free = free_token;
     token->inbox = client->inbox;
-    token->ask = ask;
+    token->ask = number;
+    token->is_of_sender = is_of_sender;
     inbox_hold(client->inbox);
     client->options.token(client->options.user, token);
 }
 
+static void on_ask_token(void *user, uint64_t number) {
+    ask(user, number, false);
+}
+
+static void on_sender_token(void *user, uint64_t number) {
+    ask(user, number, true);
+}
+
 void khala_token_give(struct khala_token *token, const char *text) {
-    token->text = strdup(text ? text : "");
+    size_t size = text ? strlen(text) : 0;
+    token->text = calloc(1, size + 1);
+    if (token->text && size > 0)
+        memcpy(token->text, text, size);
     if (!token->text) {
         token->is_failed = true;
         token->error = client_error_make(CLIENT_POLICY_RETRY, "out_of_memory",
@@ -163,25 +178,56 @@ enum khala_result khala_follow(struct khala *client, const struct khala_follow *
     return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
 }
 
-static void post_number(struct khala *client, enum command_kind kind, uint64_t number) {
+enum khala_result khala_append(struct khala *client, struct khala_text event,
+                               void (*answered)(void *user, const struct khala_answer *answer),
+                               void *user) {
+    struct sender_item *item = NULL;
+    enum khala_result result =
+        sender_make_item(&client->sender, (struct slice){event.data, event.size}, &item);
+    if (result != KHALA_OK)
+        return result;
+    item->answered = answered;
+    item->user = user;
+    if (inbox_post(client->inbox, &item->command))
+        return KHALA_OK;
+    sender_forget(&client->sender, item);
+    return KHALA_CLOSED;
+}
+
+static void free_flush(struct command *command) {
+    free(container_of(command, struct flush_command, command));
+}
+
+enum khala_result khala_flush(struct khala *client, void (*done)(void *user), void *user) {
+    struct flush_command *made = calloc(1, sizeof(*made));
+    if (!made)
+        return KHALA_NO_MEMORY;
+    made->command = (struct command){.kind = COMMAND_FLUSH, .free = free_flush};
+    made->user = user;
+    made->done = done;
+    return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
+}
+
+static enum khala_result post_number(struct khala *client, enum command_kind kind,
+                                     uint64_t number) {
     struct number_command *made = calloc(1, sizeof(*made));
     if (!made)
-        return;
+        return KHALA_NO_MEMORY;
     made->number = number;
     made->command = (struct command){.kind = kind, .free = free_number};
-    inbox_post(client->inbox, &made->command);
+    return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
 }
 
-void khala_next(struct khala *client, uint64_t number) {
-    post_number(client, COMMAND_NEXT, number);
+enum khala_result khala_next(struct khala *client, uint64_t number) {
+    return post_number(client, COMMAND_NEXT, number);
 }
 
-void khala_unfollow(struct khala *client, uint64_t number) {
-    post_number(client, COMMAND_UNFOLLOW, number);
+enum khala_result khala_unfollow(struct khala *client, uint64_t number) {
+    return post_number(client, COMMAND_UNFOLLOW, number);
 }
 
-void khala_wake(struct khala *client) {
-    post_number(client, COMMAND_WAKE, 0);
+enum khala_result khala_wake(struct khala *client) {
+    return post_number(client, COMMAND_WAKE, 0);
 }
 
 static void on_handle_closed(uv_handle_t *handle) {
@@ -189,20 +235,30 @@ static void on_handle_closed(uv_handle_t *handle) {
     socket_let_go(&client->holds);
 }
 
+static void run_command(struct khala *client, struct command *command);
+
+/* Commands that came too late end as they do in a closed client. */
 static void shut(struct khala *client) {
+    struct command *command;
     if (client->is_closing)
         return;
     connection_give(&client->connection, CONNECTION_INPUT_STOP);
-    connection_settle(&client->connection);
+    sender_stop(&client->sender);
     inbox_close(client->inbox);
     client->is_closing = true;
+    while ((command = inbox_take(client->inbox)))
+        run_command(client, command);
+    connection_settle(&client->connection);
     uv_close((uv_handle_t *)&client->timer, on_handle_closed);
     uv_close((uv_handle_t *)&client->wake, on_handle_closed);
 }
 
 static void run_token(struct khala *client, const struct khala_token *token) {
-    connection_token(&client->connection, token->ask, token->text,
-                     token->is_failed ? &token->error : NULL);
+    const struct client_error *error = token->is_failed ? &token->error : NULL;
+    if (token->is_of_sender)
+        sender_token(&client->sender, token->ask, token->text, error);
+    else
+        connection_token(&client->connection, token->ask, token->text, error);
 }
 
 static void run_number(struct khala *client, const struct number_command *command) {
@@ -218,6 +274,8 @@ static void run_number(struct khala *client, const struct number_command *comman
 }
 
 static void run_command(struct khala *client, struct command *command) {
+    /* The sender keeps its commands. */
+    bool is_kept = command->kind == COMMAND_APPEND || command->kind == COMMAND_FLUSH;
     switch (command->kind) {
     case COMMAND_FOLLOW: {
         struct follow_command *follow = container_of(command, struct follow_command, command);
@@ -236,12 +294,17 @@ static void run_command(struct khala *client, struct command *command) {
         connection_give(&client->connection, CONNECTION_INPUT_WAKE);
         break;
     case COMMAND_APPEND:
+        sender_add(&client->sender, container_of(command, struct sender_item, command));
+        break;
     case COMMAND_FLUSH:
+        sender_flush(&client->sender, container_of(command, struct flush_command, command));
         break;
     case COMMAND_CLOSE:
         shut(client);
         break;
     }
+    if (!is_kept)
+        command->free(command);
 }
 
 static void on_wake(uv_async_t *wake) {
@@ -249,7 +312,6 @@ static void on_wake(uv_async_t *wake) {
     struct command *command;
     while (!client->is_closing && (command = inbox_take(client->inbox))) {
         run_command(client, command);
-        command->free(command);
     }
     if (!client->is_closing)
         connection_settle(&client->connection);
@@ -280,7 +342,7 @@ static const char *copy_text(char **at, const char *text) {
 static bool copy_options(struct khala *client, const struct khala_options *options) {
     struct khala_options *own = &client->options;
     char *at = malloc(text_size(options->url) + text_size(options->ca_file) +
-                      text_size(options->client_build_id));
+                      text_size(options->client_build_id) + text_size(options->outbox));
     if (!at)
         return false;
     client->texts = at;
@@ -288,6 +350,7 @@ static bool copy_options(struct khala *client, const struct khala_options *optio
     own->url = copy_text(&at, options->url);
     own->ca_file = copy_text(&at, options->ca_file);
     own->client_build_id = copy_text(&at, options->client_build_id);
+    own->outbox = copy_text(&at, options->outbox);
     client->target.ca_file = own->ca_file;
     const struct {
         unsigned *value;
@@ -298,15 +361,26 @@ static bool copy_options(struct khala *client, const struct khala_options *optio
         {&own->token_timeout_ms, CLIENT_TOKEN_MS},
         {&own->connect_timeout_ms, CLIENT_CONNECT_MS},
         {&own->queue_frames_max, CLIENT_QUEUE_FRAMES_MAX},
+        {&own->append_items_max, CLIENT_APPEND_ITEMS_MAX},
+        {&own->append_bytes_max, CLIENT_APPEND_BYTES_MAX},
+        {&own->batch_items_max, CLIENT_BATCH_ITEMS_MAX},
+        {&own->batch_bytes_max, CLIENT_BATCH_BYTES_MAX},
+        {&own->batch_ms, CLIENT_BATCH_MS},
+        {&own->request_timeout_ms, CLIENT_REQUEST_MS},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (*numbers[i].value == 0)
             *numbers[i].value = numbers[i].fallback;
+    if (own->batch_items_max > CLIENT_BATCH_ITEMS_MAX)
+        own->batch_items_max = CLIENT_BATCH_ITEMS_MAX;
+    if (own->batch_bytes_max > CLIENT_BATCH_BYTES_MAX)
+        own->batch_bytes_max = CLIENT_BATCH_BYTES_MAX;
     return true;
 }
 
 static void free_client(struct khala *client) {
     connection_release(&client->connection);
+    sender_release(&client->sender);
     if (client->inbox)
         inbox_let_go(client->inbox);
     free(client->texts);
@@ -341,6 +415,9 @@ static bool begin(struct khala *client) {
     socket_hold(&client->holds);
     socket_hold(&client->holds);
     inbox_open(client->inbox, &client->wake);
+    /* The events of the outbox are sent at once. */
+    if (client->sender.send_at_ms > 0)
+        on_wait(client, now_ms());
     return true;
 }
 
@@ -355,6 +432,7 @@ static enum khala_result start(struct khala *client) {
     }
     connection_init(&client->connection, &client->options, &client->hooks, client->loop,
                     &client->holds, &client->target);
+    sender_attach(&client->sender, client->loop, &client->holds);
     bool is_begun = begin(client);
     if (is_begun &&
         (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0))
@@ -385,6 +463,11 @@ enum khala_result khala_open(struct khala **client, const struct khala_options *
     enum khala_result result = copy_options(made, options) ? KHALA_OK : KHALA_NO_MEMORY;
     if (result == KHALA_OK && inbox_make(&made->inbox) != STATUS_OK)
         result = KHALA_NO_MEMORY;
+    made->sender_hooks =
+        (struct sender_hooks){.user = made, .ask_token = on_sender_token, .wait = on_wait};
+    if (result == KHALA_OK && sender_init(&made->sender, &made->options, &made->sender_hooks,
+                                          &made->inbox->lock, &made->target) != STATUS_OK)
+        result = KHALA_FAILED;
     if (result == KHALA_OK)
         result = start(made);
     if (result == KHALA_OK)

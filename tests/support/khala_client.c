@@ -94,9 +94,36 @@ static void on_ended(void *user, const struct khala_error *error) {
     say("{\"end\":\"%s\"}", error ? error->code : "");
 }
 
+static void on_room(void *user) {
+    (void)user;
+    say("{\"room\":true}");
+}
+
 static void on_closed(void *user) {
     (void)user;
     say("{\"closed\":true}");
+}
+
+static void on_answered(void *user, const struct khala_answer *answer) {
+    (void)user;
+    if (answer->error)
+        say("{\"refused\":\"%s\",\"http_status\":%u}", answer->error->code,
+            answer->error->http_status);
+    else
+        say("{\"appended\":%.*s,\"deduplicated\":%s}", (int)answer->event.size, answer->event.data,
+            answer->deduplicated ? "true" : "false");
+}
+
+static void on_flushed(void *user) {
+    (void)user;
+    say("{\"flushed\":true}");
+}
+
+static void append(struct program *program, const char *line, size_t size) {
+    enum khala_result result =
+        khala_append(program->client, (struct khala_text){line, size}, on_answered, program);
+    if (result != KHALA_OK)
+        say("{\"result\":%d}", (int)result);
 }
 
 /* Reads the input on a thread of its own, since the loop of the program must not block. */
@@ -105,10 +132,19 @@ static void read_input(void *user) {
     char *line = NULL;
     size_t capacity = 0;
     ssize_t size;
-    while ((size = getline(&line, &capacity, stdin)) > 0)
-        ;
+    while ((size = getline(&line, &capacity, stdin)) > 0) {
+        if (strcmp(line, "flush\n") == 0)
+            (void)khala_flush(program->client, on_flushed, program);
+        else
+            append(program, line, (size_t)size);
+    }
     free(line);
     khala_close(program->client);
+}
+
+static unsigned number_of(const char *variable, unsigned fallback) {
+    const char *text = getenv(variable);
+    return text ? (unsigned)strtoul(text, NULL, 10) : fallback;
 }
 
 int main(int argc, char **argv) {
@@ -117,30 +153,40 @@ int main(int argc, char **argv) {
         return 2;
     program.token = argv[2];
     bool is_given = strcmp(argv[3], "given") == 0;
-    struct khala_options options = {.url = argv[1],
-                                    .ca_file = getenv("KHALA_CA_FILE"),
-                                    .user = &program,
-                                    .token = on_token,
-                                    .load = on_load,
-                                    .save = on_save,
-                                    .changed = on_changed,
-                                    .warned = on_warned,
-                                    .closed = on_closed,
-                                    .back_off_base_ms = BACK_OFF_BASE_MS,
-                                    .back_off_max_ms = BACK_OFF_MAX_MS};
+    struct khala_options options = {
+        .url = argv[1],
+        .ca_file = getenv("KHALA_CA_FILE"),
+        .user = &program,
+        .token = on_token,
+        .load = on_load,
+        .save = on_save,
+        .changed = on_changed,
+        .warned = on_warned,
+        .closed = on_closed,
+        .room = on_room,
+        .outbox = getenv("OUTBOX"),
+        .append_items_max = number_of("APPEND_ITEMS_MAX", 0),
+        .back_off_base_ms = number_of("BACK_OFF_BASE_MS", BACK_OFF_BASE_MS),
+        .back_off_max_ms = number_of("BACK_OFF_MAX_MS", BACK_OFF_MAX_MS),
+        .request_timeout_ms = number_of("REQUEST_TIMEOUT_MS", 0),
+        .token_timeout_ms = number_of("TOKEN_TIMEOUT_MS", 0)};
     if (is_given && uv_loop_init(&program.loop) != 0)
         return 1;
     options.loop = is_given ? &program.loop : NULL;
-    if (khala_open(&program.client, &options) != KHALA_OK)
-        return 1;
+    enum khala_result result = khala_open(&program.client, &options);
+    if (result != KHALA_OK) {
+        say("{\"open\":%d}", (int)result);
+        return is_given && uv_loop_close(&program.loop) != 0;
+    }
     for (int i = 4; i < argc; i++) {
         const struct khala_follow follow = {.topic = argv[i],
                                             .user = &program,
                                             .frame = on_frame,
                                             .reset = on_reset,
                                             .ended = on_ended};
-        if (khala_follow(program.client, &follow, NULL) != KHALA_OK)
-            return 1;
+        result = khala_follow(program.client, &follow, NULL);
+        if (result != KHALA_OK)
+            say("{\"follow\":%d}", (int)result);
     }
     if (uv_thread_create(&program.reader, read_input, &program) != 0)
         return 1;

@@ -1,0 +1,98 @@
+/* Appends events: each has an id from the start, so a repeated request stores no second event.
+ * sender_make_item, sender_forget: any thread. The rest: the thread of the client's loop.
+ * Owns its items until their answer, which is their last call.
+ * A full queue refuses an item. Want of memory counts as a lost connection.
+ * One batch is in flight at a time, so the events keep their order. */
+#ifndef CLIENT_SENDER_H
+#define CLIENT_SENDER_H
+
+#include <khala/khala.h>
+
+#include "base/uuid7.h"
+#include "client/client_error.h"
+#include "client/client_limits.h"
+#include "client/http_call.h"
+#include "client/inbox.h"
+#include "client/outbox_file.h"
+
+struct sender_item {
+    struct command command;
+    struct list_node node;
+    char id[UUID_TEXT_SIZE + 1]; /* "" if an answer may have another id */
+    char stored_id[UUID_TEXT_SIZE + 1];
+    void *user;
+    void (*answered)(void *user, const struct khala_answer *answer);
+    size_t size;
+    char line[]; /* ends with a line feed */
+};
+
+struct sender_hooks {
+    void *user;
+    void (*ask_token)(void *user, uint64_t ask);
+    void (*wait)(void *user, uint64_t at_ms);
+};
+
+struct sender {
+    const struct khala_options *options;
+    const struct sender_hooks *hooks;
+    uv_loop_t *loop;
+    struct socket_holds *holds;
+    const struct socket_target *target;
+    /* Under the lock. */
+    uv_mutex_t *lock;
+    size_t count;
+    size_t bytes;
+    bool was_full;
+    struct uuid7_generator ids;
+    struct outbox_file outbox;
+    /* Of the loop's thread. */
+    struct list queue;
+    size_t queue_count;
+    size_t queue_bytes;
+    struct list flushes;
+    struct sender_item *batch[CLIENT_BATCH_ITEMS_MAX]; /* in flight; NULL: answered */
+    size_t batch_count;
+    size_t items_max;
+    struct http_call *call;
+    struct buffer token;
+    uint64_t token_until_ms; /* 0: no token */
+    uint64_t asks;
+    bool is_asking;
+    uint64_t send_at_ms;  /* 0: nothing waits to be sent */
+    uint64_t until_ms;    /* of the request or the question in progress; 0: none */
+    uint64_t retry_at_ms; /* 0: no wait */
+    unsigned attempts;
+    unsigned refusals;
+    bool is_failed;
+    struct client_error error;
+};
+
+/* Also reads the outbox. Call before the loop runs. */
+MUST_CHECK enum status sender_init(struct sender *sender, const struct khala_options *options,
+                                   const struct sender_hooks *hooks, uv_mutex_t *lock,
+                                   const struct socket_target *target);
+void sender_attach(struct sender *sender, uv_loop_t *loop, struct socket_holds *holds);
+/* Answers every event with "closed". */
+void sender_stop(struct sender *sender);
+void sender_release(struct sender *sender);
+
+/* Counts the event, gives it an id and stores it in the outbox. KHALA_OK: post the item. */
+enum khala_result sender_make_item(struct sender *sender, struct slice event,
+                                   struct sender_item **item);
+/* Frees an item that could not be posted. */
+void sender_forget(struct sender *sender, struct sender_item *item);
+/* Takes the item. */
+void sender_add(struct sender *sender, struct sender_item *item);
+/* Sends at once. The command is freed with its call when every event has its answer. */
+struct flush_command {
+    struct command command;
+    struct list_node node;
+    void *user;
+    void (*done)(void *user);
+};
+void sender_flush(struct sender *sender, struct flush_command *flush);
+void sender_token(struct sender *sender, uint64_t ask, const char *text,
+                  const struct client_error *error);
+void sender_tick(struct sender *sender);
+
+#endif
