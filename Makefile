@@ -7,6 +7,8 @@ STORE ?= $(if $(NODES),postgres,embedded)
 PREFIX ?= /usr/local
 DESTDIR ?=
 BINARY ?= build/release/khala
+LIBDIR ?= $(PREFIX)/lib
+VERSION = $(shell sed -n '/^project/s/.* VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
 .PHONY: help run test check build install install-files bench fuzz tidy setup clean
 
@@ -16,7 +18,7 @@ help:
 	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
 	@echo 'make check    run make test with more tests on PostgreSQL, the tests under the sanitizers, and make tidy'
 	@echo 'make build    set up and build; the binary is build/khala'
-	@echo 'make install  build and install binary, manual, completions and unit file (PREFIX, DESTDIR)'
+	@echo 'make install  build and install binary, manual, completions, unit file and libkhala (PREFIX, DESTDIR)'
 	@echo 'make bench    run the benchmarks (BENCH=name runs one, ARGS=… are its options)'
 	@echo 'make fuzz     run each fuzz target for FUZZ_SECONDS=60 seconds'
 	@echo 'make tidy     check format, lint, layers, lengths and generated pages'
@@ -25,7 +27,7 @@ help:
 build:
 	@scripts/setup build
 	@cmake --preset release >/dev/null
-	@cmake --build build/release --target khala
+	@cmake --build build/release --target khala khala_shared khala_static
 	@ln -sf release/khala build/khala
 
 install: build
@@ -37,6 +39,12 @@ install-files:
 	install -D -m 644 docs/khala.1 $(DESTDIR)$(PREFIX)/share/man/man1/khala.1
 	$(BINARY) completion bash | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/khala
 	$(BINARY) completion zsh | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_khala
+	install -D -m 644 include/khala/khala.h $(DESTDIR)$(PREFIX)/include/khala/khala.h
+	install -D -m 644 $(dir $(BINARY))libkhala.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libkhala.so.$(VERSION)
+	ln -sf libkhala.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libkhala.so.$(firstword $(subst ., ,$(VERSION)))
+	ln -sf libkhala.so.$(firstword $(subst ., ,$(VERSION))) $(DESTDIR)$(LIBDIR)/libkhala.so
+	install -D -m 644 $(dir $(BINARY))libkhala.a $(DESTDIR)$(LIBDIR)/libkhala.a
+	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),' dist/khala.pc.in | install -D -m 644 /dev/stdin $(DESTDIR)$(LIBDIR)/pkgconfig/khala.pc
 	sed 's,/usr/local/bin/,$(PREFIX)/bin/,' dist/khala.service | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/khala.service
 
 run: build

@@ -7,7 +7,7 @@
 #define CLIENT_CHANNEL_H
 
 #include "client/follower.h"
-#include "client/ws_client.h"
+#include "client/net/ws_client.h"
 
 struct channel_events {
     void (*opened)(void *user);

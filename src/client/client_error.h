@@ -5,7 +5,7 @@
 #ifndef CLIENT_CLIENT_ERROR_H
 #define CLIENT_CLIENT_ERROR_H
 
-#include "client/answer.h"
+#include "client/net/answer.h"
 #include "spec/client_states.h"
 #include "wire/json.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "client/tls_stream.h"
+#include "client/net/tls_stream.h"
 #include "wire/http1_response.h"
 
 #define SILENCE_MS_MAX 60000

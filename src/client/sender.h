@@ -11,8 +11,8 @@
 #include "base/uuid7.h"
 #include "client/client_error.h"
 #include "client/client_limits.h"
-#include "client/http_call.h"
 #include "client/inbox.h"
+#include "client/net/http_call.h"
 #include "client/outbox_file.h"
 
 struct sender_item {

@@ -57,7 +57,10 @@ test(`up to ${FAULTS} faults, seed ${SEED}: every program ends with the state of
   for (const program of followers) {
     for (const topic of TOPICS) {
       const frames = () => program.all("frame").filter((line) => line.topic === topic);
-      await program.lines.until(() => frames().length >= sent || program.all("end").length > 0, `${sent} frames of ${topic}`, WAIT_MS);
+      await program.lines.until(() => frames().length >= sent || program.all("end").length > 0, `${sent} frames of ${topic}`, WAIT_MS).catch((error) => {
+        const last = program.lines.all.slice(-12).map((line) => JSON.stringify(line).slice(0, 200)).join("\n");
+        throw new Error(`${error.message}; ${frames().length} frames came; the last lines are\n${last}`);
+      });
       assert.deepEqual(frames().map(({ frame }) => frame.payload.n), range(1, sent), topic);
       assert.ok(frames().every(({ frame }) => frame.payload.topic === topic), topic);
       assert.deepEqual(program.all("reset").filter((line) => line.topic === topic).map(({ reset }) => reset), [{ reason: "start", from_seq: 1, truncated: false }]);

@@ -1,4 +1,4 @@
-#include "client/ws_client.h"
+#include "client/net/ws_client.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>

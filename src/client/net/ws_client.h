@@ -4,11 +4,11 @@
  * it is called from an event: then the client is freed after that event.
  * The event ended comes at most once, with the error; STATUS_OUT_OF_MEMORY of opening and sending.
  * A refused handshake is read with its body, so that its error has the server's own code. */
-#ifndef CLIENT_WS_CLIENT_H
-#define CLIENT_WS_CLIENT_H
+#ifndef CLIENT_NET_WS_CLIENT_H
+#define CLIENT_NET_WS_CLIENT_H
 
 #include "client/client_error.h"
-#include "client/socket_stream.h"
+#include "client/net/socket_stream.h"
 
 struct ws_client_events {
     void (*opened)(void *user);

@@ -1,4 +1,4 @@
-#include "client/tls_stream.h"
+#include "client/net/tls_stream.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,11 +3,11 @@
  * Owns its stream and its answer; http_call_close frees it, also from its event.
  * Without an answer, done has the reason. STATUS_OUT_OF_MEMORY of opening.
  * An answer with the id of another request is no answer: a cache or proxy repeated it. */
-#ifndef CLIENT_HTTP_CALL_H
-#define CLIENT_HTTP_CALL_H
+#ifndef CLIENT_NET_HTTP_CALL_H
+#define CLIENT_NET_HTTP_CALL_H
 
-#include "client/answer.h"
-#include "client/socket_stream.h"
+#include "client/net/answer.h"
+#include "client/net/socket_stream.h"
 
 struct http_call_options {
     uv_loop_t *loop;

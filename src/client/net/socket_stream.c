@@ -1,4 +1,4 @@
-#include "client/socket_stream.h"
+#include "client/net/socket_stream.h"
 
 #include <errno.h>
 #include <http_parser.h>
@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "client/client_limits.h"
-#include "client/tls_stream.h"
+#include "client/net/tls_stream.h"
 
 /* A turn of the loop reads no more often than that from a plain socket; other handles follow. */
 #define READS_MAX    32

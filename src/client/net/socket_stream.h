@@ -4,8 +4,8 @@
  * The event ended has the reason for people. STATUS_OUT_OF_MEMORY and the buffer's error of
  * sending. Nothing is sent before the server's certificate was verified for its host, where TLS is
  * used. */
-#ifndef CLIENT_SOCKET_STREAM_H
-#define CLIENT_SOCKET_STREAM_H
+#ifndef CLIENT_NET_SOCKET_STREAM_H
+#define CLIENT_NET_SOCKET_STREAM_H
 
 #include <uv.h>
 

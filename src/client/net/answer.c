@@ -1,4 +1,4 @@
-#include "client/answer.h"
+#include "client/net/answer.h"
 
 #include <strings.h>
 

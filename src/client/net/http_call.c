@@ -1,4 +1,4 @@
-#include "client/http_call.h"
+#include "client/net/http_call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * Holds the body, up to its maximum, until answer_release.
  * STATUS_INVALID_MESSAGE for bytes that are not an answer, and the buffer's errors.
  * After the head of an upgrade, the bytes that follow are not read. */
-#ifndef CLIENT_ANSWER_H
-#define CLIENT_ANSWER_H
+#ifndef CLIENT_NET_ANSWER_H
+#define CLIENT_NET_ANSWER_H
 
 #include <http_parser.h>
 

@@ -3,8 +3,8 @@
  * STATUS_INVALID_CONFIG for authorities that cannot be read, STATUS_SYSTEM_ERROR for a server that
  * cannot be reached or trusted; the reason is in the message.
  * Nothing is sent before the server's certificate was verified for the requested host. */
-#ifndef CLIENT_TLS_STREAM_H
-#define CLIENT_TLS_STREAM_H
+#ifndef CLIENT_NET_TLS_STREAM_H
+#define CLIENT_NET_TLS_STREAM_H
 
 #include <stddef.h>
 #include <sys/types.h>
