@@ -12,6 +12,13 @@
 /* Stops a walk. Callers of this module never see it. */
 #define STOPPED STATUS_EVENT_HASH_MISMATCH
 
+struct link_before {
+    uint64_t entity_ref;
+    uint64_t seq;
+    uint8_t hash[SHA256_BYTES];
+    bool is_found;
+};
+
 struct verification {
     struct store_session *session;
     const struct verify_options *options;
@@ -29,6 +36,7 @@ struct verification {
     uint64_t linked_events; /* of all entities */
     uint64_t refs[PAGE_ENTITIES];
     size_t ref_count;
+    struct link_before last; /* the event before in a sample */
 };
 
 static enum status broken(struct verification *work, const struct store_event *event,
@@ -200,27 +208,34 @@ enum status verify(struct store_session *session, const struct verify_options *o
 
 /* ---- samples ------------------------------------------------------------------------------ */
 
-struct link_before {
-    uint64_t seq;
-    uint8_t hash[SHA256_BYTES];
-    bool is_found;
-};
-
 static enum status keep_link(void *user, const struct store_event *event) {
     struct link_before *before = user;
-    before->seq = event->seq;
-    before->is_found = true;
+    *before = (struct link_before){event->entity_ref, event->seq, {0}, true};
     memcpy(before->hash, event->chain_hash, SHA256_BYTES);
     return STATUS_OK;
+}
+
+/* Neighbours in the log often belong to one entity. Only other events need a read of the store. */
+static enum status find_link(struct verification *work, const struct store_event *event,
+                             struct link_before *before) {
+    *before = (struct link_before){.is_found = false};
+    if (event->seq <= 1)
+        return STATUS_OK;
+    if (work->last.is_found && work->last.entity_ref == event->entity_ref &&
+        work->last.seq + 1 == event->seq) {
+        *before = work->last;
+        return STATUS_OK;
+    }
+    return store_walk_entity_events(work->session, event->entity_ref, event->seq - 2, 1, before,
+                                    keep_link);
 }
 
 static enum status check_sampled(void *user, const struct store_event *event) {
     struct verification *work = user;
     struct link_before before = {.is_found = false};
     enum status status = check_event(work, event);
-    if (status == STATUS_OK && event->seq > 1)
-        status = store_walk_entity_events(work->session, event->entity_ref, event->seq - 2, 1,
-                                          &before, keep_link);
+    if (status == STATUS_OK)
+        status = find_link(work, event, &before);
     if (status != STATUS_OK)
         return status;
     if (event->seq == 0 || before.is_found != (event->seq > 1) ||
@@ -228,7 +243,7 @@ static enum status check_sampled(void *user, const struct store_event *event) {
         return broken(work, event, "earlier events of the entity are missing");
     if (memcmp(event->prev_chain_hash, before.hash, SHA256_BYTES) != 0)
         return broken(work, event, "the link to the previous event of the entity is broken");
-    return STATUS_OK;
+    return keep_link(&work->last, event);
 }
 
 static enum status check_stretch(struct verification *work, uint64_t after, uint64_t count) {
@@ -267,9 +282,14 @@ enum status verify_sample(struct store_session *session, const struct verify_sam
     uint64_t room =
         work.log_end > sample->stretch_events ? work.log_end - sample->stretch_events : 0;
     buffer_init(&work.scratch, CHAIN_HASH_SCRATCH_BYTES);
-    for (uint64_t i = 0; i < sample->stretch_count && status == STATUS_OK; i++)
-        if (room > 0 || i + 1 == sample->stretch_count)
-            status = check_stretch(&work, stretch_begin(sample, i, room), sample->stretch_events);
+    for (uint64_t i = 0; i < sample->stretch_count && status == STATUS_OK; i++) {
+        uint64_t begin = stretch_begin(sample, i, room), end = begin + sample->stretch_events;
+        /* Stretches of a short log overlap; no event is checked twice. */
+        if (begin < work.log_id)
+            begin = work.log_id;
+        if (begin < end && begin < work.log_end)
+            status = check_stretch(&work, begin, end - begin);
+    }
     if (status == STOPPED)
         status = STATUS_OK;
     buffer_release(&work.scratch);
