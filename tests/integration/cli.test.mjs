@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import net from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { onPostgres } from "../lib/database.mjs";
 import { answer, binary, environment, folder, run, runAll, start, startVerb } from "../lib/khala.mjs";
 import { once, within } from "../lib/wait.mjs";
 
@@ -209,8 +210,10 @@ test("every verb exits with 3 for an unreachable server and with 2 for wrong arg
     failed([...args, "--url", "ftp://x", "--key", "k"], 2, /^khala: 'ftp:\/\/x' is not http/);
     failed([...args, "--url", "http://127.0.0.1:1"], 2, /^khala: no operator key: /);
   }
-  for (const args of [["verify"], ["reproject", "--all"], ["backup", "b.db"], ["retention", "run-once"]]) failed(args, 3, /^khala: \S+\/data/);
-  failed(["restore", "none.db"], 3, /^khala: none\.db: .*No such file/);
+  for (const args of [["verify"], ["reproject", "--all"], ["backup", "b.db"], ["retention", "run-once"]]) {
+    failed(args, 3, onPostgres ? /^khala: (postgres:\S+ holds no store yet|the store is in PostgreSQL): / : /^khala: \S+\/data/);
+  }
+  failed(["restore", "none.db"], onPostgres ? 1 : 3, onPostgres ? /^khala: the store is in PostgreSQL: / : /^khala: none\.db: .*No such file/);
   assert.deepEqual(readdirSync(place), [], "nothing was made on the way");
 });
 

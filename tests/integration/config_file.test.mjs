@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { databaseOf, onPostgres } from "../lib/database.mjs";
 import { binary, environment, folder, run, serve } from "../lib/khala.mjs";
 
 /** Writes a settings file and answers its path. */
@@ -107,9 +108,10 @@ test("a file that is too large or cannot be read is refused", (t) => {
 
 test("serve runs by its file, and the other verbs find the server by the same file", async (t) => {
   const data = folder(t);
-  const path = written(t, `KHALA_DATA_DIR='${data}'\nKHALA_OPERATOR_KEY=of-the-file\n`);
+  const store = `KHALA_DATA_DIR='${data}'\n${onPostgres ? `DB_URL=${databaseOf(data)}\n` : ""}`;
+  const path = written(t, `${store}KHALA_OPERATOR_KEY=of-the-file\n`);
   const server = await serve(t, { args: ["--config", path] });
-  const client = written(t, `KHALA_DATA_DIR='${data}'\nKHALA_OPERATOR_KEY=of-the-file\nKHALA_URL=${server.url}\n`);
+  const client = written(t, `${store}KHALA_OPERATOR_KEY=of-the-file\nKHALA_URL=${server.url}\n`);
   const appended = run(["append", "--config", client, "--topic", "demo", "--type", "said", "--json"]);
   assert.equal(appended.code, 0, appended.problem);
   assert.equal(run(["verify", "--config", client]).code, 0);

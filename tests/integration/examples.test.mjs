@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
+import { databaseOf, onPostgres } from "../lib/database.mjs";
 import { binary, environment, folder, run, start } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { until } from "../lib/wait.mjs";
@@ -16,6 +17,10 @@ const ENDLESS = { serve: /listens on/, tail: /\n/ };
 
 /** Examples that move a store; integration/move runs these verbs against a database. */
 const MOVES = /postgres:|--undo-move/;
+
+/** Examples for the embedded store alone. */
+const FILES = /^khala (backup|restore) /;
+const isRun = (example) => !MOVES.test(example) && !(onPostgres && FILES.test(example));
 
 const examples = (verb) => run(["help", verb]).out.split("examples:\n")[1].trim().split("\n").map((line) => line.trim());
 
@@ -38,7 +43,7 @@ async function tryAll(t, verbs, settings, cwd, happen) {
   for (const verb of verbs) {
     // The shell must be replaced by a verb that gets a signal.
     const prefix = ENDLESS[verb] ? "exec " : "";
-    for (const line of examples(verb).filter((example) => !MOVES.test(example))) {
+    for (const line of examples(verb).filter(isRun)) {
       await shell(t, prefix + line, { cwd, settings, enough: ENDLESS[verb], happen: ENDLESS[verb] && happen });
     }
   }
@@ -50,7 +55,8 @@ test("every example of the help works", async (t) => {
   // The file that the example of --config names.
   writeFileSync(join(cwd, "khala.conf"), "KHALA_LOG=json\n");
   assert.equal(binary.split("/").pop(), "khala");
-  await tryAll(t, BEFORE, { RUNTIME_BIND_ADDR: "127.0.0.1:0" }, cwd);
+  const store = onPostgres ? { DB_URL: databaseOf(data) } : {};
+  await tryAll(t, BEFORE, { ...store, RUNTIME_BIND_ADDR: "127.0.0.1:0" }, cwd);
 
   const operator = await operate(t, { data });
   await operator.did("runs", { run_id: "abc" }, 201);
@@ -60,9 +66,9 @@ test("every example of the help works", async (t) => {
     { authorization: `Bearer ${stranger}` });
   assert.equal(denied.status, 403, denied.body);
   const between = VERBS.filter((verb) => ![...BEFORE, ...AFTER].includes(verb));
-  await tryAll(t, between, { KHALA_URL: operator.server.url }, cwd,
+  await tryAll(t, between, { ...store, KHALA_URL: operator.server.url }, cwd,
     () => operator.did("runs/abc/events", { event_type: "run.log" }));
 
   await operator.server.stop();
-  await tryAll(t, AFTER, {}, cwd);
+  await tryAll(t, AFTER, store, cwd);
 });

@@ -2,6 +2,7 @@
 // second server is refused. tests/chaos/restart.test.mjs tests how clients reconnect.
 import assert from "node:assert/strict";
 import { test } from "../lib/cases.mjs";
+import { sqliteOnly } from "../lib/database.mjs";
 import { assertError, connect, folder, run, serve } from "../lib/khala.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { socketPath } from "../lib/paths.mjs";
@@ -150,7 +151,7 @@ test("an unread export is cut off after the grace period and continues by cursor
   assert.equal(new Set([...seen, ...rest.slice(0, -1)].map((one) => one.cursor)).size, seen.length + rest.length - 1);
 });
 
-test("a second server on the same data is refused with the holder's pid", async (t) => {
+test("a second server on the same data is refused with the holder's pid", sqliteOnly, async (t) => {
   const operator = await withRun(t);
   const socket = await follow(operator);
   const second = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", operator.data]);

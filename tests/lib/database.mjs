@@ -10,9 +10,6 @@ const databases = new Map(); // URLs by data folder
 /** Whether the tests run on PostgreSQL. */
 export const onPostgres = process.env.KHALA_TEST_STORE === "postgres";
 
-/** Whether a PostgreSQL server is there for tests. */
-export const hasPostgres = Boolean(server);
-
 /** Runs statements on a database and answers what psql prints; columns are separated by "|". */
 export function psql(url, statements) {
   const env = { ...process.env, PGOPTIONS: "-c search_path=runtime" };
@@ -20,23 +17,27 @@ export function psql(url, statements) {
     { encoding: "utf8", env, maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] }).trim();
 }
 
-// The tests' statements name the tables and functions of the embedded store.
-const NAMES_OF_SQLITE = `CREATE SCHEMA IF NOT EXISTS embedded;
-  CREATE OR REPLACE VIEW embedded.sync_topic_sequences AS SELECT * FROM runtime.topics;
-  CREATE OR REPLACE VIEW embedded.sync_stream_events AS SELECT * FROM runtime.journal;
+// The tests' statements have the functions and the table names of the embedded store.
+const FUNCTIONS_OF_SQLITE = `CREATE SCHEMA IF NOT EXISTS embedded;
   CREATE OR REPLACE FUNCTION embedded.zeroblob(size int) RETURNS bytea LANGUAGE sql
     AS $$ SELECT decode(repeat('00', size), 'hex') $$;
   CREATE OR REPLACE FUNCTION embedded.hex(bytes bytea) RETURNS text LANGUAGE sql
     AS $$ SELECT upper(encode(bytes, 'hex')) $$;
   CREATE OR REPLACE FUNCTION embedded.hex(id uuid) RETURNS text LANGUAGE sql
     AS $$ SELECT upper(encode(uuid_send(id), 'hex')) $$;`;
-const named = new Set(); // databases that have these names
+const TABLES_OF_SQLITE = { sync_topic_sequences: "topics", sync_stream_events: "journal", khala_projection_checkpoints: "checkpoints" };
+const prepared = new Set(); // databases that have these functions
+
+/** The name in the store under test of a table that the embedded store names so. */
+export const tableName = (name) => (onPostgres ? TABLES_OF_SQLITE[name] ?? name : name);
 
 /** Runs statements written for the embedded store. */
 export function psqlOfSqlite(url, statements) {
-  if (!named.has(url)) psql(url, NAMES_OF_SQLITE);
-  named.add(url);
-  return psql(url, `SET search_path = embedded, runtime; ${statements.replace(/\bx'([0-9a-f]*)'/gi, "'\\x$1'::bytea")}`);
+  if (!prepared.has(url)) psql(url, FUNCTIONS_OF_SQLITE);
+  prepared.add(url);
+  const translated = statements.replace(/\bx'([0-9a-f]*)'/gi, "'\\x$1'::bytea").replace(/\bDROP TABLE \w+/g, "$& CASCADE")
+    .replace(new RegExp(`\\b(${Object.keys(TABLES_OF_SQLITE).join("|")})\\b`, "g"), (name) => tableName(name));
+  return psql(url, `SET search_path = embedded, runtime; ${translated}`);
 }
 
 /** The options of a case that is about the embedded store. */
@@ -74,8 +75,9 @@ const STORE_VERBS = ["serve", "migrate", "verify", "doctor", "reproject", "reten
 
 /** The settings of a verb, with the database of its data folder where the tests run on PostgreSQL. */
 export function storeSettings(args, settings, cwd = ".") {
-  if (!onPostgres || !STORE_VERBS.includes(args[0]) || "DB_URL" in settings) return settings;
+  // A file of settings names the store itself.
+  if (!onPostgres || !STORE_VERBS.includes(args[0]) || "DB_URL" in settings || args.includes("--config")) return settings;
   const flag = args.indexOf("--data-dir");
-  const data = flag >= 0 ? args[flag + 1] : settings.KHALA_DATA_DIR ?? "khala-data";
+  const data = flag >= 0 && args.length > flag + 1 ? args[flag + 1] : settings.KHALA_DATA_DIR ?? "khala-data";
   return { ...settings, DB_URL: databaseOf(resolve(cwd, data)) };
 }

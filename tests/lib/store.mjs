@@ -29,6 +29,9 @@ export function alter(data, statements) {
   execFileSync("sqlite3", ["-cmd", ".timeout 10000", file(data), statements]);
 }
 
+/** A uuid in a statement for alter, from its 32 hex digits. */
+export const uuidLiteral = (hex) => (onPostgres ? `'${hex}'::uuid` : `x'${hex}'`);
+
 const made = new Map(); // stores that were made once and are copied, by their content
 
 process.on("exit", () => {
