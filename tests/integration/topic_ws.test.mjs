@@ -1,6 +1,7 @@
 // The WebSocket of a topic, with the npm client ws.
 import assert from "node:assert/strict";
 import { alone, test } from "../lib/cases.mjs";
+import { onPostgres } from "../lib/database.mjs";
 import { connect } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { socketPath } from "../lib/paths.mjs";
@@ -274,7 +275,8 @@ test("topic sockets that start at any cursor during appends see no gap", async (
   await operator.did("runs", { run_id: "a" }, 201);
   const sockets = [];
   let head = 1;
-  for (let i = 0; i < 30; i++) {
+  const rounds = onPostgres ? 10 : 30; // a page of one message is a query
+  for (let i = 0; i < rounds; i++) {
     const written = operator.batch(events(100));
     const after = Math.floor(Math.random() * head);
     sockets.push({ after, socket: await open(operator, TOPIC, `after_seq=${after}&limit=${1 + (i % 7) * 50}`) });
