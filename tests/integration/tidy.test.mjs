@@ -25,7 +25,8 @@ function functionOf(count, signature = "int thing(int number) {") {
 /** Writes the tree with the changes, runs tools/tidy in it, returns its findings. */
 async function findings(t, changes) {
   const tree = folder(t);
-  for (const path of ["tools", "spec", ".clang-format", ".clang-tidy", "docs/codes.md", "docs/metrics.md", "docs/client_states.md", "clients/js/src/tables.js"]) {
+  for (const path of ["tools", "spec", ".clang-format", ".clang-tidy", "docs/codes.md", "docs/metrics.md", "docs/client_states.md", "clients/js/src/tables.js",
+    "clients/python/src/khala/_tables.py"]) {
     cpSync(join(root, path), join(tree, path), { recursive: true });
   }
   const files = { "src/base/thing.c": GOOD, "docs/configuration.md": PAGE, "docs/khala.1": PAGE, ".gitignore": "/build/\n", ...changes };
