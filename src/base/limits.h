@@ -93,7 +93,7 @@
     X(POSTGRES_PARAMETERS_MAX,            20,        ITEMS, WITHIN,       1, "parameters of a statement")                                                    \
     X(POSTGRES_PIPELINE_MAX,              64,        ITEMS, WITHIN,       1, "statements sent to a database before their results are read")                  \
     X(POSTGRES_PARAMETER_BYTES_MAX,       512 << 20, BYTES, WITHIN,       1, "one column of a commit, a copy of the batch")                                  \
-    X(POSTGRES_WALK_PAGE_BYTES,           1 << 20,   BYTES, WITHIN,       1, "size that a page of a walk aims at")                                           \
+    X(POSTGRES_WALK_PAGE_BYTES,           1 << 20,   BYTES, WITHIN,       1, "size at which a page of a walk ends")                                              \
     X(POSTGRES_WALK_PAGE_ROWS_MAX,        256,       ITEMS, WITHIN,       1, "rows in a page of a walk")                                                     \
     X(POSTGRES_TIMES_PAGE_ROWS_MAX,       1024,      ITEMS, WITHIN,       1, "times of frames in a page, while the first that has not expired is looked for") \
     X(SHARED_KEY_BYTES_MAX,               16 << 10,  BYTES, PROCESS,      2, "one generated key, in its file and in the store")                              \

@@ -1,4 +1,6 @@
 /* Walks: rows in order, by the page, as the store was when the walk began. */
+#include <malloc.h>
+
 #include "rows_check.h"
 
 struct seen {
@@ -416,6 +418,68 @@ static void a_stopped_walk_reads_at_most_one_row_more(void **state) {
     free(large);
 }
 
+/* ---- memory ---- */
+
+#define SMALL_EVENTS 84 /* pages of a walk grow until here */
+#define HUGE_EVENTS  60
+#define HUGE_BYTES   ((size_t)512 << 10)
+#define HELD_MAX     ((size_t)8 << 20)
+
+static size_t held_bytes(void) {
+    struct mallinfo2 held = mallinfo2(); /* zero under a sanitizer */
+    return held.uordblks + held.hblkhd;
+}
+
+struct held {
+    uint64_t last;
+    size_t bytes_max;
+};
+
+static enum status measure(void *user, const struct store_event *event) {
+    struct held *held = user;
+    size_t bytes = held_bytes();
+    assert_int_equal(event->log_id, held->last + 1);
+    held->last = event->log_id;
+    held->bytes_max = bytes > held->bytes_max ? bytes : held->bytes_max;
+    return STATUS_OK;
+}
+
+static void commit_events(struct fixture *fixture, uint64_t first, uint64_t count,
+                          struct slice payload) {
+    struct rows_text id;
+    struct store_entity run = rows_run(2, &id);
+    struct store_event events[SMALL_EVENTS];
+    for (uint64_t i = 0; i < count; i++) {
+        events[i] = rows_event(first + i, 2, first + i);
+        if (payload.data)
+            events[i].payload = payload;
+    }
+    assert_ok(store_commit(fixture->writer, &(struct store_batch){.entities = &run,
+                                                                  .entity_count = first == 1,
+                                                                  .events = events,
+                                                                  .event_count = count}));
+}
+
+static void a_page_of_large_rows_takes_bounded_memory(void **state) {
+    struct fixture *fixture = *state;
+    char *huge = malloc(HUGE_BYTES);
+    memset(huge, 'x', HUGE_BYTES);
+    huge[0] = huge[HUGE_BYTES - 1] = '"';
+    commit_events(fixture, 1, SMALL_EVENTS, (struct slice){NULL, 0});
+    for (uint64_t i = 0; i < HUGE_EVENTS; i += 10)
+        commit_events(fixture, SMALL_EVENTS + 1 + i, 10, (struct slice){huge, HUGE_BYTES});
+    free(huge);
+    size_t before = held_bytes();
+    struct held held = {0};
+    assert_ok(store_walk_log(fixture->reader, 0, UINT64_MAX, &held, measure));
+    assert_int_equal(held.last, SMALL_EVENTS + HUGE_EVENTS);
+    assert_true(held.bytes_max <= before + HELD_MAX);
+    held = (struct held){0};
+    assert_ok(store_walk_entity_events(fixture->reader, 2, 0, UINT64_MAX, &held, measure));
+    assert_int_equal(held.last, SMALL_EVENTS + HUGE_EVENTS);
+    assert_true(held.bytes_max <= before + HELD_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_log_is_walked_in_order_after_a_position),
@@ -431,6 +495,7 @@ int main(void) {
         cmocka_unit_test(drifts_are_walked_from_the_most_recent),
         cmocka_unit_test(a_callback_may_read_with_the_session_on_every_page),
         cmocka_unit_test(a_stopped_walk_reads_at_most_one_row_more),
+        cmocka_unit_test(a_page_of_large_rows_takes_bounded_memory),
     };
     return CONTRACT_RUN("store: walks", tests);
 }

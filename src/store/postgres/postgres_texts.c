@@ -26,6 +26,24 @@
     "SELECT " EVENT_COLUMNS ENTITY_NAME "FROM events e LEFT JOIN entities n ON n.ref = "           \
     "e.entity_ref "
 
+/* Rows of a table for a page of a walk. Sizes are known without reading the texts, so the server
+ * reads and sends no more than PAGE_FITS allows, whatever the number of rows. */
+#define PAGE_OF(table, bytes, condition, order, limit)                                             \
+    "(SELECT x.*, sum(" bytes ") OVER (ORDER BY x." order " ROWS UNBOUNDED PRECEDING) - " bytes    \
+    " AS bytes_before FROM " table " x WHERE " condition " ORDER BY x." order " LIMIT " limit ") "
+/* The row that exceeds the size is the last one of its page. */
+#define PAGE_FITS(row) "WHERE " row ".bytes_before < 1048576 "
+_Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
+#define EVENT_PAGE(condition, order, limit)                                                        \
+    "SELECT " EVENT_COLUMNS ENTITY_NAME                                                            \
+    "FROM " PAGE_OF("events", "octet_length(x.payload)",                                           \
+                    condition, order, limit) "e LEFT JOIN entities n ON n.ref = "                  \
+                                             "e.entity_ref " PAGE_FITS("e") "ORDER BY e." order
+#define ENTITY_PAGE(condition, order)                                                              \
+    "SELECT " ENTITY_COLUMNS "FROM " PAGE_OF("entities", "coalesce(octet_length(x.metadata), 0)",  \
+                                             condition, order, "$3::bigint") "n " HEAD("true")     \
+        PAGE_FITS("n") "ORDER BY n." order
+
 #define TOPIC_COLUMNS                                                                              \
     "SELECT t.ref, t.topic, t.stream_id, t.entity_ref, t.oldest_seq, CASE WHEN t.entity_ref IS "   \
     "NULL THEN t.head_seq ELSE " HEAD_OF("t.entity_ref") " END, t.journal_epoch, t.damaged_seq "
@@ -49,9 +67,10 @@
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
     [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
         "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, "               \
-        "n.owner_user_id, n.owner_guest_scope, n.org_id FROM " table " d LEFT JOIN entities n ON " \
-        "n.ref = d.entity_ref WHERE d.entity_ref > $1::bigint ORDER BY d.entity_ref LIMIT "        \
-        "$2::bigint",                                                                              \
+        "n.owner_user_id, n.owner_guest_scope, n.org_id FROM " PAGE_OF(                            \
+            table, "octet_length(x.payload)", "x.entity_ref > $1::bigint",                         \
+            "entity_ref", "$2::bigint") "d LEFT JOIN entities n ON n.ref = "                       \
+                                        "d.entity_ref " PAGE_FITS("d") "ORDER BY d.entity_ref",    \
         "nn"},
 
 /* The ref of the entity that a lookup names by its ref or by kind and id. */
@@ -247,30 +266,31 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "last_projected_at FROM checkpoints WHERE entity_ref = $1::bigint AND projection_name = "
          "$2::text",
          "nt"},
-    [STATEMENT_WALK_ENTITY_EVENTS] = {EVENT_SELECT "WHERE e.entity_ref = $1::bigint AND e.seq > "
-                                                   "$2::bigint ORDER BY e.seq LIMIT $3::bigint",
+    [STATEMENT_WALK_ENTITY_EVENTS] = {EVENT_PAGE("x.entity_ref = $1::bigint AND x.seq > $2::bigint",
+                                                 "seq", "$3::bigint"),
                                       "nnn"},
-    [STATEMENT_WALK_LOG] = {EVENT_SELECT "WHERE e.log_id > $1::bigint ORDER BY e.log_id LIMIT "
-                                         "$2::bigint",
-                            "nn"},
-    [STATEMENT_WALK_ENTITIES] = {ENTITY_SELECT "WHERE n.kind = $1::bigint AND n.ref > $2::bigint "
-                                               "ORDER BY n.ref LIMIT $3::bigint",
+    [STATEMENT_WALK_LOG] = {EVENT_PAGE("x.log_id > $1::bigint", "log_id", "$2::bigint"), "nn"},
+    [STATEMENT_WALK_ENTITIES] = {ENTITY_PAGE("x.kind = $1::bigint AND x.ref > $2::bigint", "ref"),
                                  "nnn"},
     [STATEMENT_WALK_TOPICS] = {TOPIC_SELECT "WHERE t.ref > $1::bigint ORDER BY t.ref LIMIT "
                                             "$2::bigint",
                                "nn"},
-    [STATEMENT_LIST_ENTITIES] = {ENTITY_SELECT "WHERE n.kind = $1::bigint AND n.id > $2::text "
-                                               "ORDER BY n.id LIMIT $3::bigint",
+    [STATEMENT_LIST_ENTITIES] = {ENTITY_PAGE("x.kind = $1::bigint AND x.id > $2::text", "id"),
                                  "ntn"},
     [STATEMENT_LIST_TOPICS] = {TOPIC_SELECT "WHERE t.topic >= $1::text AND t.topic > $2::text "
                                             "ORDER BY t.topic LIMIT $3::bigint",
                                "ttn"},
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         {"SELECT " EVENT_COLUMNS ENTITY_NAME ", j.topic_ref, j.seq, j.log_id, j.entity_ref, "
-         "j.doc_version, j.published_at, j.payload_hash, j.payload, j.first_entity_seq FROM "
-         "journal j LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = "
-         "e.entity_ref WHERE j.topic_ref = $1::bigint AND j.seq > $2::bigint ORDER BY j.seq LIMIT "
-         "$3::bigint",
+         "j.doc_version, j.published_at, j.payload_hash, j.payload, j.first_entity_seq "
+         "FROM " PAGE_OF(
+             "journal",
+             "(coalesce(octet_length(x.payload), 0) + coalesce((SELECT octet_length(y.payload) "
+             "FROM "
+             "events y WHERE y.log_id = x.log_id), 0))",
+             "x.topic_ref = $1::bigint AND x.seq > $2::bigint", "seq",
+             "$3::bigint") "j LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON "
+                           "n.ref = e.entity_ref " PAGE_FITS("j") "ORDER BY j.seq",
          "nnn"},
     [STATEMENT_WALK_DRIFTS] =
         {"SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "

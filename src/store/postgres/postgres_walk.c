@@ -1,5 +1,7 @@
 /* A walk fetches a page of rows and then calls the callback for each of them. The rows stay in the
  * result of the page, so a callback may use the session. The next page begins behind the last row.
+ * A page has a maximum of rows. Statements with payloads or metadata also end it when these
+ * have POSTGRES_WALK_PAGE_BYTES together.
  * A walk of more than one page has a transaction around it, in which all pages show the store as it
  * was at the first one. */
 #include "store/postgres/postgres.h"
@@ -59,16 +61,14 @@ static size_t bytes_of(struct postgres_row row) {
     return bytes;
 }
 
-/* *bytes: the size of the largest row. */
+/* *bytes: the size of the rows. */
 static enum status call_page(struct walk *walk, const PGresult *result, size_t *bytes) {
     enum status status = STATUS_OK;
-    *bytes = 1;
+    *bytes = 0;
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
         struct postgres_row row = {result, i};
         union walk_row read;
-        size_t size = bytes_of(row);
-        if (size > *bytes)
-            *bytes = size;
+        *bytes += bytes_of(row);
         status = walk->read(walk, row, &read);
         if (status == STATUS_OK)
             status = walk->call(walk, &read);
@@ -86,7 +86,7 @@ static enum status walk_pages(struct walk *walk, uint64_t row_count) {
     bool is_last = false;
     while (status == STATUS_OK && !is_last && walk->limit > 0) {
         PGresult *result = NULL;
-        size_t bytes = 1;
+        size_t bytes = 0;
         if (store_session_is_cancelled(&walk->session->base)) {
             status = STATUS_STORE_UNAVAILABLE;
             break;
@@ -97,14 +97,13 @@ static enum status walk_pages(struct walk *walk, uint64_t row_count) {
         status = postgres_query(walk->session, &result);
         if (status != STATUS_OK)
             break;
-        is_last = (uint64_t)PQntuples(result) < asked;
         walk->limit -= smaller(walk->limit, (uint64_t)PQntuples(result));
         status = call_page(walk, result, &bytes);
+        is_last = (uint64_t)PQntuples(result) < asked && bytes < POSTGRES_WALK_PAGE_BYTES;
         /* The position is a text of the page before. */
         PQclear(before);
         before = result;
         row_count = smaller(row_count * 4, POSTGRES_WALK_PAGE_ROWS_MAX);
-        row_count = smaller(row_count, POSTGRES_WALK_PAGE_BYTES / bytes + 1);
     }
     PQclear(before);
     return status;
