@@ -36,9 +36,9 @@
 _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
 #define EVENT_PAGE(condition, order, limit)                                                        \
     "SELECT " EVENT_COLUMNS ENTITY_NAME                                                            \
-    "FROM " PAGE_OF("events", "octet_length(x.payload)",                                           \
-                    condition, order, limit) "e LEFT JOIN entities n ON n.ref = "                  \
-                                             "e.entity_ref " PAGE_FITS("e") "ORDER BY e." order
+    "FROM " PAGE_OF("events", "octet_length(x.payload)", condition, order,                         \
+                    limit) "e LEFT JOIN entities n ON n.ref = "                                    \
+                           "e.entity_ref " PAGE_FITS("e") "ORDER BY e." order
 #define ENTITY_PAGE(condition, order)                                                              \
     "SELECT " ENTITY_COLUMNS "FROM " PAGE_OF("entities", "coalesce(octet_length(x.metadata), 0)",  \
                                              condition, order, "$3::bigint") "n " HEAD("true")     \
@@ -68,9 +68,9 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
     [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
         "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, "               \
         "n.owner_user_id, n.owner_guest_scope, n.org_id FROM " PAGE_OF(                            \
-            table, "octet_length(x.payload)", "x.entity_ref > $1::bigint",                         \
-            "entity_ref", "$2::bigint") "d LEFT JOIN entities n ON n.ref = "                       \
-                                        "d.entity_ref " PAGE_FITS("d") "ORDER BY d.entity_ref",    \
+            table, "octet_length(x.payload)", "x.entity_ref > $1::bigint", "entity_ref",           \
+            "$2::bigint") "d LEFT JOIN entities n ON n.ref = "                                     \
+                          "d.entity_ref " PAGE_FITS("d") "ORDER BY d.entity_ref",                  \
         "nn"},
 
 /* The ref of the entity that a lookup names by its ref or by kind and id. */
