@@ -123,6 +123,7 @@ static enum status write_head(struct exchange *exchange, bool is_chunked, struct
         {SLICE("X-Accel-Buffering"), SLICE("no")}, /* proxies hold streams back otherwise */
     };
     struct http1_header cors[CORS_HEADERS_MAX];
+    struct http1_header request_id;
     size_t cors_count =
         cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, cors);
     struct buffer piece;
@@ -131,6 +132,8 @@ static enum status write_head(struct exchange *exchange, bool is_chunked, struct
         status = http1_response_header(head, headers[i].name, headers[i].value);
     for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
         status = http1_response_header(head, cors[i].name, cors[i].value);
+    if (status == STATUS_OK && exchange_id_header(exchange, &request_id))
+        status = http1_response_header(head, request_id.name, request_id.value);
     if (status == STATUS_OK)
         status = is_chunked ? http1_response_end_chunked(head) : http1_response_end_bare(head);
     buffer_init(&piece, 64);

@@ -147,13 +147,19 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     if (through == after)
         return status;
     char id[POSITION_BYTES_MAX];
-    char data[64];
-    int size = snprintf(data, sizeof(data), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
-                        after, through);
-    return event_stream_send_id(
-        session, out, "progress",
-        position_write(through, subscriber->driver.subscription.epoch.text, id),
-        (struct slice){data, (size_t)size});
+    struct slice position = position_write(through, subscriber->driver.subscription.epoch.text, id);
+    struct buffer body;
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
+    status = buffer_append_slice(&body, SLICE("{\"topic\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(&body, subscriber->driver.subscription.options.topic);
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(&body, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}", after, through);
+    if (status == STATUS_OK)
+        status = event_stream_send_id(session, out, "progress", position, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
 }
 
 static enum status send_slow(struct session *session, struct buffer *out) {

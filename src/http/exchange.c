@@ -122,12 +122,24 @@ static bool request_id_usable(struct slice id) {
     return true;
 }
 
+static bool find_given_id(const struct exchange *exchange, struct slice *given) {
+    return exchange->request &&
+           http1_header_find(exchange->request, SLICE("x-request-id"), given) &&
+           request_id_usable(*given);
+}
+
+bool exchange_id_header(struct exchange *exchange, struct http1_header *header) {
+    struct slice given;
+    if (!find_given_id(exchange, &given))
+        return false;
+    *header = (struct http1_header){SLICE("X-Request-Id"), exchange_request_id(exchange)};
+    return true;
+}
+
 struct slice exchange_request_id(struct exchange *exchange) {
     struct slice given;
     if (exchange->request_id[0] == '\0') {
-        if (exchange->request &&
-            http1_header_find(exchange->request, SLICE("x-request-id"), &given) &&
-            request_id_usable(given)) {
+        if (find_given_id(exchange, &given)) {
             memcpy(exchange->request_id, given.data, given.size);
         } else {
             struct io_loop *loop = exchange->loop;
@@ -247,7 +259,7 @@ static bool is_append(const struct exchange *exchange) {
 
 static void answer(struct exchange *exchange, const struct http1_response *content) {
     struct conn *conn = exchange->conn;
-    struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX];
+    struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX + 1];
     struct http1_response response = *content;
     assert(!exchange->answered);
     enum status held = hold_answer(exchange, response.body.size, !is_append(exchange));
@@ -260,6 +272,9 @@ static void answer(struct exchange *exchange, const struct http1_response *conte
     assert(response.header_count <= HEADERS_MAX);
     for (size_t i = 0; i < response.header_count; i++)
         headers[header_count++] = response.headers[i];
+    /* An error has its id already. */
+    if (response.http_status < 400 && exchange_id_header(exchange, &headers[header_count]))
+        header_count++;
     response.headers = headers;
     response.header_count = header_count;
     log_answered(exchange, response.http_status);
@@ -408,6 +423,7 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
                          const struct http1_header *headers, size_t header_count) {
     struct conn *conn = exchange->conn;
     struct http1_header cors[CORS_HEADERS_MAX];
+    struct http1_header id;
     size_t cors_count =
         cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, cors);
     assert(!exchange->answered && exchange->stream);
@@ -423,6 +439,8 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
         status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
     for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
         status = http1_response_header(&conn->out, cors[i].name, cors[i].value);
+    if (status == STATUS_OK && exchange_id_header(exchange, &id))
+        status = http1_response_header(&conn->out, id.name, id.value);
     if (status == STATUS_OK)
         status = exchange->chunked ? http1_response_end_chunked(&conn->out)
                                    : http1_response_end_bare(&conn->out);

@@ -81,6 +81,10 @@ MUST_CHECK bool exchange_unref(struct exchange *exchange);
 
 /* The client's X-Request-Id if it is usable, so that its logs and ours can be joined. */
 struct slice exchange_request_id(struct exchange *exchange);
+
+/* Sets the header X-Request-Id if the client gave a usable id, so that the client can recognise an
+ * answer that a cache or a proxy repeats for another request. */
+bool exchange_id_header(struct exchange *exchange, struct http1_header *header);
 bool exchange_is_head(const struct exchange *exchange);
 /* NULL: unknown, or the bearer of the mint key. A request to an operator's route had the key if the
  * status of its answer is not 401. */

@@ -222,5 +222,5 @@ test("a stream covers hidden frames with the next message, or advances its id wi
     [["message", 0, 2], ["progress", 2, 4]]);
   await operator.did("runs", { run_id: "a2", owner_user_id: "alice" }, 201);
   await stream.until((one) => one.lastSeq === 5, "what is live and hidden");
-  assert.deepEqual(stream.events.at(-1).data, { after: 4, through: 5 });
+  assert.deepEqual(stream.events.at(-1).data, { topic: "runtime.run_summaries", after: 4, through: 5 });
 });

@@ -5,6 +5,7 @@ import net from "node:net";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { assertError, connect, getRequest, serve } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
 
 const LIVE = '{"status":"live"}\n';
 const READY = '{"status":"ready"}\n';
@@ -105,6 +106,21 @@ test("a valid X-Request-Id is echoed, and any other is replaced", async (t) => {
   for (const id of ["abc", "A-1_b.c", "x".repeat(64)]) assert.equal(await ask(id), id);
   for (const id of ["", "x".repeat(65), "a b", 'a"b', "a/b", "é"]) assert.match(await ask(id), UUID7);
   assert.notEqual(await ask(""), await ask(""));
+});
+
+test("an answer that is no error has X-Request-Id if the request had a valid one", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
+  await operator.did("topics/demo/events", { event_type: "said" });
+  const idOf = async (path, given) => {
+    const answer = await fetch(operator.server.url + path, { headers: { authorization: `Bearer ${operator.key}`, ...given } });
+    assert.equal(answer.status, 200, path);
+    return answer.headers.get("x-request-id");
+  };
+  for (const path of ["/healthz/live", "/v1/topics/demo/messages", "/v1/topics/demo/sse", "/api/events/export", "/events", "/api/events"]) {
+    assert.equal(await idOf(path, { "x-request-id": "mine.1" }), "mine.1", path);
+    assert.equal(await idOf(path, {}), null, path);
+    assert.equal(await idOf(path, { "x-request-id": "not valid" }), null, path);
+  }
 });
 
 test("pipelined requests are answered in order", async (t) => {

@@ -160,11 +160,7 @@ class EventStreamTransport extends HttpTransport {
     if (data === "") return;
     const body = JSON.parse(data);
     const epoch = id?.slice(id.indexOf("@") + 1);
-    if (["message", "bootstrap", "snapshot"].includes(type)) {
-      this.check(name, body);
-      stream.isKnown = true;
-    }
-    if (type === "progress" && !stream.isKnown) return; // it names no topic, so a frame must have done so
+    if (["message", "bootstrap", "snapshot", "progress"].includes(type)) this.check(name, body);
     if (type === "message" || type === "progress") {
       const { after, ...frame } = body;
       const frames = type === "message" ? [frame] : [];

@@ -19,6 +19,17 @@ const ids = (seen) => seen.frames.map((frame) => frame.event_id);
 /** The operator, whose sign() is a method, as an object with what a client needs. */
 const of = (operator) => ({ server: operator.server, sign: (claims) => operator.sign(claims) });
 
+test("sse: a topic that resumed without a frame moves over the frames of other owners", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "100" } });
+  await operator.did("runs", { run_id: "b", owner_user_id: "bob" }, 201);
+  const { epoch } = JSON.parse((await operator.poll(SUMMARIES, "after_seq=1")).body);
+  const token = () => operator.token({ user_id: "bob", scopes: ["runtime.run_events"] });
+  const seen = follow(open(t, of(operator), { transports: ["sse"], token }), SUMMARIES, { after: { epoch, seq: 1 } });
+  await operator.did("runs", { run_id: "a", owner_user_id: "alice" }, 201);
+  await until(() => seen.topic.position?.seq === 2, "the position");
+  assert.deepEqual(seen.all, []);
+});
+
 for (const transport of TRANSPORTS) {
   test(`${transport}: replay, live frames, and a resume after kill -9 without loss or repetition`, async (t) => {
     const data = folder(t);
