@@ -3,12 +3,13 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before } from "node:test";
 import { test, alone } from "../lib/cases.mjs";
-import { join, pair } from "../lib/cluster.mjs";
+import { appended, join, pair } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
 import { assertError, connect, folder } from "../lib/khala.mjs";
 import { MEASURED, memoryBytes } from "../lib/machine.mjs";
 import { operate, textOf } from "../lib/operator.mjs";
 import { scrape } from "../lib/prometheus.mjs";
+import { PsqlSession } from "../lib/psql_session.mjs";
 import { range } from "../lib/samples.mjs";
 import { Authority } from "../lib/tls.mjs";
 import { until, within } from "../lib/wait.mjs";
@@ -115,6 +116,56 @@ alone("answers of the writer are passed on byte for byte, and refusals at the do
   await peer.send(`POST /internal/v1/runs HTTP/1.1\r\nHost: k\r\nAuthorization: Bearer ${follower.key}\r\nContent-Length: 99999999999\r\n\r\n`);
   assertError(await peer.response(), 413, "payload_too_large");
   assert.equal((await outcomes(follower)).answered, before);
+});
+
+test("import, rebuild, retention, mint, revocation and why work on a follower", async (t) => {
+  const source = await operate(t);
+  await source.did("runs", { run_id: "moved", owner_user_id: "u" }, 201);
+  await source.did("topics/room/events", said(1));
+  const log = (await source.ask("GET", "/api/events/export", undefined, { authorization: `Bearer ${source.key}` })).body;
+  const { writer, follower } = await pair(t, PATIENT);
+  const imported = await follower.ask("POST", "/api/events/import", log, { "content-type": "application/x-ndjson" });
+  assert.equal(imported.status, 200, imported.body);
+  assert.equal((await follower.read("runs/moved")).run.run_id, "moved", "at once on the follower");
+  await follower.did("projectors/reproject", { all: true });
+  await follower.did("retention/run", {});
+  assert.equal((await outcomes(follower)).answered, 3);
+
+  const { token } = await follower.did("/api/sync/token", { topics: ["room"], session_id: "stolen" });
+  const poll = (node) => node.ask("GET", "/internal/v1/khala/topics/room/messages?after_seq=0", undefined, { authorization: `Bearer ${token}` });
+  for (const node of [writer, follower]) assert.equal((await poll(node)).status, 200);
+  const { nodes_confirmed } = await follower.did("sync/sessions/revoke", { session_ids: ["stolen"] });
+  assert.equal(nodes_confirmed, 2);
+  for (const node of [writer, follower]) {
+    assertError(await poll(node), 401, "token_revoked");
+    // Each node answers for the clients that it denied.
+    const { decisions } = await node.read("khala/why");
+    assert.equal(decisions.filter((one) => JSON.stringify(one).includes("token_revoked")).length, 1);
+  }
+});
+
+/** Keeps the commits of the writer waiting until the answer is called. */
+async function holdCommits(t, url) {
+  const session = new PsqlSession(t, url);
+  await session.run("BEGIN", "SELECT term FROM runtime.writer FOR UPDATE");
+  return () => session.run("ROLLBACK");
+}
+
+test("a client that goes while its append is forwarded leaves the follower usable, and the append whole or absent", async (t) => {
+  const { url, follower } = await pair(t, PATIENT);
+  await follower.did("topics/left/events", said(0));
+  const release = await holdCommits(t, url);
+  const { request, answer } = follower.begin("POST", "topics/left/events");
+  answer.catch(() => {});
+  request.end(JSON.stringify(said(1)));
+  await until(() => psql(url, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") !== "0", "the append at the writer");
+  request.destroy();
+  await release();
+  const ended = async () => Object.values(await outcomes(follower)).reduce((sum, count) => sum + count);
+  await until(async () => await ended() === 2, "the end of the request");
+  const { event } = await appended(follower, "left", said(2));
+  assert.deepEqual((await follower.poll("left", "after_seq=0")).status, 200);
+  assert.equal(psql(url, "SELECT count(*) FROM events"), String(event.seq));
 });
 
 test("a forwarded request is not forwarded again, and the header alone lifts no limit", async (t) => {
