@@ -21,9 +21,11 @@
 #define DEFLATE_REPLY_BYTES_MIN 1024
 /* The most credit of a peer. A peer that reaches it has its refused messages forgiven. */
 #define CREDIT_US_MAX 2000000u
-#define FLOODED_MAX   1000
-#define WEIGHT_BYTES  4096
-#define WAITING_BYTES (sizeof(uint32_t))
+/* Of a ping or a pong, whatever the rate of messages: the pongs to fast heartbeats are no flood. */
+#define CONTROL_COST_US 10000
+#define FLOODED_MAX     1000
+#define WEIGHT_BYTES    4096
+#define WAITING_BYTES   (sizeof(uint32_t))
 
 struct websocket {
     struct framing framing;
@@ -153,11 +155,9 @@ static unsigned weight_of(size_t message_bytes) {
     return 1 + (unsigned)(message_bytes / WEIGHT_BYTES);
 }
 
-bool websocket_is_flooding(struct session *session, size_t message_bytes) {
+static bool lacks_credit(struct session *session, uint64_t cost_us) {
     struct websocket *websocket = websocket_of(session);
     uint64_t now_ms = clock_mono_ms(&session->delivery->io->clock);
-    uint64_t cost_us =
-        weight_of(message_bytes) * UINT64_C(1000000) / settings_of(session)->messages_per_second;
     if (cost_us > CREDIT_US_MAX)
         cost_us = CREDIT_US_MAX;
     uint64_t credit_us = websocket->credit_us + (now_ms - websocket->credited_at_ms) * 1000;
@@ -169,6 +169,11 @@ bool websocket_is_flooding(struct session *session, size_t message_bytes) {
     websocket->credited_at_ms = now_ms;
     websocket->credit_us = (uint32_t)(is_flooding ? credit_us : credit_us - cost_us);
     return is_flooding;
+}
+
+bool websocket_is_flooding(struct session *session, size_t message_bytes) {
+    return lacks_credit(session, weight_of(message_bytes) * UINT64_C(1000000) /
+                                     settings_of(session)->messages_per_second);
 }
 
 /* ---- out ---- */
@@ -247,15 +252,17 @@ static bool must_wait(const struct session *session) {
 }
 
 /* Refused messages of a peer that floods are tolerated up to FLOODED_MAX. */
-static enum status dispatch(struct session *session, struct slice text) {
+static enum status count_flooded(struct session *session, size_t weight) {
     struct websocket *websocket = websocket_of(session);
+    size_t flooded = websocket->flooded + weight;
+    websocket->flooded = (uint16_t)(flooded < FLOODED_MAX ? flooded : FLOODED_MAX);
+    return flooded < FLOODED_MAX ? STATUS_OK : STATUS_RATE_LIMITED;
+}
+
+static enum status dispatch(struct session *session, struct slice text) {
     metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(session->dialect->label), 1);
     enum status status = session->dialect->receive(session, text);
-    if (status != STATUS_RATE_LIMITED)
-        return status;
-    size_t flooded = websocket->flooded + (size_t)weight_of(text.size);
-    websocket->flooded = (uint16_t)(flooded < FLOODED_MAX ? flooded : FLOODED_MAX);
-    return flooded < FLOODED_MAX ? STATUS_OK : status;
+    return status == STATUS_RATE_LIMITED ? count_flooded(session, weight_of(text.size)) : status;
 }
 
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
@@ -280,6 +287,8 @@ static enum status on_ping(void *user, struct slice payload) {
     if (!session_is_open(session))
         return STATUS_OK;
     restart_silence_deadline(session);
+    if (lacks_credit(session, CONTROL_COST_US))
+        return count_flooded(session, 1);
     /* Pings that arrive faster than the peer reads the answers are not answered. */
     return session->replies.size > SESSION_REPLIES_UNREAD_BYTES
                ? STATUS_OK
@@ -289,9 +298,10 @@ static enum status on_ping(void *user, struct slice payload) {
 static enum status on_pong(void *user, struct slice payload) {
     struct session *session = user;
     (void)payload;
-    if (session_is_open(session))
-        restart_silence_deadline(session);
-    return STATUS_OK;
+    if (!session_is_open(session))
+        return STATUS_OK;
+    restart_silence_deadline(session);
+    return lacks_credit(session, CONTROL_COST_US) ? count_flooded(session, 1) : STATUS_OK;
 }
 
 static enum status on_close(void *user, unsigned code, struct slice reason) {

@@ -102,6 +102,7 @@ static void on_idle(uv_idle_t *idle) {
 
 static void on_prepare(uv_prepare_t *prepare) {
     struct io_loop *loop = prepare->data;
+    loop->turn++;
     if (loop->hooks->before_sleep(loop))
         uv_idle_start(&loop->idle, on_idle);
     else

@@ -92,6 +92,7 @@ struct io_loop {
     uint64_t timer_due_ms;
     bool reads_before_deadlines; /* the timer was late, so one turn of reading comes first */
     uv_prepare_t prepare;
+    uint32_t turn;  /* each turn reads once from each connection */
     uv_idle_t idle; /* active while before_sleep left work: the loop does not sleep */
     struct mailbox mailbox;
     struct clock clock;

@@ -277,10 +277,16 @@ size_t transport_unsent_bytes(const struct transport *transport) {
 
 /* ---- reading ---- */
 
-/* With a record that started earlier, a read of TLS then decrypts to no more than a plain read. */
+/* A second read in one turn gets no memory, and libuv stops: a peer that sends without end must not
+ * keep the loop from the others. With a record that started earlier, a read of TLS then decrypts to
+ * no more than a plain read. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
-    const struct transport *transport = handle->data;
+    struct transport *transport = handle->data;
     (void)suggested;
+    *memory = uv_buf_init(NULL, 0);
+    if (transport->read_turn == loop_of(transport)->turn)
+        return;
+    transport->read_turn = loop_of(transport)->turn;
     size_t size = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
     *memory = uv_buf_init(loop_of(transport)->read_memory, (unsigned)size);
 }
@@ -331,7 +337,7 @@ static void on_secure_read(struct transport *transport, struct slice input) {
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
     struct transport *transport = stream->data;
-    if (size == 0)
+    if (size == 0 || size == UV_ENOBUFS)
         return;
     clock_tick(&loop_of(transport)->clock);
     struct slice input = {memory->base, size > 0 ? (size_t)size : 0};

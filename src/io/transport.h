@@ -23,6 +23,7 @@ struct transport {
     const struct transport_events *events;
     struct secure *secure; /* NULL: plain bytes */
     size_t read_bytes_max; /* that one read may report */
+    uint32_t read_turn;    /* of the loop, when it was read last */
 };
 
 /* What a transport reports. */

@@ -265,6 +265,20 @@ test("a client above the message rate receives an error, and is closed if it con
   assert.equal((await healthy.ask("sync:heartbeat", {})).status, "ok");
 });
 
+test("a client that floods with pings or pongs is closed", async (t) => {
+  const operator = await operate(t);
+  for (const opcode of [PING, PONG]) {
+    const raw = await RawSocket.open(operator);
+    const flood = Buffer.concat(range(1, 10_000).map(() => frame(opcode, "")));
+    // A server that allows the flood answers the close with its own code.
+    await raw.send(Buffer.concat([flood, frame(CLOSE, Buffer.from([0x03, 0xe8]))]));
+    assert.equal((await raw.closed())?.code, 1013);
+  }
+  const modest = await RawSocket.open(operator);
+  await modest.send(Buffer.concat(range(1, 100).map(() => frame(PING, "a"))));
+  for (const _ of range(1, 100)) assert.equal((await modest.find((one) => one.opcode === PONG)).payload.toString(), "a");
+});
+
 test("a large message counts as several, also when it was compressed", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WS_MESSAGES_PER_SECOND: "50" } });
   class Transport extends WebSocket {

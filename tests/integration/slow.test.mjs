@@ -11,7 +11,7 @@ import { events, median, range, TOPIC, wide } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { repeat, until, within } from "../lib/wait.mjs";
-import { CLOSE, frame, handshake, message, phoenixPath, PING, RawSocket, TEXT } from "../lib/websocket.mjs";
+import { CLOSE, handshake, message, phoenixPath, RawSocket, TEXT } from "../lib/websocket.mjs";
 
 const withRun = (t, settings) => operateRun(t, { settings });
 
@@ -118,12 +118,12 @@ async function beside(t, count) {
 }
 
 test("a client that neither reads nor subscribes is evicted too", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "50" } });
+  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "50", KHALA_WS_MESSAGES_PER_SECOND: "1000000" } });
   const raw = await RawSocket.open(operator);
   raw.peer.socket.pause();
-  // The server can only send pongs: they fill the socket, then the strikes begin.
-  const pings = Buffer.concat(Array.from({ length: 2000 }, () => frame(PING, "x".repeat(125))));
-  const flood = () => raw.peer.socket.write(pings, (error) => !error && setImmediate(flood));
+  // The server can only send replies: they fill the socket, then the strikes begin.
+  const beats = Buffer.concat(Array.from({ length: 2000 }, () => message(["1", "x", "sync:v1", "sync:heartbeat", {}])));
+  const flood = () => raw.peer.socket.write(beats, (error) => !error && setImmediate(flood));
   flood();
   await operator.server.saw("log", /client\.disconnected code=slow_consumer .*close_code=4000/);
   const { body } = await operator.get("/metrics");
@@ -195,7 +195,7 @@ alone("thousands of connects at full speed do not delay connected clients", asyn
 });
 
 alone("slowly sent headers and frames are cut off and delay no other client", async (t) => {
-  const operator = await withRun(t, { KHALA_REQUEST_TIMEOUT_MS: "1500", KHALA_SILENCE_TIMEOUT_MS: "1500" });
+  const operator = await withRun(t, { KHALA_REQUEST_TIMEOUT_MS: "3000", KHALA_SILENCE_TIMEOUT_MS: "3000" });
   const client = await Client.join(operator, { heartbeatIntervalMs: 100 });
   await client.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });
   const append = async () => (await operator.did("runs/a/events", { event_type: "x" })).event.seq;
