@@ -167,6 +167,14 @@ khala_append(struct khala *client, struct khala_text event,
 /* Sends what is queued now, and calls back when every event has its answer. */
 KHALA_API enum khala_result khala_flush(struct khala *client, void (*done)(void *user), void *user);
 
+/* Asks the server for a token with the operator's key, for a backend that issues tokens. The
+ * request is the JSON object of POST /api/sync/token, such as {"scopes":["runtime.read_all"]}. The
+ * answer has a token or an error, and is given once after KHALA_OK. */
+KHALA_API enum khala_result
+khala_mint(struct khala *client, const char *key, struct khala_text request,
+           void (*answered)(void *user, const char *token, const struct khala_error *error),
+           void *user);
+
 KHALA_API const char *khala_version(void);
 
 #ifdef __cplusplus

@@ -21,6 +21,7 @@ enum command_kind {
     COMMAND_CLOSE,
     COMMAND_APPEND,
     COMMAND_FLUSH,
+    COMMAND_MINT,
 };
 
 struct command {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "client/connection.h"
 #include "client/inbox.h"
+#include "client/minter.h"
 #include "client/sender.h"
 
 static_assert(KHALA_STATE_CLOSED + 1 == CONNECTION_STATE_COUNT, "one for each state of the table");
@@ -34,6 +35,7 @@ struct khala {
     struct connection connection;
     struct sender_hooks sender_hooks;
     struct sender sender;
+    struct minter minter;
     struct command close_command; /* so that closing needs no memory */
     uint64_t numbers;             /* of followers, under the inbox's lock */
     bool is_closing;
@@ -74,6 +76,7 @@ static void on_timer(uv_timer_t *timer) {
     client->timer_at_ms = 0;
     connection_tick(&client->connection);
     sender_tick(&client->sender);
+    minter_tick(&client->minter);
     connection_settle(&client->connection);
 }
 
@@ -208,6 +211,20 @@ enum khala_result khala_flush(struct khala *client, void (*done)(void *user), vo
     return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
 }
 
+enum khala_result khala_mint(struct khala *client, const char *key, struct khala_text request,
+                             void (*answered)(void *user, const char *token,
+                                              const struct khala_error *error),
+                             void *user) {
+    if (!key || !answered || strpbrk(key, "\r\n") || strlen(key) > CLIENT_TOKEN_BYTES_MAX)
+        return KHALA_INVALID;
+    struct mint *made = mint_make(key, request);
+    if (!made)
+        return KHALA_NO_MEMORY;
+    made->answered = answered;
+    made->user = user;
+    return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
+}
+
 static enum khala_result post_number(struct khala *client, enum command_kind kind,
                                      uint64_t number) {
     struct number_command *made = calloc(1, sizeof(*made));
@@ -248,6 +265,7 @@ static void shut(struct khala *client) {
     client->is_closing = true;
     while ((command = inbox_take(client->inbox)))
         run_command(client, command);
+    minter_stop(&client->minter);
     connection_settle(&client->connection);
     uv_close((uv_handle_t *)&client->timer, on_handle_closed);
     uv_close((uv_handle_t *)&client->wake, on_handle_closed);
@@ -274,8 +292,9 @@ static void run_number(struct khala *client, const struct number_command *comman
 }
 
 static void run_command(struct khala *client, struct command *command) {
-    /* The sender keeps its commands. */
-    bool is_kept = command->kind == COMMAND_APPEND || command->kind == COMMAND_FLUSH;
+    /* The sender and the minter keep their commands. */
+    bool is_kept = command->kind == COMMAND_APPEND || command->kind == COMMAND_FLUSH ||
+                   command->kind == COMMAND_MINT;
     switch (command->kind) {
     case COMMAND_FOLLOW: {
         struct follow_command *follow = container_of(command, struct follow_command, command);
@@ -298,6 +317,9 @@ static void run_command(struct khala *client, struct command *command) {
         break;
     case COMMAND_FLUSH:
         sender_flush(&client->sender, container_of(command, struct flush_command, command));
+        break;
+    case COMMAND_MINT:
+        minter_ask(&client->minter, container_of(command, struct mint, command));
         break;
     case COMMAND_CLOSE:
         shut(client);
@@ -433,6 +455,13 @@ static enum khala_result start(struct khala *client) {
     connection_init(&client->connection, &client->options, &client->hooks, client->loop,
                     &client->holds, &client->target);
     sender_attach(&client->sender, client->loop, &client->holds);
+    client->minter = (struct minter){.loop = client->loop,
+                                     .holds = &client->holds,
+                                     .target = &client->target,
+                                     .options = &client->options,
+                                     .user = client,
+                                     .wait = on_wait};
+    list_init(&client->minter.mints);
     bool is_begun = begin(client);
     if (is_begun &&
         (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0))

@@ -119,6 +119,25 @@ static void on_flushed(void *user) {
     say("{\"flushed\":true}");
 }
 
+static void on_minted(void *user, const char *token, const struct khala_error *error) {
+    (void)user;
+    if (error)
+        say("{\"unminted\":\"%s\",\"http_status\":%u}", error->code, error->http_status);
+    else
+        say("{\"minted\":\"%s\"}", token);
+}
+
+/* "mint KEY REQUEST" */
+static void mint(struct program *program, char *line) {
+    char *key = line + strlen("mint ");
+    char *request = strchr(key, ' ');
+    if (!request)
+        return;
+    *request++ = '\0';
+    (void)khala_mint(program->client, key, (struct khala_text){request, strlen(request)}, on_minted,
+                     program);
+}
+
 static void append(struct program *program, const char *line, size_t size) {
     enum khala_result result =
         khala_append(program->client, (struct khala_text){line, size}, on_answered, program);
@@ -135,6 +154,8 @@ static void read_input(void *user) {
     while ((size = getline(&line, &capacity, stdin)) > 0) {
         if (strcmp(line, "flush\n") == 0)
             (void)khala_flush(program->client, on_flushed, program);
+        else if (strncmp(line, "mint ", 5) == 0)
+            mint(program, line);
         else
             append(program, line, (size_t)size);
     }

@@ -76,6 +76,20 @@ test("tokens that are always refused end the producer", async (t) => {
   assert.equal(await program.close(), 0);
 });
 
+test("a token is minted with the operator's key, and a wrong key is the answer's error", async (t) => {
+  const program = open(t);
+  program.child.stdin.write(`mint ${operator.key} {"scopes":["runtime.read_all"]}\n`);
+  await program.lines.until(() => program.all("minted").length === 1, "a token");
+  const [{ minted }] = program.all("minted");
+  const other = open(t, {}, { token: minted, topics: ["room:own"] });
+  await other.lines.until(() => other.all("reset").length === 1, "a reset with the token");
+  program.child.stdin.write("mint rubbish {}\n");
+  await program.lines.until(() => program.all("unminted").length === 1, "the refusal");
+  assert.equal(program.all("unminted")[0].http_status, 401);
+  assert.equal(await program.close(), 0);
+  assert.equal(await other.close(), 0);
+});
+
 test("events of an outbox survive kill -9 of the process, and are stored once", async (t) => {
   const OUTBOX = join(folder(t), "outbox");
   const lost = open(t, { OUTBOX }, { url: "http://127.0.0.1:1" });
