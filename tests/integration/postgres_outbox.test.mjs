@@ -50,6 +50,14 @@ async function manyRows(session) {
   await until(async () => await numbersOf(session, "many") === expected, "all rows in their order, above the publish rate");
 }
 
+/** A payload of JSON null is an absent one, by SQL as over HTTP. */
+async function nullPayloads(operator, session) {
+  await operator.did("topics/nothing/events", { event_type: "said", payload: null });
+  for (const payload of ["", ", NULL", ", 'null'"]) await session.run(`SELECT runtime.append_event('nothing', 'said'${payload})`);
+  await answers(session, `SELECT string_agg(e.payload, ' ') FROM runtime.events e
+    JOIN runtime.entities n ON n.ref = e.entity_ref WHERE n.id = 'nothing'`, "{} {} {} {}");
+}
+
 async function refusals(session) {
   const bad = [
     ["append_event('', 'said')", "KH400", /^invalid_topic: /],
@@ -198,6 +206,7 @@ test("users append in their own transactions", async (t) => {
   const session = new PsqlSession(t, url);
   await t.test("rows arrive whatever the order of commits, and those rolled back do not", () => commitOrder(t, url));
   await t.test("more rows than one batch takes arrive in their order", () => manyRows(session));
+  await t.test("a payload of null is an absent one", () => nullPayloads(operator, session));
   await t.test("bad input fails the user's statement", () => refusals(session));
   await t.test("rows that only the writer can refuse are kept aside", () => writerRefusals(operator, session));
   await t.test("rows that were inserted directly are checked again", () => hostileRows(session));

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#define POSTGRES_SCHEMA_VERSION 6
+#define POSTGRES_SCHEMA_VERSION 7
 
 struct postgres_migration {
     const char *name;
