@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl as tls
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Optional, Sequence, Set, Union
 
 from ._collection import Collection, call
 from ._connection import Connection, Options, TokenCallback, Transport, TransportEvents
@@ -123,7 +123,7 @@ class Khala:
         name: str,
         *,
         reset: Optional[ResetHandler] = None,
-        after: Any = STORED,
+        after: Union[Position, None, _Stored] = STORED,
         replay: Optional[str] = None,
         storage: Optional[Storage] = None,
         key: Optional[str] = None,
