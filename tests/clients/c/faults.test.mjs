@@ -29,7 +29,8 @@ function documents(program) {
 }
 
 test(`up to ${FAULTS} faults, seed ${SEED}: every program ends with the state of the authority`, async (t) => {
-  const operator = await operate(t, { settings: { ...UNHURRIED, RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "100000", KHALA_HEARTBEAT_MS: "1000" } });
+  const operator = await operate(t, { settings: { ...UNHURRIED, RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "100000", KHALA_HEARTBEAT_MS: "1000",
+    RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   const proxies = [];
   const start = async (options, proxy = {}) => {
     proxies.push(await FaultProxy.start(t, () => operator.server.url, { seed: SEED + proxies.length, ...proxy }));
