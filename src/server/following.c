@@ -34,6 +34,24 @@ static void on_epoch(void *user, const char *epoch) {
                   log_str("effect", "all connections are closed, and the server starts again"));
 }
 
+/* A newer build has changed the schema. The store gives this node no role any more. */
+static void check_schema(struct following *following, const struct store_progress *progress) {
+    if (progress->schema_version <= following->schema_version)
+        return;
+    bool is_readable = following->schema_version >= progress->reader_version;
+    if (!following->is_schema_newer)
+        log_event(
+            LOG_WARN, "store.schema_newer", log_int("schema", (int64_t)progress->schema_version),
+            log_int("schema_of_build", (int64_t)following->schema_version),
+            log_str("effect", is_readable ? "this node reads and forwards, and never becomes the "
+                                            "writer: replace it by the newer khala"
+                                          : "this khala cannot read the schema: the server ends"));
+    following->is_schema_newer = true;
+    enum following_end goes_on = FOLLOWING_GOES_ON;
+    if (!is_readable)
+        atomic_compare_exchange_strong(&following->end, &goes_on, FOLLOWING_SCHEMA_NEW);
+}
+
 static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
     struct following *following = user;
     struct nodes *nodes = following->nodes;
@@ -46,6 +64,8 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
     }
     if (!beat->is_ending && strcmp(progress.epoch, following->epoch) != 0)
         on_epoch(following, progress.epoch);
+    if (!beat->is_ending)
+        check_schema(following, &progress);
     uint64_t behind = progress.log_id > beat->log_id ? progress.log_id - beat->log_id : 0;
     metrics_set(METRIC_CLUSTER_LAG_EVENTS, METRIC_PLAIN, behind);
     /* The row is written first: a node whose row is old has no fresh revocations either. */

@@ -16,7 +16,8 @@
 /* Why a running server must end. */
 enum following_end {
     FOLLOWING_GOES_ON,
-    FOLLOWING_EPOCH_OLD, /* the store has another epoch: the server must start again */
+    FOLLOWING_EPOCH_OLD,  /* the store has another epoch: the server must start again */
+    FOLLOWING_SCHEMA_NEW, /* a newer build changed the schema, and this one cannot read it */
 };
 
 struct following {
@@ -24,7 +25,9 @@ struct following {
     struct topic_activity *activity;
     struct nodes *nodes;
     struct revoked *revoked;
-    const char *epoch; /* that this process delivers */
+    const char *epoch;       /* that this process delivers */
+    uint64_t schema_version; /* that this build knows */
+    bool is_schema_newer;    /* the store has a newer one; it was logged */
     _Atomic enum following_end end;
 };
 

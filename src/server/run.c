@@ -458,8 +458,13 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     telemetry_tick(&server->telemetry);
     if (status == STATUS_OK)
         log_event(LOG_INFO, "server.ended", log_str("state", "clean"));
-    if (status == STATUS_OK && !server->api.is_ending &&
-        following_end(&server->following) == FOLLOWING_EPOCH_OLD)
+    enum following_end end =
+        server->api.is_ending ? FOLLOWING_GOES_ON : following_end(&server->following);
+    if (status == STATUS_OK && end == FOLLOWING_EPOCH_OLD)
         return restart(server);
+    if (status == STATUS_OK && end == FOLLOWING_SCHEMA_NEW)
+        return server_refuse(server, STATUS_INVALID_CONFIG,
+                             "a newer khala has changed the schema of the database, and this one "
+                             "cannot read it: run the newer khala");
     return status;
 }

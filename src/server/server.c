@@ -241,6 +241,8 @@ static enum status writer_and_pool_start(struct server *server) {
     server->following.nodes = server->nodes;
     server->following.revoked = &server->revoked;
     server->following.epoch = server->epoch;
+    server->following.schema_version =
+        (uint64_t)store_schema_version(config_store_url(&server->config));
     const struct writer_options options = {.store = server->store,
                                            .policies = &server->config.policies,
                                            .projection = projector_projection(server->projector),

@@ -151,14 +151,14 @@ export function startVerb(t, args, { settings = {}, ...options } = {}) {
 
 /**
  * A server in a folder of its own that is ready. The server is stopped at the end of the test and
- * must exit with code 0 and without a sanitizer's report. A command goes in front of the binary and
- * executes it in the end.
+ * must exit with code 0 and without a sanitizer's report. A command goes in front of the program,
+ * which is the binary, and executes it in the end.
  */
 export async function serve(t, {
-  args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority, command = [] } = {}) {
+  args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority, command = [], program = binary } = {}) {
   const cwd = folder(t);
   const env = environment(storeSettings(["serve", ...args], settings, cwd));
-  const server = new Process([...command, binary, "serve", "--bind", bind, ...args], { env, cwd });
+  const server = new Process([...command, program, "serve", "--bind", bind, ...args], { env, cwd });
   server.settings = settings;
   /** Kills the server, as the kernel or a power cut would. */
   server.crash = async () => {

@@ -19,6 +19,15 @@
 #define POSTGRES_VERSION_MIN 140000
 /* The advisory lock of the writer role: the bytes "khala" as a number. */
 #define POSTGRES_WRITER_LOCK 461312715873
+/* The advisory lock of a process that asks the writer for its lock. */
+#define POSTGRES_HANDOVER_LOCK    461312715874
+#define POSTGRES_TEXT_OF_(number) #number
+#define POSTGRES_TEXT_OF(number)  POSTGRES_TEXT_OF_(number)
+/* A row l of pg_locks is this lock of this database, as SQL. */
+#define POSTGRES_IS_LOCK(lock)                                                                     \
+    "l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE "   \
+    "datname = current_database()) AND l.classid::bigint = " POSTGRES_TEXT_OF(                     \
+        lock) " >> 32 AND l.objid::bigint = " POSTGRES_TEXT_OF(lock) " & 4294967295"
 /* Drifts are notes for people; only the latest are kept. */
 #define POSTGRES_DRIFTS_MAX 10000
 /* The same of rejected rows of the outbox. */
@@ -46,7 +55,7 @@ enum statement_id {
     STATEMENT_BEGIN,
     STATEMENT_ROLLBACK,
     STATEMENT_READ_BEGIN,
-    STATEMENT_PING,
+    STATEMENT_ROLE_ASKED,
     STATEMENT_LOCK_TERM,
     STATEMENT_COUNT_POSITIONS,
     STATEMENT_PUT_ENTITIES,
@@ -182,10 +191,12 @@ struct postgres_session {
     bool in_transaction;    /* of store_read_begin, or of a walk */
     bool is_read_lost;      /* the connection was lost inside a transaction */
     bool has_warning;       /* the server sent a warning */
+    bool is_schema_foreign; /* it was logged that this build does not write the schema */
     uint64_t changed_ns;    /* since when it waits for the nodes with the lock; 0: it does not */
     uint64_t connect_at_ns; /* no attempt to connect before */
     uint64_t connect_pause_ms;
     uint64_t pinged_ns;
+    uint64_t asked_ns; /* when the session last looked for a request to give the lock up */
     /* The statement that is being filled. */
     enum statement_id statement;
     struct postgres_parameter parameters[POSTGRES_PARAMETERS_MAX];
@@ -276,7 +287,14 @@ MUST_CHECK enum status postgres_raise_term(const struct postgres_store *store, P
                                            char *message);
 /* Waits for the writer lock on the connection and raises the term. */
 MUST_CHECK enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
-                                          uint64_t *term, char *message);
+                                          int wait_ms, uint64_t *term, char *message);
+/* Writes the cause to the message and answers STATUS_INVALID_CONFIG. */
+enum status postgres_refuse(const struct postgres_store *store, char *message, const char *cause);
+/* After an attempt to connect: how long until the next. */
+void postgres_note_attempt(struct postgres_session *session, enum status status);
+/* Asks the writer to give its lock up, for as long as the connection lives. */
+MUST_CHECK enum status postgres_ask_handover(const struct postgres_store *store, PGconn *connection,
+                                             char *message);
 /* The server ends a session that has been silent for too long, and so frees the writer lock. Off
  * while no write session is open. */
 MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store,

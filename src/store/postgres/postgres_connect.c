@@ -1,9 +1,4 @@
-/* Connections: the settings of a session, the checks of the server, the writer role.
- *
- * The session that writes holds an advisory lock for as long as it lives, so a node that lost the
- * session cannot commit. A node that is paused keeps its connection open; the server ends that
- * session after a time without a statement, and so frees the lock. A node that works sends a
- * statement each second. The term of the role, which each commit checks, rejects what is left. */
+/* Connections: the settings of a session, and the checks of the server. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,23 +6,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/postgres/postgres.h"
-#include "store/postgres/postgres_migrations.h"
 
 #define MS_PER_S         1000
 #define TEXT_OF_(number) #number
 #define TEXT_OF(number)  TEXT_OF_(number)
 /* How long a session that writes may be silent before the server ends it. */
 #define SILENCE_MS     "3000"
-#define PING_MS        1000
-#define LOCK_WAIT_MS   TEXT_OF(POSTGRES_LOCK_WAIT_MS)
 #define PAUSE_MS_MIN   100
 #define POOLER_WAIT_MS 2000
 /* The shortest time that libpq takes. */
 #define PROBE_S      "2"
 #define PAUSE_MS_MAX 1000
-/* Between two attempts to take the lock that another session holds. */
-#define LOCK_PAUSE_MS 500
-#define LOCK_LOW_HALF TEXT_OF(POSTGRES_WRITER_LOCK) " & 4294967295"
 
 /* A role or a database may limit the time of a statement or a transaction. A limit that the server
  * does not know yet is skipped. */
@@ -140,7 +129,7 @@ static void ignore_notice(void *user, const PGresult *result) {
     (void)user, (void)result;
 }
 
-static enum status refuse(const struct postgres_store *store, char *message, const char *cause) {
+enum status postgres_refuse(const struct postgres_store *store, char *message, const char *cause) {
     say(store, message, cause, "");
     return STATUS_INVALID_CONFIG;
 }
@@ -149,7 +138,8 @@ static enum status refuse(const struct postgres_store *store, char *message, con
 static enum status check_server(const struct postgres_store *store, PGconn *connection,
                                 enum store_mode mode, char *message) {
     if (PQserverVersion(connection) < POSTGRES_VERSION_MIN)
-        return refuse(store, message, "the server is older than PostgreSQL 14: upgrade it");
+        return postgres_refuse(store, message,
+                               "the server is older than PostgreSQL 14: upgrade it");
     PGresult *result = postgres_exec(store, connection,
                                      "SELECT pg_is_in_recovery(), "
                                      "current_setting('transaction_read_only'), "
@@ -161,17 +151,20 @@ static enum status check_server(const struct postgres_store *store, PGconn *conn
     }
     enum status status = STATUS_OK;
     if (strcmp(PQgetvalue(result, 0, 0), "t") == 0)
-        status = refuse(store, message,
-                        "the server is a standby: let DB_URL name the primary server, for example "
-                        "with target_session_attrs=read-write");
+        status = postgres_refuse(
+            store, message,
+            "the server is a standby: let DB_URL name the primary server, for example "
+            "with target_session_attrs=read-write");
     else if (mode != STORE_READ && strcmp(PQgetvalue(result, 0, 1), "on") == 0)
-        status = refuse(store, message,
-                        "default_transaction_read_only is on: reset it for the role and the "
-                        "database of DB_URL");
+        status =
+            postgres_refuse(store, message,
+                            "default_transaction_read_only is on: reset it for the role and the "
+                            "database of DB_URL");
     else if (strcmp(PQgetvalue(result, 0, 2), "UTF8") != 0)
-        status = refuse(store, message,
-                        "the encoding of the database is not UTF8: create one with ENCODING "
-                        "'UTF8' TEMPLATE template0");
+        status =
+            postgres_refuse(store, message,
+                            "the encoding of the database is not UTF8: create one with ENCODING "
+                            "'UTF8' TEMPLATE template0");
     PQclear(result);
     return status;
 }
@@ -273,10 +266,11 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
     }
     PQfinish(second);
     if (!is_same)
-        return refuse(store, message,
-                      "DB_URL leads through a pooler in transaction mode or statement mode, where "
-                      "the writer's lock and its commits use different sessions: connect to the "
-                      "server itself, or use session mode");
+        return postgres_refuse(
+            store, message,
+            "DB_URL leads through a pooler in transaction mode or statement mode, where "
+            "the writer's lock and its commits use different sessions: connect to the "
+            "server itself, or use session mode");
     if (is_served)
         return STATUS_OK;
     say(store, message,
@@ -284,99 +278,6 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
         "server itself",
         "");
     return STATUS_STORE_UNAVAILABLE;
-}
-
-/* ---- the writer role ---- */
-
-static enum status add_term(const struct postgres_store *store, PGconn *connection, uint64_t *term,
-                            char *message) {
-    PGresult *result =
-        postgres_exec(store, connection,
-                      "UPDATE writer SET term = term + 1, taken_at = now() WHERE id = 1 "
-                      "RETURNING term");
-    enum status status = STATUS_OK;
-    if (PQresultStatus(result) != PGRES_TUPLES_OK)
-        status = postgres_result_fault(store, connection, result, message);
-    else if (PQntuples(result) != 1)
-        status = refuse(store, message, "runtime.writer has no row: restore a backup");
-    else
-        *term = strtoull(PQgetvalue(result, 0, 0), NULL, 10);
-    PQclear(result);
-    return status;
-}
-
-enum status postgres_raise_term(const struct postgres_store *store, PGconn *connection,
-                                const enum postgres_history *judged, uint64_t *term,
-                                char *message) {
-    /* Before the first migration there is no such table. */
-    PGresult *result =
-        postgres_exec(store, connection, "SELECT to_regclass('runtime.writer') IS NULL");
-    bool is_absent =
-        PQresultStatus(result) == PGRES_TUPLES_OK && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
-    PQclear(result);
-    *term = 0;
-    if (is_absent)
-        return STATUS_OK;
-    enum postgres_history history = judged ? *judged : HISTORY_SAME;
-    enum status status =
-        judged ? STATUS_OK : postgres_await_history(store, connection, &history, message);
-    if (status == STATUS_OK)
-        status = postgres_execute(store, connection, "BEGIN", message);
-    if (status != STATUS_OK)
-        return status;
-    status = add_term(store, connection, term, message);
-    if (status == STATUS_OK)
-        status = postgres_settle_history(store, connection, history, message);
-    if (status == STATUS_OK)
-        return postgres_execute(store, connection, "COMMIT", message);
-    PQclear(postgres_exec(store, connection, "ROLLBACK"));
-    return status;
-}
-
-enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
-                               uint64_t *term, char *message) {
-    PGresult *result = postgres_exec(
-        store, connection,
-        "SET lock_timeout = " LOCK_WAIT_MS
-        "; SELECT pg_advisory_lock(" TEXT_OF(POSTGRES_WRITER_LOCK) "); SET lock_timeout = 0");
-    enum status status = STATUS_OK;
-    const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    if (code && strcmp(code, "55P03") == 0) {
-        say(store, message,
-            "another khala server uses this database: end that first, or name another database",
-            "");
-        status = STATUS_STORE_UNAVAILABLE;
-    } else if (PQresultStatus(result) != PGRES_COMMAND_OK) {
-        status = postgres_result_fault(store, connection, result, message);
-    }
-    PQclear(result);
-    return status == STATUS_OK ? postgres_raise_term(store, connection, NULL, term, message)
-                               : status;
-}
-
-enum status postgres_try_lock(const struct postgres_store *store, PGconn *connection,
-                              bool *is_taken, char *message) {
-    PGresult *result = postgres_exec(
-        store, connection, "SELECT pg_try_advisory_lock(" TEXT_OF(POSTGRES_WRITER_LOCK) ")");
-    bool is_answered = PQresultStatus(result) == PGRES_TUPLES_OK;
-    *is_taken = is_answered && *PQgetvalue(result, 0, 0) == 't';
-    enum status status =
-        is_answered ? STATUS_OK : postgres_result_fault(store, connection, result, message);
-    PQclear(result);
-    return status;
-}
-
-void postgres_lock_activity(const struct postgres_store *store, PGconn *connection,
-                            char text[POSTGRES_ACTIVITY_SIZE]) {
-    PGresult *result = postgres_exec(
-        store, connection,
-        "SELECT l.pid || ' ' || a.state_change FROM pg_locks l JOIN pg_stat_activity a ON a.pid = "
-        "l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM "
-        "pg_database WHERE datname = current_database()) AND l.classid::bigint = " TEXT_OF(
-            POSTGRES_WRITER_LOCK) " >> 32 AND l.objid::bigint = " LOCK_LOW_HALF);
-    bool is_known = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0;
-    snprintf(text, POSTGRES_ACTIVITY_SIZE, "%s", is_known ? PQgetvalue(result, 0, 0) : "");
-    PQclear(result);
 }
 
 enum status postgres_limit_silence(const struct postgres_store *store, PGconn *connection,
@@ -402,7 +303,7 @@ void postgres_disconnect(struct postgres_session *session) {
     atomic_store(&session->store->is_role_lost, true);
 }
 
-static void note_attempt(struct postgres_session *session, enum status status) {
+void postgres_note_attempt(struct postgres_session *session, enum status status) {
     session->connect_pause_ms = status == STATUS_OK ? 0 : session->connect_pause_ms * 2;
     if (status == STATUS_OK)
         return;
@@ -424,154 +325,6 @@ enum status postgres_ensure(struct postgres_session *session) {
         return STATUS_STORE_UNAVAILABLE;
     enum status status =
         postgres_connect(session->store, session->base.mode, &session->connection, session->error);
-    note_attempt(session, status);
+    postgres_note_attempt(session, status);
     return status == STATUS_OK ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
-}
-
-/* A server that waited for the role while the store was moved must not get it. */
-static enum status check_moved(const struct postgres_store *store, PGconn *connection,
-                               char *message) {
-    PGresult *result = postgres_exec(store, connection, "SELECT FROM meta WHERE name = 'move_out'");
-    enum status status = STATUS_OK;
-    if (PQresultStatus(result) != PGRES_TUPLES_OK)
-        status = postgres_result_fault(store, connection, result, message);
-    else if (PQntuples(result) > 0)
-        status = refuse(store, message, "the store was moved elsewhere");
-    PQclear(result);
-    return status;
-}
-
-/* A connection that took the lock becomes the writer's. */
-static enum status begin_term(struct postgres_session *session,
-                              const enum postgres_history *history) {
-    const struct postgres_store *store = session->store;
-    enum status status = check_moved(store, session->connection, session->error);
-    if (status == STATUS_OK)
-        status = postgres_raise_term(store, session->connection, history, &session->term,
-                                     session->error);
-    return status == STATUS_OK
-               ? postgres_limit_silence(store, session->connection, true, session->error)
-               : status;
-}
-
-static void drop_connection(struct postgres_session *session) {
-    PQfinish(session->connection);
-    session->connection = NULL;
-    session->changed_ns = 0;
-}
-
-static enum status connect_writer(struct postgres_session *session) {
-    const struct postgres_store *store = session->store;
-    bool is_direct = false;
-    enum status status = postgres_connect(store, STORE_WRITE, &session->connection, session->error);
-    return status == STATUS_OK
-               ? postgres_check_pooler(store, session->connection, &is_direct, session->error)
-               : status;
-}
-
-/* A build must not write a schema that it does not know: a newer build may have changed it while
- * this node followed. */
-static enum status check_schema(struct postgres_session *session) {
-    PGresult *result =
-        postgres_exec(session->store, session->connection,
-                      "SELECT value FROM meta WHERE name = 'schema_version' AND value <> '" TEXT_OF(
-                          POSTGRES_SCHEMA_VERSION) "'");
-    enum status status = STATUS_OK;
-    if (PQresultStatus(result) != PGRES_TUPLES_OK) {
-        status = postgres_result_fault(session->store, session->connection, result, session->error);
-    } else if (PQntuples(result) > 0) {
-        char cause[128];
-        snprintf(cause, sizeof(cause), "the schema has version %.20s and this khala writes %d",
-                 PQgetvalue(result, 0, 0), POSTGRES_SCHEMA_VERSION);
-        status = refuse(session->store, session->error, cause);
-        log_event(LOG_WARN, "store.schema_differs", log_str("error", session->error),
-                  log_str("effect", "this node does not take the writer role"));
-    }
-    PQclear(result);
-    return status;
-}
-
-/* Another session has the lock. The connection stays for the next attempt. */
-static enum status stay_follower(struct postgres_session *session) {
-    if (!session->is_role_elsewhere)
-        log_event(LOG_INFO, "store.following", log_str("store", session->store->label),
-                  log_str("effect", "another node has the writer role"));
-    session->is_role_elsewhere = true;
-    atomic_store(&session->store->is_role_lost, false);
-    session->connect_at_ns = clock_now().mono_ns + LOCK_PAUSE_MS * CLOCK_NS_PER_MS;
-    return STATUS_NOT_WRITER;
-}
-
-/* The session has the lock. HISTORY_CHANGED: it waits with the lock, and takes no role yet. */
-static enum status judge_history(struct postgres_session *session, enum postgres_history *history) {
-    uint64_t now_ns = clock_now().mono_ns;
-    uint64_t waited_ms =
-        session->changed_ns > 0 ? (now_ns - session->changed_ns) / CLOCK_NS_PER_MS + 1 : 0;
-    enum status status = postgres_judge_history(session->store, session->connection, waited_ms,
-                                                history, session->error);
-    if (status != STATUS_OK || *history != HISTORY_CHANGED) {
-        session->changed_ns = 0;
-        return status;
-    }
-    if (session->changed_ns == 0)
-        session->changed_ns = now_ns;
-    /* A process that stops meanwhile must not keep the lock. */
-    return postgres_limit_silence(session->store, session->connection, true, session->error);
-}
-
-static enum status wait_for_nodes(struct postgres_session *session) {
-    session->is_role_elsewhere = true;
-    atomic_store(&session->store->is_role_lost, false);
-    session->connect_at_ns = clock_now().mono_ns + PAUSE_MS_MIN * CLOCK_NS_PER_MS;
-    return STATUS_NOT_WRITER;
-}
-
-enum status postgres_take_role(struct store_session *base) {
-    struct postgres_session *session = postgres_session_of(base);
-    struct postgres_store *store = session->store;
-    bool is_taken = false;
-    enum postgres_history history = HISTORY_SAME;
-    if (!session->is_role_lost)
-        return STATUS_OK;
-    if (clock_now().mono_ns < session->connect_at_ns)
-        return session->is_role_elsewhere ? STATUS_NOT_WRITER : STATUS_WRITER_LOST;
-    enum status status = session->connection ? STATUS_OK : connect_writer(session);
-    if (status == STATUS_OK)
-        status = postgres_try_lock(store, session->connection, &is_taken, session->error);
-    if (status == STATUS_OK && !is_taken)
-        return stay_follower(session);
-    if (status == STATUS_OK)
-        status = check_schema(session);
-    if (status == STATUS_OK)
-        status = judge_history(session, &history);
-    if (status == STATUS_OK && history == HISTORY_CHANGED)
-        return wait_for_nodes(session);
-    if (status == STATUS_OK)
-        status = begin_term(session, &history);
-    note_attempt(session, status);
-    session->is_role_elsewhere = false;
-    atomic_store(&store->is_role_lost, status != STATUS_OK);
-    if (status != STATUS_OK) {
-        drop_connection(session);
-        return STATUS_WRITER_LOST;
-    }
-    session->is_role_lost = false;
-    session->pinged_ns = clock_now().mono_ns;
-    log_event(LOG_INFO, "store.writer_role_taken", log_str("store", store->label),
-              log_int("term", (int64_t)session->term));
-    return STATUS_OK;
-}
-
-enum status postgres_keep_alive(struct store_session *base, int64_t *wait_ms) {
-    struct postgres_session *session = postgres_session_of(base);
-    *wait_ms = PING_MS;
-    if (session->is_role_lost)
-        return STATUS_WRITER_LOST;
-    int64_t silent_ms = (int64_t)((clock_now().mono_ns - session->pinged_ns) / CLOCK_NS_PER_MS);
-    if (silent_ms < PING_MS) {
-        *wait_ms = PING_MS - silent_ms;
-        return STATUS_OK;
-    }
-    postgres_begin(session, STATEMENT_PING);
-    return postgres_run(session);
 }

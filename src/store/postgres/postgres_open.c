@@ -153,6 +153,9 @@ static enum status migrate(const struct postgres_store *store, PGconn *connectio
 /* The node with the lock needs some seconds to judge a database that has changed. */
 #define HISTORY_WAIT_MS 15000
 
+/* How long 'khala migrate' waits for the writer. A writer looks each second. */
+#define HANDOVER_WAIT_MS 15000
+
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_JOIN, OPENING_EXISTING };
 
 static enum status prepare_schema(const struct postgres_store *store, PGconn *connection,
@@ -210,11 +213,31 @@ static enum status lock_or_follow(struct postgres_store *store, struct store_mes
     }
 }
 
+/* A schema that needs no step is left to the server that has the lock. Otherwise that server is
+ * asked for the lock. */
+static enum status lock_to_migrate(struct postgres_store *store, struct store_message *message) {
+    int version = -1;
+    enum status status = postgres_try_lock(store, store->writing, &store->has_lock, message->text);
+    if (status == STATUS_OK)
+        status = read_version(store, store->writing, &version, message);
+    if (status != STATUS_OK || store->has_lock || version >= POSTGRES_SCHEMA_VERSION)
+        return status;
+    status = postgres_ask_handover(store, store->writing, message->text);
+    if (status == STATUS_OK)
+        status = postgres_take_lock(store, store->writing, HANDOVER_WAIT_MS, &store->term,
+                                    message->text);
+    store->has_lock = status == STATUS_OK;
+    return status;
+}
+
 static enum status take_lock(struct postgres_store *store, enum opening opening,
                              struct store_message *message) {
     if (opening == OPENING_JOIN)
         return lock_or_follow(store, message);
-    enum status status = postgres_take_lock(store, store->writing, &store->term, message->text);
+    if (opening == OPENING_MIGRATE)
+        return lock_to_migrate(store, message);
+    enum status status = postgres_take_lock(store, store->writing, POSTGRES_LOCK_WAIT_MS,
+                                            &store->term, message->text);
     store->has_lock = status == STATUS_OK;
     return status;
 }

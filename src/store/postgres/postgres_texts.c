@@ -87,7 +87,12 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = {"BEGIN ISOLATION LEVEL READ COMMITTED", ""},
     [STATEMENT_ROLLBACK] = {"ROLLBACK", ""},
     [STATEMENT_READ_BEGIN] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ""},
-    [STATEMENT_PING] = {"SELECT 1", ""},
+    [STATEMENT_ROLE_ASKED] = {"SELECT (EXISTS (SELECT FROM pg_locks l WHERE " POSTGRES_IS_LOCK(
+                                  POSTGRES_HANDOVER_LOCK) ") OR NOT EXISTS (SELECT "
+                                                          "FROM meta WHERE name = 'schema_version' "
+                                                          "AND value = $1::text))"
+                                                          "::int::bigint",
+                              "t"},
     [STATEMENT_LOCK_TERM] = {"SELECT term FROM writer WHERE id = 1 FOR UPDATE", ""},
     [STATEMENT_COUNT_POSITIONS] = {"SELECT count(*) FROM unnest($1::bigint[], $2::bigint[]) u(r, "
                                    "s) WHERE EXISTS (SELECT 1 FROM events e WHERE e.entity_ref = "
