@@ -12,6 +12,7 @@
 #include "delivery/replay_budget.h"
 #include "delivery/topic_address.h"
 #include "hub/frame_row.h"
+#include "store/log_position.h"
 #include "store/topic_epoch.h"
 #include "store/topic_since.h"
 
@@ -202,15 +203,28 @@ static enum status find_time_in_log(struct journal_page *page, uint64_t *after_s
     return status;
 }
 
-/* The sequence of the position that was asked for. is_ahead: it is of another history. */
-static enum status find_asked(struct journal_page *page, uint64_t *after_seq, bool *is_ahead) {
+static enum status find_event_cursor(struct journal_page *page, uint64_t *after_seq,
+                                     struct lineage *lineage) {
+    const struct journal_read *read = page->read;
+    struct store_state state;
+    bool is_lost = false;
+    enum status status = store_read_state(page->session, &state);
+    if (status == STATUS_OK)
+        status = log_position_find(page->session, &state.id_mark, &read->event_cursor, after_seq,
+                                   &is_lost);
+    lineage->is_ahead = event_cursor_is_ahead(&read->event_cursor, &read->head_cursor);
+    lineage->epoch_differs = is_lost && !lineage->is_ahead;
+    return status;
+}
+
+/* The sequence of the position that was asked for. lineage: whether it is of another history. */
+static enum status find_asked(struct journal_page *page, uint64_t *after_seq,
+                              struct lineage *lineage) {
     const struct journal_read *read = page->read;
     *after_seq = read->after_seq;
-    *is_ahead = read->is_unfounded && read->exists;
-    if (read->mode == JOURNAL_READ_RESUME_CURSOR) {
-        *is_ahead = event_cursor_is_ahead(&read->event_cursor, &read->head_cursor);
-        return store_find_cursor(page->session, &read->event_cursor, after_seq);
-    }
+    lineage->is_ahead = read->is_unfounded && read->exists;
+    if (read->mode == JOURNAL_READ_RESUME_CURSOR)
+        return find_event_cursor(page, after_seq, lineage);
     if (read->mode != JOURNAL_READ_RESUME_TIME || !read->exists)
         return STATUS_OK;
     return page->is_log ? find_time_in_log(page, after_seq)
@@ -222,8 +236,8 @@ static enum status find_place(struct journal_page *page) {
     struct journal_read *read = page->read;
     const struct topic_window *window = read->exists ? &read->window : NULL;
     uint64_t after_seq;
-    bool is_ahead;
-    enum status status = find_asked(page, &after_seq, &is_ahead);
+    struct lineage found = {0};
+    enum status status = find_asked(page, &after_seq, &found);
     if (status != STATUS_OK)
         return status;
     read->next_seq = after_seq + 1;
@@ -232,7 +246,8 @@ static enum status find_place(struct journal_page *page) {
     } else if (read->mode != JOURNAL_READ_CONTINUE) {
         const struct position position = {after_seq, read->given_epoch};
         struct lineage lineage = lineage_of(window, &position, &read->epoch);
-        lineage.is_ahead |= is_ahead;
+        lineage.is_ahead |= found.is_ahead;
+        lineage.epoch_differs |= found.epoch_differs;
         lineage.is_damaged = window && after_seq < page->topic.damaged_seq;
         read->continuity = continuity_judge(window, after_seq, lineage);
         status = judge_budget(page);

@@ -26,7 +26,7 @@ enum journal_read_mode {
     JOURNAL_READ_BOOTSTRAP, /* no cursor: begin where the topic allows */
     JOURNAL_READ_CONTINUE,  /* a reader goes on: judged by the floor alone */
     /* The log by event_cursor: begins behind the last event at or before it. A cursor later than
-     * the last event is stale. */
+     * the last event, or of an event that the log has lost, is stale. */
     JOURNAL_READ_RESUME_CURSOR,
     /* A time: begins with the first frame of since_ms or later. On a topic it is judged like a
      * cursor, but a stale one never becomes a bootstrap. On the log it is never stale. */

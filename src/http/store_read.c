@@ -6,6 +6,7 @@
 #include "authority/append_read.h"
 #include "base/limits.h"
 #include "delivery/topic_address.h"
+#include "store/log_position.h"
 
 #define QUERY_BYTES_MAX 64
 
@@ -170,8 +171,11 @@ enum status store_read_find_cursor(struct store_read *read, struct store_session
         *log_id = state.log_id;
         return STATUS_OK;
     }
-    read->reason = REASON_CURSOR_AHEAD_OF_HEAD;
-    return is_ahead ? STATUS_STALE_CURSOR : store_find_cursor(session, &query->cursor, log_id);
+    bool is_lost = false;
+    if (!is_ahead)
+        status = log_position_find(session, &state.id_mark, &query->cursor, log_id, &is_lost);
+    read->reason = is_ahead ? REASON_CURSOR_AHEAD_OF_HEAD : REASON_EPOCH_MISMATCH;
+    return is_ahead || (status == STATUS_OK && is_lost) ? STATUS_STALE_CURSOR : status;
 }
 
 enum status query_number(const struct exchange *exchange, struct slice name, uint64_t min,

@@ -123,7 +123,7 @@ test(`a database restored to an earlier state has a new epoch, and every client 
   chmodSync(archive, 0o777); // PostgreSQL runs as another user
   chmodSync(join(archive, ".."), 0o755);
   const primary = await postgres(t, { ...DATABASE_SETTINGS, archive_mode: "on", archive_command: `cp %p ${archive}/%f` });
-  const world = await ClusterWorld.open(t, { dice: seeded(SEED), clients: CLIENTS, hasAudits: false, servers: [primary] });
+  const world = await ClusterWorld.open(t, { dice: seeded(SEED), clients: CLIENTS, servers: [primary] });
   const epoch = await epochOf(world);
   const copy = primary.copy("restored", {});
   await world.progress(30);

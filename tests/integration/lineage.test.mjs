@@ -73,6 +73,24 @@ async function everywhere(operator, topic, position, { reasons, bootstrap, from,
   assert.deepEqual([plan.decision, plan.reason_codes], reasons ? ["rebootstrap", reasons] : [plan.decision, plan.reason_codes]);
 }
 
+/** Asserts that list, export, event stream and audit socket of the whole log refuse a cursor of another history. */
+async function logRefuses(operator, cursor, reason) {
+  for (const path of [`/api/events?after_cursor=${cursor}`, `/api/events/export?after_cursor=${cursor}`]) {
+    const { status, body } = await operator.get(path);
+    assert.deepEqual([status, JSON.parse(body).reason_code], [410, reason], path);
+  }
+  const log = await operator.log();
+  const stream = await Stream.open(operator, `/events?after_cursor=${cursor}`, { authorization: `Bearer ${operator.key}` });
+  await stream.until((one) => one.messages.length === log.length, "the whole log");
+  assert.deepEqual(stream.events.slice(0, 3).map(({ type }) => type), ["stale_cursor", "bootstrap", "message"]);
+  assert.deepEqual(stream.events[0].data.reason_codes, [reason]);
+  assert.deepEqual(stream.messages.map(({ data }) => data), log);
+  const socket = await Socket.audit(operator, operator.reader, { after_cursor: cursor });
+  await socket.until((one) => one.closed, "the close");
+  assert.deepEqual([socket.closed.code, socket.messages.map(({ details }) => details.reason)], [4003, [reason]]);
+  stream.close();
+}
+
 test("a client at the old head after a restore is stale and misses nothing", sqliteOnly, async (t) => {
   const file = join(folder(t), "backup.db");
   const first = await operate(t, { settings: SETTINGS });
@@ -99,20 +117,11 @@ test("a client at the old head after a restore is stale and misses nothing", sql
     const { status, body } = await operator.get(path);
     assert.deepEqual([status, JSON.parse(body).error], [410, "stale_cursor"], path);
   }
-  // The same for the whole log: list, export, event stream and audit socket.
-  for (const path of [`/api/events?after_cursor=${newest}`, `/api/events/export?after_cursor=${newest}`]) {
-    const { status, body } = await operator.get(path);
-    assert.deepEqual([status, JSON.parse(body).reason_code], [410, "cursor_ahead_of_head"], path);
-  }
-  const log = await operator.log();
-  const stream = await Stream.open(operator, `/events?after_cursor=${newest}`, { authorization: `Bearer ${operator.key}` });
-  await stream.until((one) => one.messages.length === log.length, "the whole log");
-  assert.deepEqual(stream.events.slice(0, 3).map(({ type }) => type), ["stale_cursor", "bootstrap", "message"]);
-  assert.deepEqual(stream.messages.map(({ data }) => data), log);
-  const socket = await Socket.audit(operator, operator.reader, { after_cursor: newest });
-  await socket.until((one) => one.closed, "the close");
-  assert.deepEqual([socket.closed.code, socket.messages.map(({ details }) => details.reason)], [4003, ["cursor_ahead_of_head"]]);
-  stream.close();
+  await logRefuses(operator, newest, "cursor_ahead_of_head");
+  await operator.batch(events(7)); // the log is now past the lost event
+  await logRefuses(operator, newest, "epoch_mismatch");
+  const kept = (await operator.log())[2].cursor;
+  assert.equal((await operator.get(`/api/events?after_cursor=${kept}`)).status, 200);
 });
 
 test("cursors of topics that appear late, and of clients that have nothing yet", async (t) => {

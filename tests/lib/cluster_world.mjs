@@ -43,7 +43,7 @@ export class ClusterWorld extends Watched {
   producing = [];
 
   /** Starts a cluster and its load. */
-  static async open(t, { dice, clients, paceMs = 15, hasAudits = true, ...options }) {
+  static async open(t, { dice, clients, paceMs = 15, ...options }) {
     const world = Object.assign(new ClusterWorld(), { t, dice, paceMs });
     t.after(() => {
       world.over = world.isQuiet = true;
@@ -55,7 +55,7 @@ export class ClusterWorld extends Watched {
     const { operator } = world.cluster.nodes[0];
     for (const run_id of RUNS) await operator.did("runs", { run_id, owner_user_id: ownerOf(run_id) }, 201);
     for (const topic of ROOMS) assert.ok(await appendOne(world, operator, world.ledger.make({ topic })));
-    world.populate(clients, hasAudits);
+    world.populate(clients);
     world.produce();
     await world.progress(20);
     return world;
@@ -115,15 +115,13 @@ export class ClusterWorld extends Watched {
     }
   }
 
-  /** Creates clients of every dialect; hasAudits: some follow the whole log. */
-  populate(clients, hasAudits) {
+  /** Creates clients of every dialect. */
+  populate(clients) {
     const ownRun = (i, owner) => [`run:${owner}-${Math.floor(i / TENANTS.length) % 3}:events`];
     const runOrRoom = (i, owner) => (i % 5 === 4 ? [ROOMS[(i >> 2) % 2]] : ownRun(i, owner));
     const part = (fraction) => Math.max(2, Math.floor(clients * fraction));
-    if (hasAudits) {
-      this.#add(AuditSocket, part(0.1), true, () => [LOG]);
-      this.#add(EventStream, part(0.1), true, () => [LOG]);
-    }
+    this.#add(AuditSocket, part(0.1), true, () => [LOG]);
+    this.#add(EventStream, part(0.1), true, () => [LOG]);
     this.#add(EventStream, part(0.05), false, () => [SUMMARIES]);
     this.#add(PhoenixClient, part(0.1), false, ownRun);
     this.#add(Phoenix, part(0.15), false, (i, owner) => [...ownRun(i, owner), SUMMARIES]);

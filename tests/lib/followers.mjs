@@ -364,7 +364,7 @@ export class AuditSocket extends Follower {
       if (one.type === "init_ack") this.began();
       else if (one.type === "event") track.event(one.event);
       else if (one.type === "reconnect") return one.retry_after_ms;
-      else if (one.type === "error" && one.details?.reason === "cursor_ahead_of_head") track.reset();
+      else if (one.type === "error" && /^(cursor_ahead_of_head|epoch_mismatch)$/.test(one.details?.reason)) track.reset();
       else if (one.type === "error") return this.world.notice(this, one);
       else assert.match(one.type, /^(replay_complete|heartbeat)$/, `${this.name}: ${JSON.stringify(one)}`);
       return undefined;
