@@ -1,0 +1,59 @@
+// A node that is stopped and continues after the others went on: a writer must not append then, and a follower that
+// is far behind delivers everything.
+import assert from "node:assert/strict";
+import { test } from "../lib/cases.mjs";
+import { appended, pair } from "../lib/cluster.mjs";
+import { psql } from "../lib/database.mjs";
+import { run } from "../lib/khala.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { range } from "../lib/samples.mjs";
+import { until } from "../lib/wait.mjs";
+
+const MANY = 9000; // more than a follower reads one by one
+const SETTINGS = { RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "100000", RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "100000" };
+const said = (number) => ({ event_type: "said", payload: { number } });
+
+const termOf = (url) => Number(psql(url, "SELECT term FROM runtime.writer"));
+const numbers = (url) => psql(url, "SELECT payload::json->>'number' FROM runtime.events ORDER BY log_id").split("\n").map(Number);
+
+test("a writer that is stopped loses the role, and appends nothing by itself when it continues", async (t) => {
+  const { url, writer, follower } = await pair(t);
+  await appended(writer, "room", said(1));
+  const term = termOf(url);
+  writer.server.kill("SIGSTOP");
+  // The stopped process gets this request when it continues.
+  const late = writer.post("/internal/v1/topics/room/events", said(99));
+  await appended(follower, "room", said(2));
+  const taken = termOf(url);
+  assert.ok(taken > term, "another node has the role");
+  writer.server.kill("SIGCONT");
+  const answer = await late; // it was refused, or passed on to the new writer
+  assert.match(String(answer.status), /^(200|503)$/, answer.body);
+  const direct = await writer.ask("POST", "topics/room/events", JSON.stringify(said(98)), { "khala-forwarded": "a" });
+  // On a busy machine the role may have changed once more.
+  if (termOf(url) === taken) assert.equal(direct.status, 503, direct.body);
+  await appended(writer, "room", said(3));
+  await until(async () => (await writer.get("/healthz/ready")).status === 200, "the old writer follows");
+  const stored = numbers(url);
+  assert.deepEqual(stored.filter((number) => number < 90), [1, 2, 3]);
+  const count = stored.filter((number) => number === 99).length;
+  assert.ok(answer.status === 200 ? count === 1 : count <= 1, answer.body);
+  await Promise.all([writer.server.stop(), follower.server.stop()]);
+  assert.equal(run(["verify"], { settings: { DB_URL: url } }).code, 0);
+});
+
+test("a follower that is thousands of events behind delivers all of them", async (t) => {
+  const { url, writer, follower } = await pair(t, SETTINGS);
+  await appended(writer, "room", said(1));
+  const client = await Client.join(follower);
+  await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
+  await client.reached("room", 1);
+  follower.server.kill("SIGSTOP");
+  for (let from = 2; from < MANY; from += 1000)
+    await writer.batch(range(from, Math.min(from + 999, MANY)).map((number) => ({ topic: "room", ...said(number) })));
+  assert.equal(psql(url, "SELECT max(log_id) FROM runtime.events"), String(MANY));
+  follower.server.kill("SIGCONT");
+  await client.reached("room", MANY);
+  assert.deepEqual(client.run("room").sequences, range(1, MANY));
+  assert.deepEqual(client.closes, []);
+});
