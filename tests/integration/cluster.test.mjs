@@ -5,6 +5,8 @@ import { appended, join, pair } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
 import { assertError, run } from "../lib/khala.mjs";
 import { pollPath, streamPath } from "../lib/paths.mjs";
+import { proxy } from "../lib/nginx.mjs";
+import { uuid7 } from "../lib/oracle.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { events, range, TOPIC } from "../lib/samples.mjs";
 import { Stream } from "../lib/sse.mjs";
@@ -184,4 +186,33 @@ test("nodes that start at once on an empty database have the same keys", async (
       assert.equal(answer.status, 200, answer.body);
     }
   }
+});
+
+test("clients behind nginx in front of two nodes go on when one node is killed", async (t) => {
+  const { writer, follower } = await pair(t, PATIENT);
+  const proxied = await proxy(t, writer, follower);
+  const token = writer.sign({ oa_sync_scopes: ["runtime.read_all", "runtime.append"], oa_sync_topics: ["room"] });
+  const authorization = { authorization: `Bearer ${token}` };
+  const say = async (number) => {
+    const body = JSON.stringify({ event_type: "said", event_id: uuid7(), payload: { number } });
+    await until(async () => (await proxied.ask("POST", "/v1/topics/room/events", body, authorization)).status === 200, `event ${number}`);
+  };
+  const follow = (after) => Stream.open(proxied, `/v1/topics/room/sse?after_seq=${after}`, authorization);
+  for (const number of range(1, 4)) await say(number);
+  // nginx chooses the node with fewer connections, so each node has one of them.
+  const streams = [await follow(0), await follow(0)];
+  for (const stream of streams) await stream.until(() => stream.lastSeq === 4, "four events");
+  await writer.server.crash();
+  for (const number of range(5, 8)) await say(number);
+  const numbers = await Promise.all(streams.map(async (stream) => {
+    const seen = [];
+    for (;;) {
+      await until(() => stream.ended || stream.lastSeq === 8, "the last event, or the end of a node");
+      seen.push(...stream.messages.map(({ data }) => data.payload.number));
+      if (seen.length >= 8) return seen;
+      stream = await follow(seen.length);
+    }
+  }));
+  assert.ok(streams.some((stream) => stream.ended), "a client of the killed node");
+  assert.deepEqual(numbers, [range(1, 8), range(1, 8)]);
 });

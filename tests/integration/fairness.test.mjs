@@ -55,7 +55,7 @@ class Flood {
 
 const limited = async (operator) => (await operator.read("khala/fanout/metrics")).delivery_metrics.fairness_limited_polls;
 
-async function flood(t, loud, quiet) {
+async function flood(t, loud, quiet, isCut) {
   const operator = await operate(t, { settings: {
     RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "1000000",
     RUNTIME_KHALA_CODEX_WORKER_EVENTS_REPLAY_BUDGET_EVENTS: "1000000",
@@ -79,7 +79,7 @@ async function flood(t, loud, quiet) {
   const floods = await Promise.all(Array.from({ length: FLOODS }, () => Flood.open(t, operator, loud.topic)));
   const beside = [];
   const goal = () => floods.every((one) => one.bytes > FLOOD_BYTES);
-  while (beside.length < 60 || !goal() || (await limited(operator)) === before) {
+  while (beside.length < 60 || !goal() || (isCut && (await limited(operator)) === before)) {
     beside.push(await latency(operator, client, quiet));
     assert.ok(beside.length < 3000, `nobody was cut short while ${floods.map((one) => one.bytes)} bytes went by`);
   }
@@ -88,11 +88,12 @@ async function flood(t, loud, quiet) {
     megabytes: floods.map((one) => Math.round(one.bytes / 1e6)) };
 }
 
-for (const [loud, quiet] of [["hot", "warm"], ["hot", "cold"], ["warm", "warm"], ["warm", "cold"], ["cold", "hot"]]) {
-  test(`a ${quiet} topic is not delayed by a flood on a ${loud} topic, and limited turns are counted`, async (t) => {
+// A hot topic is served first, so it seldom waits while a turn of a cold topic is cut short.
+for (const [loud, quiet, isCut] of [["hot", "warm", true], ["hot", "cold", true], ["warm", "warm", true], ["warm", "cold", true], ["cold", "hot", false]]) {
+  test(`a ${quiet} topic is not delayed by a flood on a ${loud} topic${isCut ? ", and limited turns are counted" : ""}`, async (t) => {
     const other = loud === quiet ? { ...TIERS[quiet], topic: "run:b:events", item: (payload) => ({ run_id: "b", event_type: "run.log", payload }) }
       : TIERS[quiet];
-    const seen = await flood(t, TIERS[loud], other);
+    const seen = await flood(t, TIERS[loud], other, isCut);
     t.diagnostic(JSON.stringify(seen));
     assert.ok(seen.beside_ms < 12 * seen.alone_ms + 30, "it waits");
   });

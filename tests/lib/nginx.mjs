@@ -22,9 +22,11 @@ http {
 }
 `;
 
-/** The configuration of the page, with each text on the left replaced by the one on the right. */
-function configuration(changes) {
-  let [, text] = PAGE.match(/```nginx\n([^]*?)```/);
+/** The configurations of the page: a server for one node, and the addresses of several nodes. */
+const [SERVER, NODES] = [...PAGE.matchAll(/```nginx\n([^]*?)```/g)].map(([, text]) => text);
+
+/** The text with each text on the left replaced by the one on the right. */
+function changed(text, changes) {
   for (const [from, to] of changes) {
     assert.equal(text.split(from).length, 2, `the configuration has one ${from}`);
     text = text.replace(from, to);
@@ -32,19 +34,27 @@ function configuration(changes) {
   return text;
 }
 
+/** The configuration in front of these servers, one or two. */
+function configuration([first, second], changes) {
+  const address = ({ port }) => `127.0.0.1:${port}`;
+  if (!second) return changed(SERVER, [...changes, ["127.0.0.1:4100", address(first)]]);
+  return changed(NODES, [["10.0.0.1:4100", address(first)], ["10.0.0.2:4100", address(second)]])
+    + changed(SERVER, [...changes, ["127.0.0.1:4100", "khala"]]);
+}
+
 /**
- * Starts nginx in front of the operator's server. Answers an operator whose requests go through
- * nginx; its server also has the folder of nginx and a way to read the logs.
+ * Starts nginx in front of the operator's server, or in front of two nodes. Answers an operator whose
+ * requests go through nginx; its server also has the folder of nginx and a way to read the logs.
  */
-export async function proxy(t, operator) {
+export async function proxy(t, operator, ...nodes) {
   const path = folder(t);
   const authority = new Authority(path);
   const { certificate, key } = authority.issue("nginx");
   const port = await freePort();
   mkdirSync(join(path, "logs"));
   writeFileSync(join(path, "nginx.conf"), MAIN);
-  writeFileSync(join(path, "khala.conf"), configuration([
-    ["listen 443 ", `listen 127.0.0.1:${port} `], ["127.0.0.1:4100", `127.0.0.1:${operator.server.port}`],
+  writeFileSync(join(path, "khala.conf"), configuration([operator, ...nodes].map(({ server }) => server), [
+    ["listen 443 ", `listen 127.0.0.1:${port} `],
     ["/etc/ssl/khala.pem", certificate], ["/etc/ssl/private/khala.key", key],
     ["/var/log/nginx/khala.log", "logs/access.log"], ["/var/log/nginx/khala.error.log", "logs/error.log"]]));
   const nginx = start(t, ["nginx", "-p", path, "-c", "nginx.conf", "-e", "stderr"],

@@ -6,7 +6,7 @@ import { LOG, SUMMARIES } from "./followers.mjs";
 import { pollPath } from "./paths.mjs";
 
 /** A new lower-case UUIDv7. */
-const uuid7 = () => randomUUID().replace(/^.{15}/, `${Date.now().toString(16).padStart(12, "0").replace(/^(.{8})/, "$1-")}-7`);
+export const uuid7 = () => randomUUID().replace(/^.{15}/, `${Date.now().toString(16).padStart(12, "0").replace(/^(.{8})/, "$1-")}-7`);
 
 /** The events that were sent and acknowledged, and those whose fate is unknown. */
 export class Ledger {
