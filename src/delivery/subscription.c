@@ -190,17 +190,19 @@ void subscription_sent(struct subscription *subscription, uint64_t seq) {
     subscription->sent_seq = seq;
 }
 
+static void note_head(struct subscription *subscription, uint64_t head_seq) {
+    if (head_seq > subscription->window.head_seq)
+        subscription->window.head_seq = head_seq;
+}
+
 void subscription_place(struct subscription *subscription, uint64_t after_seq,
                         const struct topic_epoch *epoch) {
     subscription->epoch = *epoch;
     drop_read(subscription);
     subscription_set_state(subscription, SUBSCRIPTION_OPEN);
     set_position(subscription, after_seq + 1);
-}
-
-static void note_head(struct subscription *subscription, uint64_t head_seq) {
-    if (head_seq > subscription->window.head_seq)
-        subscription->window.head_seq = head_seq;
+    /* The snapshot may be later than the last read of the store. */
+    note_head(subscription, after_seq);
 }
 
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,

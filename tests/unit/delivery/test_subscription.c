@@ -76,6 +76,21 @@ static void a_bootstrap_begins_where_the_budget_allows_and_is_never_stale(void *
     fixture_close(&fixture);
 }
 
+static void a_snapshot_later_than_the_known_head_raises_it(void **state) {
+    (void)state;
+    struct fixture fixture;
+    size_t given;
+    fixture_open(&fixture, 10);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct subscription_options){.topic = SLICE(SUMMARIES)});
+    struct subscription *subscription = &fixture.client.subscription;
+    assert_int_equal(drain(&fixture.client, &given), 10);
+    const struct topic_epoch epoch = subscription->epoch;
+    subscription_place(subscription, 12, &epoch);
+    assert_int_equal(subscription->window.head_seq, 12);
+    fixture_close(&fixture);
+}
+
 static void a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart(void **state) {
     (void)state;
     struct fixture fixture;
@@ -457,6 +472,7 @@ int main(void) {
         cmocka_unit_test(events_committed_during_a_read_count_as_more),
         cmocka_unit_test(a_topic_that_does_not_exist_yet_can_be_waited_for),
         cmocka_unit_test(a_bootstrap_begins_where_the_budget_allows_and_is_never_stale),
+        cmocka_unit_test(a_snapshot_later_than_the_known_head_raises_it),
         cmocka_unit_test(a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart),
         cmocka_unit_test(a_cursor_before_the_first_frame_is_a_bootstrap_where_it_is_stale),
         cmocka_unit_test(a_cursor_beyond_the_head_is_of_another_history),
