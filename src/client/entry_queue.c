@@ -13,11 +13,12 @@ void entry_queue_clear(struct entry_queue *queue) {
 }
 
 enum status entry_queue_push(struct entry_queue *queue, const struct entry *entry) {
-    struct list_node *last = list_last(&queue->entries);
-    struct entry *before = last ? container_of(last, struct entry, node) : NULL;
-    if (entry->kind == ENTRY_MOVE && before && before->kind == ENTRY_MOVE) {
-        before->position = entry->position;
-        return STATUS_OK;
+    if (entry->kind == ENTRY_MOVE && !list_is_empty(&queue->entries)) {
+        struct entry *last = container_of(list_last(&queue->entries), struct entry, node);
+        if (last->kind == ENTRY_MOVE) {
+            last->position = entry->position;
+            return STATUS_OK;
+        }
     }
     struct entry *made = malloc(sizeof(*made) + entry->json.size);
     if (!made)

@@ -537,7 +537,7 @@ enum status follower_make(struct follower **follower, const struct khala_follow 
     size_t size = text_size(follow->topic) + text_size(follow->replay) +
                   (after ? sizeof(*after) + text_size(after->epoch) : 0);
     struct follower *made = calloc(1, sizeof(*made));
-    char *texts = calloc(1, size);
+    char *texts = calloc(1, size + 1);
     if (!made || !texts) {
         free(made);
         free(texts);

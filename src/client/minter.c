@@ -36,7 +36,8 @@ static void settle(struct mint *mint, const char *token, const struct client_err
     struct khala_error shown = {.code = NULL};
     if (error)
         shown = (struct khala_error){error->code, error->message, NULL, error->http_status};
-    list_remove(&mint->node);
+    if (list_node_is_linked(&mint->node))
+        list_remove(&mint->node);
     mint->answered(mint->user, token, error ? &shown : NULL);
     http_call_close(mint->call);
     free_mint(&mint->command);
@@ -103,6 +104,6 @@ void minter_tick(struct minter *minter) {
 
 void minter_stop(struct minter *minter) {
     struct list_node *node;
-    while ((node = list_first(&minter->mints)))
+    while ((node = list_pop_front(&minter->mints)))
         settle_own(container_of(node, struct mint, node), "closed", "The client is closed.");
 }

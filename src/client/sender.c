@@ -136,7 +136,8 @@ static void settle(struct sender *sender, struct sender_item *item,
     for (size_t i = 0; i < sender->batch_count; i++)
         if (sender->batch[i] == item)
             sender->batch[i] = NULL;
-    list_remove(&item->node);
+    if (list_node_is_linked(&item->node))
+        list_remove(&item->node);
     sender->queue_count--;
     sender->queue_bytes -= item->size;
     uncount(sender, item, !is_kept, &has_room);
@@ -157,7 +158,7 @@ static void settle_error(struct sender *sender, struct sender_item *item,
 
 static void settle_all(struct sender *sender, const struct client_error *error) {
     struct list_node *node;
-    while ((node = list_first(&sender->queue)))
+    while ((node = list_pop_front(&sender->queue)))
         settle_error(sender, container_of(node, struct sender_item, node), error, true);
     end_flushes(sender);
 }

@@ -157,6 +157,7 @@ enum status tls_stream_begin(struct tls_stream **stream, const struct tls_stream
 
 enum tls_step tls_stream_step(struct tls_stream *stream, const char *host,
                               struct tls_stream_message *message) {
+    assert(stream);
     ERR_clear_error();
     int result = SSL_connect(stream->ssl);
     if (result == 1)

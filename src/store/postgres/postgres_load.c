@@ -211,12 +211,13 @@ enum status postgres_read_state(struct store_session *base, struct store_state *
     PGresult *result = NULL;
     postgres_begin(session, STATEMENT_STATE);
     enum status status = ask(session, &result);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         status = row_state(session, (struct postgres_row){result, 0}, state);
-    else if (status == STATUS_NOT_FOUND)
+        if (status == STATUS_OK)
+            postgres_note_read(session->store, state->log_id, &state->cursor);
+    } else if (status == STATUS_NOT_FOUND) {
         status = postgres_damaged(session, "table minted_ids, row", 1);
-    if (status == STATUS_OK)
-        postgres_note_read(session->store, state->log_id, &state->cursor);
+    }
     PQclear(result);
     return status;
 }
