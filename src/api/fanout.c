@@ -37,7 +37,7 @@ static void put_causes(struct object_writer *object, struct api *api) {
 }
 
 static uint64_t active_consumers(struct api *api) {
-    uint64_t mono_ms = clock_now().mono_ns / CLOCK_NS_PER_MS;
+    uint64_t mono_ms = clock_mono_now_ms();
     return consumers_active(api->consumers, mono_ms) +
            metrics_get_all(METRIC_SYNC_SOCKET_CONNECTIONS);
 }

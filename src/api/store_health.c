@@ -12,8 +12,7 @@ static bool is_failure(enum status status) {
 }
 
 void store_health_note(struct store_health *health, enum status status) {
-    store_health_note_at(health, status,
-                         is_failure(status) ? clock_now().mono_ns / CLOCK_NS_PER_MS : 0);
+    store_health_note_at(health, status, is_failure(status) ? clock_mono_now_ms() : 0);
 }
 
 void store_health_note_at(struct store_health *health, enum status status, uint64_t mono_ms) {

@@ -25,10 +25,6 @@ struct channel {
     struct client_error last_error; /* the close that follows has only a code */
 };
 
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
 static void free_channel(struct channel *channel) {
     channel_push_list_clear(&channel->pushes);
     while (list_pop_front(&channel->wanted))
@@ -60,7 +56,7 @@ static enum status send_message(struct channel *channel, const struct phoenix_ad
 }
 
 static struct push *make_push(struct channel *channel, enum push_kind kind, size_t count) {
-    return channel_push_make(&channel->pushes, kind, count, now_ms());
+    return channel_push_make(&channel->pushes, kind, count, clock_mono_now_ms());
 }
 
 /* Takes the push, which is freed if it cannot be sent. */
@@ -111,7 +107,7 @@ enum status channel_refresh(struct channel *channel, struct slice token) {
 
 bool channel_heartbeat(struct channel *channel) {
     char ref[PUSH_REF_BYTES];
-    if (channel_push_is_late(&channel->pushes, now_ms(), CLIENT_REPLY_MS))
+    if (channel_push_is_late(&channel->pushes, clock_mono_now_ms(), CLIENT_REPLY_MS))
         return false;
     const struct phoenix_address address = {
         PHOENIX_NULL, channel_push_next_ref(&channel->pushes, ref), SLICE("phoenix")};

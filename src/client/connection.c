@@ -2,22 +2,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "client/token.h"
 #include "topic/stream_id.h"
-
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
-static double chance(void) {
-    uint32_t number = 0;
-    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-        number = 0;
-    return (double)number / 4294967296.0;
-}
 
 static bool is_live(const struct connection *connection) {
     return connection->machine.state == CONNECTION_STATE_LIVE ||
@@ -164,7 +152,7 @@ static void renew_if_due(struct connection *connection) {
 static void ask_token(struct connection *connection) {
     connection->asks++;
     connection->is_asking = true;
-    connection->ask_until_ms = now_ms() + connection->options->token_timeout_ms;
+    connection->ask_until_ms = clock_mono_now_ms() + connection->options->token_timeout_ms;
     wait_until(connection, connection->ask_until_ms);
     connection->hooks->ask_token(connection->hooks->user, connection->asks);
 }
@@ -219,13 +207,14 @@ static void on_joined(void *user, uint64_t heartbeat_ms) {
     bool is_interval = heartbeat_ms >= 10 && heartbeat_ms <= CLIENT_HEARTBEAT_MS_MAX;
     connection->beat_ms = is_interval ? heartbeat_ms : CLIENT_HEARTBEAT_MS;
     connection->silence_ms = 2 * connection->beat_ms + CLIENT_PROBE_MS;
-    connection->live_since_ms = connection->beat_at_ms = connection->heard_at_ms = now_ms();
+    connection->live_since_ms = connection->beat_at_ms = connection->heard_at_ms =
+        clock_mono_now_ms();
     machine_give(&connection->machine, CONNECTION_INPUT_JOINED, NULL);
 }
 
 static void on_heard(void *user) {
     struct connection *connection = user;
-    connection->heard_at_ms = now_ms();
+    connection->heard_at_ms = clock_mono_now_ms();
 }
 
 static void on_expiring(void *user) {
@@ -280,13 +269,14 @@ static void open_channel(struct connection *connection) {
                                             .token = buffer_slice(&connection->token),
                                             .events = &channel_events,
                                             .user = connection};
-    connection->opened_at_ms = now_ms();
+    connection->opened_at_ms = clock_mono_now_ms();
     check_memory(connection, channel_open(&connection->channel, &options));
 }
 
 static void drop(struct connection *connection) {
     struct channel *channel = connection->channel;
-    uint64_t live_ms = connection->live_since_ms ? now_ms() - connection->live_since_ms : 0;
+    uint64_t live_ms =
+        connection->live_since_ms ? clock_mono_now_ms() - connection->live_since_ms : 0;
     connection->channel = NULL;
     forget_ask(connection); /* an answer for the old connection is of no use */
     if (live_ms >= CLIENT_STABLE_MS)
@@ -299,14 +289,14 @@ static void drop(struct connection *connection) {
 
 static void back_off(struct connection *connection, const struct client_error *error) {
     connection->retry_at_ms =
-        now_ms() + back_off_ms(connection->attempts++, error ? error->retry_after_ms : -1, chance(),
-                               connection->options->back_off_base_ms,
-                               connection->options->back_off_max_ms);
+        clock_mono_now_ms() +
+        back_off_ms(connection->attempts++, error ? error->retry_after_ms : -1, back_off_chance(),
+                    connection->options->back_off_base_ms, connection->options->back_off_max_ms);
     wait_until(connection, connection->retry_at_ms);
 }
 
 static void probe(struct connection *connection) {
-    uint64_t now = now_ms();
+    uint64_t now = clock_mono_now_ms();
     bool is_sent = channel_heartbeat(connection->channel);
     uint64_t latest = now + CLIENT_PROBE_MS;
     /* The silence ends the connection five seconds from now. */
@@ -338,7 +328,7 @@ static void act(void *user, unsigned action, const void *data) {
                      channel_refresh(connection->channel, buffer_slice(&connection->token)));
         break;
     case CONNECTION_ACTION_RENEW_LATER:
-        renew_in(connection, back_off_ms(connection->attempts++, -1, chance(),
+        renew_in(connection, back_off_ms(connection->attempts++, -1, back_off_chance(),
                                          CLIENT_BACK_OFF_BASE_MS, CLIENT_RENEW_MAX_MS));
         break;
     case CONNECTION_ACTION_PROBE:
@@ -427,7 +417,7 @@ static void wait_next(struct connection *connection, uint64_t at_ms) {
 }
 
 void connection_tick(struct connection *connection) {
-    uint64_t now = now_ms();
+    uint64_t now = clock_mono_now_ms();
     if (connection->is_asking && connection->ask_until_ms <= now) {
         const struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "token_timeout",
                                                             "The token callback was too slow.");

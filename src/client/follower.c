@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 
@@ -11,17 +10,6 @@ struct start {
     struct position position;
     bool is_truncated;
 };
-
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
-static double chance(void) {
-    uint32_t number = 0;
-    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-        number = 0;
-    return (double)number / 4294967296.0;
-}
 
 static void set_reason(struct follower *follower, const char *reason) {
     snprintf(follower->reason, sizeof(follower->reason), "%s", reason);
@@ -269,7 +257,7 @@ static enum status deliver_frame(struct follower *follower, const struct range *
     const struct entry entry = {
         .kind = ENTRY_FRAME, .position = {seq, range->epoch}, .json = frame.raw};
     struct identity identity = identity_of(frame);
-    uint64_t now = now_ms();
+    uint64_t now = clock_mono_now_ms();
     bool is_repeated =
         identity.key.size > 0 && recent_has(&follower->recent, identity.key, identity.version, now);
     enum status status = is_repeated ? STATUS_OK : put(follower, &entry);
@@ -310,9 +298,9 @@ static enum status deliver(struct follower *follower, const struct range *range)
 }
 
 static void back_off(struct follower *follower, const struct client_error *error) {
-    uint64_t wait_ms = back_off_ms(follower->trips++, error ? error->retry_after_ms : -1, chance(),
-                                   CLIENT_TOPIC_BASE_MS, CLIENT_BACK_OFF_MAX_MS);
-    follower->retry_at_ms = now_ms() + wait_ms;
+    uint64_t wait_ms = back_off_ms(follower->trips++, error ? error->retry_after_ms : -1,
+                                   back_off_chance(), CLIENT_TOPIC_BASE_MS, CLIENT_BACK_OFF_MAX_MS);
+    follower->retry_at_ms = clock_mono_now_ms() + wait_ms;
     follower->link->wait(follower->link->user, follower->retry_at_ms);
 }
 
@@ -413,7 +401,7 @@ static bool is_streaming(const struct follower *follower) {
 
 /* A stale position or a gap. Several within a minute trip the breaker. */
 static enum status fault(struct follower *follower, bool is_gap, const char *reason) {
-    uint64_t now = now_ms();
+    uint64_t now = clock_mono_now_ms();
     unsigned kept = 0;
     if (follower->machine.state == TOPIC_STATE_JOINING && is_gap)
         return STATUS_OK;

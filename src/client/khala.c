@@ -67,10 +67,6 @@ const char *khala_version(void) {
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
 static void on_timer(uv_timer_t *timer) {
     struct khala *client = timer->data;
     client->timer_at_ms = 0;
@@ -82,7 +78,7 @@ static void on_timer(uv_timer_t *timer) {
 
 static void on_wait(void *user, uint64_t at_ms) {
     struct khala *client = user;
-    uint64_t now = now_ms();
+    uint64_t now = clock_mono_now_ms();
     if (client->is_closing || (client->timer_at_ms > 0 && client->timer_at_ms <= at_ms))
         return;
     client->timer_at_ms = at_ms;
@@ -439,7 +435,7 @@ static bool begin(struct khala *client) {
     inbox_open(client->inbox, &client->wake);
     /* The events of the outbox are sent at once. */
     if (client->sender.send_at_ms > 0)
-        on_wait(client, now_ms());
+        on_wait(client, clock_mono_now_ms());
     return true;
 }
 

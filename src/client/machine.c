@@ -1,6 +1,7 @@
 #include "client/machine.h"
 
 #include <assert.h>
+#include <sys/random.h>
 
 #define DOUBLINGS_MAX 20
 
@@ -47,4 +48,12 @@ uint64_t back_off_ms(unsigned attempt, int64_t hint_ms, double random, uint64_t 
     if (whole > max_ms)
         whole = max_ms;
     return whole / 2 + (uint64_t)(random * (double)whole / 2);
+}
+
+double back_off_chance(void) {
+    uint32_t number = 0;
+    /* Without random bytes the wait is the shortest. */
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        number = 0;
+    return (double)number / 4294967296.0;
 }

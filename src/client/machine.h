@@ -38,4 +38,7 @@ void machine_give(struct machine *machine, unsigned input, const void *data);
 uint64_t back_off_ms(unsigned attempt, int64_t hint_ms, double random, uint64_t base_ms,
                      uint64_t max_ms);
 
+/* The random of a real wait. */
+double back_off_chance(void);
+
 #endif

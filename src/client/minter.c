@@ -8,10 +8,6 @@
 
 #define PATH "/api/sync/token"
 
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
 static void free_mint(struct command *command) {
     struct mint *mint = container_of(command, struct mint, command);
     explicit_bzero(mint->texts, strlen(mint->texts));
@@ -85,12 +81,12 @@ void minter_ask(struct minter *minter, struct mint *mint) {
         settle_own(mint, "out_of_memory", "There is no memory for the request.");
         return;
     }
-    mint->until_ms = now_ms() + minter->options->request_timeout_ms;
+    mint->until_ms = clock_mono_now_ms() + minter->options->request_timeout_ms;
     minter->wait(minter->user, mint->until_ms);
 }
 
 void minter_tick(struct minter *minter) {
-    uint64_t now = now_ms();
+    uint64_t now = clock_mono_now_ms();
     struct list_node *node = list_first(&minter->mints), *next;
     for (; node; node = next) {
         struct mint *mint = container_of(node, struct mint, node);

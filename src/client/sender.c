@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "client/machine.h"
@@ -10,17 +9,6 @@
 
 #define PATH         "/v1/events:batch"
 #define CONTENT_TYPE "application/x-ndjson"
-
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
-static double chance(void) {
-    uint32_t number = 0;
-    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-        number = 0;
-    return (double)number / 4294967296.0;
-}
 
 static void wait_until(struct sender *sender, uint64_t at_ms) {
     sender->hooks->wait(sender->hooks->user, at_ms);
@@ -180,8 +168,9 @@ static void fail(struct sender *sender, const struct client_error *error) {
 
 static void retry(struct sender *sender, const struct client_error *error) {
     sender->retry_at_ms =
-        now_ms() + back_off_ms(sender->attempts++, error->retry_after_ms, chance(),
-                               sender->options->back_off_base_ms, sender->options->back_off_max_ms);
+        clock_mono_now_ms() + back_off_ms(sender->attempts++, error->retry_after_ms,
+                                          back_off_chance(), sender->options->back_off_base_ms,
+                                          sender->options->back_off_max_ms);
     wait_until(sender, sender->retry_at_ms);
 }
 
@@ -336,7 +325,7 @@ static void send_batch(struct sender *sender) {
     }
     buffer_release(&body);
     if (status == STATUS_OK) {
-        sender->until_ms = now_ms() + sender->options->request_timeout_ms;
+        sender->until_ms = clock_mono_now_ms() + sender->options->request_timeout_ms;
         wait_until(sender, sender->until_ms);
         return;
     }
@@ -350,12 +339,12 @@ static void send_next(struct sender *sender) {
     if (sender->queue_count == 0 || sender->call || sender->is_asking || sender->retry_at_ms > 0 ||
         sender->is_failed)
         return;
-    if (sender->token_until_ms > now_ms()) {
+    if (sender->token_until_ms > clock_mono_now_ms()) {
         send_batch(sender);
         return;
     }
     sender->is_asking = true;
-    sender->until_ms = now_ms() + sender->options->token_timeout_ms;
+    sender->until_ms = clock_mono_now_ms() + sender->options->token_timeout_ms;
     wait_until(sender, sender->until_ms);
     sender->hooks->ask_token(sender->hooks->user, ++sender->asks);
 }
@@ -379,7 +368,7 @@ void sender_token(struct sender *sender, uint64_t ask, const char *text,
         retry(sender, error);
     } else {
         (void)token_life_ms(buffer_slice(&sender->token), clock_now().wall_ms, &life_ms);
-        sender->token_until_ms = now_ms() + life_ms / 4 * 3 + 1;
+        sender->token_until_ms = clock_mono_now_ms() + life_ms / 4 * 3 + 1;
         send_next(sender);
     }
 }
@@ -394,7 +383,7 @@ void sender_add(struct sender *sender, struct sender_item *item) {
                sender->queue_bytes >= sender->options->batch_bytes_max) {
         send_next(sender);
     } else if (sender->send_at_ms == 0) {
-        sender->send_at_ms = now_ms() + sender->options->batch_ms;
+        sender->send_at_ms = clock_mono_now_ms() + sender->options->batch_ms;
         wait_until(sender, sender->send_at_ms);
     }
 }
@@ -406,7 +395,7 @@ void sender_flush(struct sender *sender, struct flush_command *flush) {
 }
 
 void sender_tick(struct sender *sender) {
-    uint64_t now = now_ms();
+    uint64_t now = clock_mono_now_ms();
     const struct client_error late = client_error_make(
         CLIENT_POLICY_RETRY, "request_timeout", "The server or the token callback was too slow.");
     if (sender->until_ms > 0 && sender->until_ms <= now) {

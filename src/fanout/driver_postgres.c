@@ -17,10 +17,6 @@ struct postgres {
     const struct fanout_port *port;
 };
 
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
 /* The first line of a message; libpq's have several and end with a line end. */
 static enum status fail(char error[FANOUT_ERROR_BYTES_MAX], const char *reason) {
     snprintf(error, FANOUT_ERROR_BYTES_MAX, "%.*s", (int)strcspn(reason, "\n"), reason);
@@ -34,7 +30,7 @@ static enum status fail_late(char error[FANOUT_ERROR_BYTES_MAX]) {
 /* False: the deadline passed. */
 static bool wait_for(const struct postgres *postgres, short events, uint64_t until_ms) {
     struct pollfd wait = {.fd = PQsocket(postgres->connection), .events = events};
-    for (uint64_t now = now_ms(); now < until_ms; now = now_ms()) {
+    for (uint64_t now = clock_mono_now_ms(); now < until_ms; now = clock_mono_now_ms()) {
         int ready = poll(&wait, 1, (int)(until_ms - now));
         if (ready > 0 || (ready < 0 && errno != EINTR))
             return true;
@@ -72,7 +68,7 @@ static enum status flush(struct postgres *postgres, uint64_t until_ms,
 /* Takes all results of the statement that was sent. */
 static enum status finish(struct postgres *postgres, char error[FANOUT_ERROR_BYTES_MAX]) {
     PGconn *connection = postgres->connection;
-    uint64_t until_ms = now_ms() + FANOUT_TIMEOUT_MS;
+    uint64_t until_ms = clock_mono_now_ms() + FANOUT_TIMEOUT_MS;
     enum status status = flush(postgres, until_ms, error);
     while (status == STATUS_OK) {
         if (PQisBusy(connection)) {
@@ -117,7 +113,7 @@ static const char *postgres_check_url(const char *url) {
 }
 
 static enum status finish_connect(struct postgres *postgres, char error[FANOUT_ERROR_BYTES_MAX]) {
-    uint64_t until_ms = now_ms() + FANOUT_TIMEOUT_MS;
+    uint64_t until_ms = clock_mono_now_ms() + FANOUT_TIMEOUT_MS;
     PostgresPollingStatusType step = PGRES_POLLING_WRITING;
     if (PQstatus(postgres->connection) == CONNECTION_BAD)
         return fail(error, PQerrorMessage(postgres->connection));

@@ -23,10 +23,6 @@ static enum status fail(char error[FANOUT_ERROR_BYTES_MAX], const char *reason) 
     return STATUS_SYSTEM_ERROR;
 }
 
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
 /* ---- replies ---- */
 
 /* The next reply that was received, or NULL. */
@@ -70,7 +66,7 @@ static bool pass_on(struct redis *redis, const redisReply *reply) {
 /* Waits for the reply to the command that was sent. Messages before it are passed on. */
 static enum status await(struct redis *redis, redisContext *context, redisReply **reply,
                          char error[FANOUT_ERROR_BYTES_MAX]) {
-    uint64_t until_ms = now_ms() + FANOUT_TIMEOUT_MS;
+    uint64_t until_ms = clock_mono_now_ms() + FANOUT_TIMEOUT_MS;
     enum status status = send_all(context, error);
     while (status == STATUS_OK) {
         status = take_reply(context, reply, error);
@@ -81,7 +77,7 @@ static enum status await(struct redis *redis, redisContext *context, redisReply 
             *reply = NULL;
             continue;
         }
-        uint64_t now = now_ms();
+        uint64_t now = clock_mono_now_ms();
         struct pollfd wait = {.fd = context->fd, .events = POLLIN};
         if (status != STATUS_OK)
             break;

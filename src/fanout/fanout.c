@@ -237,16 +237,12 @@ static void settle_send(struct fanout *fanout, const struct hint *hint, enum sta
         metrics_add(METRIC_FANOUT_HINTS_SENT, METRIC_PLAIN, 1);
 }
 
-static uint64_t now_ms(void) {
-    return clock_now().mono_ns / CLOCK_NS_PER_MS;
-}
-
 /* Until the connection fails or the fanout ends. */
 static enum status serve(struct fanout *fanout, void *connection,
                          char error[FANOUT_ERROR_BYTES_MAX]) {
     const struct fanout_driver *driver = fanout->driver;
     enum status status = STATUS_OK;
-    uint64_t pinged_ms = now_ms();
+    uint64_t pinged_ms = clock_mono_now_ms();
     while (status == STATUS_OK && !is_ending(fanout)) {
         struct hint hint;
         drain_wakes(fanout);
@@ -258,9 +254,9 @@ static enum status serve(struct fanout *fanout, void *connection,
             continue;
         }
         status = driver->wait(connection, PING_MS, error);
-        if (status == STATUS_OK && now_ms() - pinged_ms >= PING_MS) {
+        if (status == STATUS_OK && clock_mono_now_ms() - pinged_ms >= PING_MS) {
             status = driver->ping(connection, error);
-            pinged_ms = now_ms();
+            pinged_ms = clock_mono_now_ms();
         }
     }
     return status;
@@ -279,8 +275,9 @@ static void back_off(struct fanout *fanout, uint64_t delay_ms) {
     uint64_t chance = 0;
     if (getrandom(&chance, sizeof(chance), GRND_NONBLOCK) != (ssize_t)sizeof(chance))
         chance = clock_now().mono_ns;
-    uint64_t until_ms = now_ms() + delay_ms / 2 + chance % (delay_ms / 2 + 1);
-    for (uint64_t now = now_ms(); now < until_ms && !is_ending(fanout); now = now_ms()) {
+    uint64_t until_ms = clock_mono_now_ms() + delay_ms / 2 + chance % (delay_ms / 2 + 1);
+    for (uint64_t now = clock_mono_now_ms(); now < until_ms && !is_ending(fanout);
+         now = clock_mono_now_ms()) {
         struct pollfd wait = {.fd = fanout->port.wake_fd, .events = POLLIN};
         /* Announcements also wake it. They wait with it: only the newest matters. */
         if (poll(&wait, 1, (int)(until_ms - now)) > 0)
@@ -294,7 +291,7 @@ static void *fanout_main(void *user) {
     while (!is_ending(fanout)) {
         char error[FANOUT_ERROR_BYTES_MAX] = "";
         void *connection = NULL;
-        uint64_t begun_ms = now_ms();
+        uint64_t begun_ms = clock_mono_now_ms();
         enum status status = fanout->driver->connect(&connection, &fanout->port, error);
         if (status == STATUS_OK) {
             set_state(fanout, FANOUT_CONNECTED);
@@ -302,7 +299,7 @@ static void *fanout_main(void *user) {
             status = serve(fanout, connection, error);
             fanout->driver->close(connection);
             /* A server that takes connections and drops them is not asked more and more often. */
-            if (now_ms() - begun_ms >= DELAY_MS_MAX)
+            if (clock_mono_now_ms() - begun_ms >= DELAY_MS_MAX)
                 delay_ms = DELAY_MS_MIN;
         }
         if (status == STATUS_OK)
