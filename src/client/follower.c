@@ -171,6 +171,7 @@ void follower_next(struct follower *follower) {
 static void clear_parts(struct follower *follower) {
     buffer_release(&follower->documents);
     follower->has_parts = false;
+    follower->next_part = 0;
 }
 
 static enum status restart(struct follower *follower, const struct position *position,
@@ -212,8 +213,7 @@ static enum status keep_part(struct follower *follower, const struct snapshot_pa
     if (!follower->has_parts)
         follower->parts_position = part->position;
     follower->has_parts = true;
-    if (part->has_number)
-        follower->last_part = part->number;
+    follower->next_part++;
     while (status == STATUS_OK && json_next_element(&documents, &document)) {
         if (follower->documents.size > 0)
             status = buffer_append_byte(&follower->documents, ',');
@@ -482,11 +482,11 @@ enum status follower_covered(struct follower *follower, struct json_value epoch,
 /* Whether the part is the next one of the snapshot. */
 static bool part_fits(const struct follower *follower, const struct snapshot_part *part) {
     const struct position *first = &follower->parts_position;
-    if (!part->is_valid || !follower->has_parts)
-        return part->is_valid;
-    return part->position.seq == first->seq &&
-           strcmp(part->position.epoch.text, first->epoch.text) == 0 &&
-           (!part->has_number || part->number == follower->last_part + 1);
+    if (!part->is_valid || (part->has_number && part->number != follower->next_part))
+        return false;
+    return !follower->has_parts ||
+           (part->position.seq == first->seq &&
+            strcmp(part->position.epoch.text, first->epoch.text) == 0);
 }
 
 enum status follower_part(struct follower *follower, struct json_value body) {

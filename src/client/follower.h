@@ -61,7 +61,7 @@ struct follower {
     struct buffer documents; /* the parts of a snapshot, without brackets */
     bool has_parts;
     struct position parts_position;
-    uint64_t last_part;
+    uint64_t next_part;
     struct entry_queue queue;
     bool is_held; /* the application said KHALA_LATER */
     bool is_over; /* done was called */

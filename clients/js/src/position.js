@@ -108,7 +108,7 @@ export class Parts {
     const first = this.#parts[0] ?? part;
     return Array.isArray(part?.documents) && isSeq(part.watermark) && typeof part.epoch === "string" &&
       part.watermark === first.watermark && part.epoch === first.epoch &&
-      (!isSeq(part.part) || this.#parts.length === 0 || part.part === this.#parts.at(-1).part + 1);
+      (!isSeq(part.part) || part.part === this.#parts.length);
   }
 
   add(part) {
