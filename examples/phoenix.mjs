@@ -51,7 +51,11 @@ channel.on("sync:update_batch", ({ after, through, updates, epoch }) => {
   if (through >= (position?.seq ?? 0)) position = { epoch, seq: through };
 });
 channel.on("sync:heartbeat", ({ covered }) => {
-  for (const one of covered) if (one.topic === topic && position && one.through > position.seq) position.seq = one.through;
+  for (const { after, through, topic: name } of covered) {
+    if (name !== topic || !position) continue;
+    if (after > position.seq) subscribe(); // a message is missing
+    else position.seq = Math.max(position.seq, through);
+  }
 });
 channel.join().receive("ok", subscribe);
 connect();

@@ -398,13 +398,9 @@ static enum status take_heartbeat(struct channel *channel, struct json_value bod
         return STATUS_OK;
     struct json_iterator covered = json_iterate(list.value);
     while (status == STATUS_OK && !channel->is_closed && json_next_element(&covered, &one)) {
-        struct json_field fields[] = {
-            {.name = SLICE("topic")}, {.name = SLICE("epoch")}, {.name = SLICE("through")}};
-        if (one.kind != JSON_KIND_OBJECT || json_read_members(one, fields, 3) != STATUS_OK)
-            continue;
-        struct follower *follower = find_value(channel, fields[0].value);
+        struct follower *follower = one.kind == JSON_KIND_OBJECT ? find_member(channel, one) : NULL;
         if (follower)
-            status = follower_covered(follower, fields[1].value, fields[2].value);
+            status = follower_covered(follower, one);
     }
     return status;
 }

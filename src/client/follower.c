@@ -468,15 +468,16 @@ enum status follower_range(struct follower *follower, struct json_value body) {
     return status;
 }
 
-enum status follower_covered(struct follower *follower, struct json_value epoch,
-                             struct json_value through) {
-    struct range range = {.after = follower->received.position.seq,
-                          .frames = {JSON_KIND_ARRAY, SLICE("[]")}};
-    range.is_valid = range_read_seq(through, &range.through) && range.through > range.after &&
-                     range_read_epoch(epoch, &range.epoch);
-    if (!is_streaming(follower) || !continues(follower, &range))
+enum status follower_covered(struct follower *follower, struct json_value body) {
+    const struct position *own = &follower->received.position;
+    const struct range range = range_read_covered(body);
+    if (!is_streaming(follower) || !follower->received.is_known || !range.is_valid ||
+        !range_is_same_epoch(&range.epoch, &own->epoch))
         return STATUS_OK;
-    return give(follower, TOPIC_INPUT_RANGE, &range);
+    /* A message before this one is missing. */
+    if (range.after > own->seq)
+        return fault(follower, true, "");
+    return range.through > own->seq ? give(follower, TOPIC_INPUT_RANGE, &range) : STATUS_OK;
 }
 
 /* Whether the part is the next one of the snapshot. */
@@ -484,9 +485,8 @@ static bool part_fits(const struct follower *follower, const struct snapshot_par
     const struct position *first = &follower->parts_position;
     if (!part->is_valid || (part->has_number && part->number != follower->next_part))
         return false;
-    return !follower->has_parts ||
-           (part->position.seq == first->seq &&
-            strcmp(part->position.epoch.text, first->epoch.text) == 0);
+    return !follower->has_parts || (part->position.seq == first->seq &&
+                                    strcmp(part->position.epoch.text, first->epoch.text) == 0);
 }
 
 enum status follower_part(struct follower *follower, struct json_value body) {

@@ -88,8 +88,8 @@ MUST_CHECK enum status follower_accepted(struct follower *follower, struct json_
 MUST_CHECK enum status follower_started(struct follower *follower, struct json_value epoch,
                                         uint64_t from_seq, bool is_truncated);
 MUST_CHECK enum status follower_range(struct follower *follower, struct json_value body);
-MUST_CHECK enum status follower_covered(struct follower *follower, struct json_value epoch,
-                                        struct json_value through);
+/* A range without frames, from a heartbeat. */
+MUST_CHECK enum status follower_covered(struct follower *follower, struct json_value body);
 MUST_CHECK enum status follower_part(struct follower *follower, struct json_value body);
 /* reason: the first reason of the server; "" if it has none. */
 void follower_stale(struct follower *follower, const char *reason);

@@ -39,8 +39,25 @@ static bool are_frames_valid(const struct range *range) {
     return true;
 }
 
+enum { EPOCH, AFTER, THROUGH, BOUNDS_COUNT };
+
+static bool read_bounds(const struct json_field fields[BOUNDS_COUNT], struct range *range) {
+    return range_read_epoch(fields[EPOCH].value, &range->epoch) &&
+           range_read_seq(fields[AFTER].value, &range->after) &&
+           range_read_seq(fields[THROUGH].value, &range->through) && range->through >= range->after;
+}
+
+struct range range_read_covered(struct json_value body) {
+    struct json_field fields[BOUNDS_COUNT] = {
+        {.name = SLICE("epoch")}, {.name = SLICE("after")}, {.name = SLICE("through")}};
+    struct range range = {.frames = {JSON_KIND_ARRAY, SLICE("[]")}};
+    range.is_valid =
+        json_read_members(body, fields, BOUNDS_COUNT) == STATUS_OK && read_bounds(fields, &range);
+    return range;
+}
+
 struct range range_read(struct json_value body) {
-    enum { EPOCH, AFTER, THROUGH, UPDATES, COMPLETE, COUNT };
+    enum { UPDATES = BOUNDS_COUNT, COMPLETE, COUNT };
     struct json_field fields[COUNT] = {{.name = SLICE("epoch")},
                                        {.name = SLICE("after")},
                                        {.name = SLICE("through")},
@@ -51,16 +68,13 @@ struct range range_read(struct json_value body) {
         return range;
     range.is_complete = fields[COMPLETE].value.kind == JSON_KIND_TRUE;
     range.frames = fields[UPDATES].value;
-    range.is_valid = range_read_epoch(fields[EPOCH].value, &range.epoch) &&
-                     range_read_seq(fields[AFTER].value, &range.after) &&
-                     range_read_seq(fields[THROUGH].value, &range.through) &&
-                     range.through >= range.after && range.frames.kind == JSON_KIND_ARRAY &&
+    range.is_valid = read_bounds(fields, &range) && range.frames.kind == JSON_KIND_ARRAY &&
                      are_frames_valid(&range);
     return range;
 }
 
 struct snapshot_part range_read_part(struct json_value body) {
-    enum { EPOCH, WATERMARK, DOCUMENTS, PART, LAST, COUNT };
+    enum { WATERMARK = 1, DOCUMENTS, PART, LAST, COUNT };
     struct json_field fields[COUNT] = {{.name = SLICE("epoch")},
                                        {.name = SLICE("watermark")},
                                        {.name = SLICE("documents")},

@@ -36,6 +36,8 @@ uint64_t range_frame_seq(struct json_value frame);
 /* Also when one of them has the number 0 and the other has none. */
 bool range_is_same_epoch(const struct topic_epoch *a, const struct topic_epoch *b);
 struct range range_read(struct json_value body);
+/* An entry of a heartbeat: a range without frames. */
+struct range range_read_covered(struct json_value body);
 struct snapshot_part range_read_part(struct json_value body);
 
 /* The text of a position in a storage. */

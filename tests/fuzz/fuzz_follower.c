@@ -73,7 +73,7 @@ static enum status give(struct follower *follower, char kind, struct json_value 
     case 'p':
         return follower_part(follower, body);
     case 'c':
-        return follower_covered(follower, fields[0].value, fields[1].value);
+        return follower_covered(follower, body);
     case 's':
         return follower_started(follower, fields[0].value, through, false);
     case 'a':

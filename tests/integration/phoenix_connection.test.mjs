@@ -26,7 +26,7 @@ alone("the server sends heartbeats and closes a silent client", async (t) => {
   assert.equal((await silent.closed()).code, 1001);
   await client.until(() => client.of("sync:heartbeat").length > 30, "heartbeats");
   assert.deepEqual(client.of("sync:heartbeat").at(-1),
-    { covered: [{ topic: TOPIC, epoch: client.welcome.epoch, through: 4 }], watermarks: [{ topic: TOPIC, watermark: 4 }] });
+    { covered: [{ topic: TOPIC, epoch: client.welcome.epoch, after: 4, through: 4 }], watermarks: [{ topic: TOPIC, watermark: 4 }] });
   assert.deepEqual(client.closes, [], "one that speaks is not closed");
 });
 

@@ -1,7 +1,7 @@
 // One topic: runs the topic's machine, keeps its position and queues what the application applies.
 import { KhalaError } from "./errors.js";
 import { backOffMs, Machine, topicStep } from "./machine.js";
-import { continues, isSameEpoch, Parts, readPosition, Recent } from "./position.js";
+import { continues, isRange, isSameEpoch, Parts, readPosition, Recent } from "./position.js";
 
 const QUEUE_FRAMES_MAX = 1000;
 const QUEUE_BYTES_MAX = 8 << 20;
@@ -133,11 +133,13 @@ export class Subscription {
     }
   }
 
-  /** Takes the end of a range without frames, from a heartbeat. */
-  covered({ epoch, through }) {
-    if ((this.state !== "replaying" && this.state !== "live") || !this.received || !(through > this.received.seq)) return;
-    const range = { epoch, after: this.received.seq, through, frames: [] };
-    if (continues(this.received, range)) this.#machine.give("range", range);
+  /** Takes a range without frames, from a heartbeat. One that begins behind the position shows that a message is missing. */
+  covered({ epoch, after, through }) {
+    const range = { epoch, after, through, frames: [] };
+    const isStreaming = this.state === "replaying" || this.state === "live";
+    if (!isStreaming || !this.received || !isRange(range) || !isSameEpoch(epoch, this.received.epoch)) return;
+    if (after > this.received.seq) this.fault("gap");
+    else if (through > this.received.seq) this.#machine.give("range", range);
   }
 
   part(part) {

@@ -58,6 +58,7 @@ enum status notice_covered(const struct session *session, struct buffer *out) {
         struct object_writer object = object_begin(out);
         object_text(&object, SLICE("topic"), subscriber->driver.subscription.options.topic);
         object_text(&object, SLICE("epoch"), slice_of(subscriber->driver.subscription.epoch.text));
+        object_number(&object, SLICE("after"), subscriber->driver.subscription.sent_seq);
         object_number(&object, SLICE("through"), subscriber_position(subscriber));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;

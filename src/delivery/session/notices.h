@@ -11,7 +11,8 @@
 MUST_CHECK enum status notice_slow(const struct session *session, struct buffer *out);
 /* [{"topic","watermark"}]: the heads of the session's topics. */
 MUST_CHECK enum status notice_watermarks(const struct session *session, struct buffer *out);
-/* [{"topic","epoch","through"}]: everything that the client may see up to there was sent. */
+/* [{"topic","epoch","after","through"}]: a range without frames for each topic, from the position
+ * that the client was last sent. A client that misses a message before it sees a gap. */
 MUST_CHECK enum status notice_covered(const struct session *session, struct buffer *out);
 /* The same as notice_watermarks of the positions of the subscribers, behind which each may resume.
  */

@@ -29,7 +29,7 @@ function documents(program) {
 }
 
 test(`up to ${FAULTS} faults, seed ${SEED}: every program ends with the state of the authority`, async (t) => {
-  const operator = await operate(t, { settings: { ...UNHURRIED, RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "100000", KHALA_HEARTBEAT_MS: "1000",
+  const operator = await operate(t, { settings: { ...UNHURRIED, RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "100000", KHALA_HEARTBEAT_MS: "50",
     RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   const proxies = [];
   const start = async (options, proxy = {}) => {

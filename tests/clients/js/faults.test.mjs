@@ -34,7 +34,7 @@ async function authorityOf(operator, topic) {
 
 test(`${FAULTS} faults, seed ${SEED}: every client ends with the state of the authority`, async (t) => {
   const operator = await operate(t, { settings: {
-    RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_HEARTBEAT_MS: "1000", RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "1000000",
+    RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_HEARTBEAT_MS: "50", RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "1000000",
     RUNTIME_KHALA_RECONNECT_BASE_BACKOFF_MS: "1", RUNTIME_KHALA_RECONNECT_JITTER_MS: "0",
   } });
   const proxies = [];

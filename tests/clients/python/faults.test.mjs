@@ -18,7 +18,7 @@ const TOPICS = ["room:1", "room:2"];
 const SUMMARIES = "runtime.run_summaries";
 
 test(`up to ${FAULTS} faults, seed ${SEED}: every client ends with the state of the authority`, async (t) => {
-  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_HEARTBEAT_MS: "1000" } });
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_HEARTBEAT_MS: "50" } });
   const python = await Python.start(t);
   const proxies = [];
   const proxied = async (options) => {

@@ -138,10 +138,10 @@ class TransportEvents:
         if topic:
             topic.range(given)
 
-    def covered(self, name: Optional[str], epoch: Any, through: Any) -> None:
+    def covered(self, name: Optional[str], given: Range) -> None:
         topic = self._topic(name)
         if topic:
-            topic.covered(epoch, through)
+            topic.covered(given)
 
     def stale(self, name: Optional[str], reasons: Optional[Sequence[str]]) -> None:
         topic = self._topic(name)

@@ -304,7 +304,7 @@ class PhoenixTransport:
             self._events.part(self._name_of(body), Part(body, len(data)))
         elif event == "sync:heartbeat":
             for one in body.get("covered") or []:
-                self._events.covered(self._name_of(one), one.get("epoch"), one.get("through"))
+                self._events.covered(self._name_of(one), Range(one.get("epoch"), one.get("after"), one.get("through"), []))
         elif event == "sync:error":
             self._failed(body)
         elif event in ("phx_error", "phx_close"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, List, Optional, Protocol
 from ._errors import KhalaError
 from ._frames import Frame, Position, Reset
 from ._machine import BackOff, Machine, Timer, World, back_off
-from ._position import Part, Parts, Range, Recent, continues, is_same_epoch, is_seq, read_position, write_position
+from ._position import Part, Parts, Range, Recent, continues, is_range, is_same_epoch, read_position, write_position
 from ._tables import TOPIC
 
 if TYPE_CHECKING:
@@ -214,13 +214,14 @@ class Subscription:
             if self._frames >= QUEUE_FRAMES_MAX or self._size >= QUEUE_CHARS_MAX:
                 self._machine.give("full")
 
-    def covered(self, epoch: Any, through: Any) -> None:
-        """Takes the end of a range without frames, from a heartbeat."""
+    def covered(self, given: Range) -> None:
+        """Takes a range without frames, from a heartbeat. One that begins behind the position shows that a message is missing."""
         mine = self.received
-        if self.state not in ("replaying", "live") or mine is None or not is_seq(through) or through <= mine.seq:
+        if self.state not in ("replaying", "live") or mine is None or not is_range(given) or not is_same_epoch(given.epoch, mine.epoch):
             return
-        given = Range(epoch, mine.seq, through, [])
-        if continues(mine, given):
+        if given.after > mine.seq:
+            self.fault("gap")
+        elif given.through > mine.seq:
             self._machine.give("range", given)
 
     def part(self, part: Part) -> None:
