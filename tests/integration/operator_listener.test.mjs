@@ -3,18 +3,14 @@ import assert from "node:assert/strict";
 import net from "node:net";
 import { test } from "node:test";
 import { connect, folder, getRequest, run } from "../lib/khala.mjs";
-import { operate, Operator } from "../lib/operator.mjs";
+import { operate, operatorListener } from "../lib/operator.mjs";
 import { pollPath } from "../lib/paths.mjs";
 import { parseMetrics } from "../lib/prometheus.mjs";
 
 /** Starts a server with two listeners; answers the operator at the public and the operator address. */
 async function operateBoth(t, settings = {}) {
   const outside = await operate(t, { settings: { KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", ...settings } });
-  const [, url] = outside.server.out.match(/Operator routes and \/metrics are on (http:\S+)\n/);
-  const { hostname, port } = new URL(url);
-  const inside = new Operator({ host: hostname, port: Number(port), url, peers: outside.server.peers }, outside.data);
-  t.after(() => inside.close());
-  return { outside, inside };
+  return { outside, inside: operatorListener(t, outside) };
 }
 
 test("operator routes are served on the operator listener only", async (t) => {

@@ -152,6 +152,15 @@ export async function operate(t, { settings = {}, data = folder(t), args = [], .
   return operator;
 }
 
+/** The operator of the same server at its operator listener, which KHALA_OPERATOR_BIND_ADDR opens. */
+export function operatorListener(t, outside) {
+  const [, url] = outside.server.out.match(/Operator routes and \/metrics are on (http:\S+)\n/);
+  const { hostname, port } = new URL(url);
+  const inside = new Operator({ host: hostname, port: Number(port), url, peers: outside.server.peers }, outside.data);
+  t.after(() => inside.close());
+  return inside;
+}
+
 /** Starts a server and creates a run on it that has so many events. */
 export async function operateRun(t, { count = 1, run_id = "a", owner_user_id, ...options } = {}) {
   const operator = await operate(t, options);

@@ -13,7 +13,8 @@ class Proxy extends Watched {
 
   constructor(port) {
     super();
-    this.listener = net.createServer((client) => this.#accept(client, net.connect(port, "127.0.0.1")));
+    this.behind = port; // of the server; a test may change it for later connections
+    this.listener = net.createServer((client) => this.#accept(client, net.connect(this.behind, "127.0.0.1")));
   }
 
   #accept(client, server) {
@@ -85,9 +86,14 @@ class Proxy extends Watched {
     for (const pair of this.#pairs) this.#apply(pair);
   }
 
+  /** Ends all connections with the bytes that wait in them. */
+  drop() {
+    for (const { toServer } of this.#pairs) toServer.from.destroy();
+  }
+
   close() {
     this.listener.close();
-    for (const { toServer } of this.#pairs) toServer.from.destroy();
+    this.drop();
   }
 }
 

@@ -73,7 +73,8 @@ void forward_received(struct upstream *upstream, struct slice input) {
         forward_end_upstream(forward, answer->keep_alive && input.size == 0 &&
                                           forward->is_request_over && !forward->is_writing);
         if (!forward->exchange->answered && is_not_stored(forward)) {
-            forward->may_have_effect = false;
+            /* An attempt before this one may still be stored. */
+            forward->may_have_effect = forward->is_repeated;
             forward_retry(forward, "the node has lost the writer role");
             return;
         }
