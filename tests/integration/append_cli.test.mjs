@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { folder, run, startVerb } from "../lib/khala.mjs";
+import { onPostgres } from "../lib/database.mjs";
 import { operate } from "../lib/operator.mjs";
 import { events } from "../lib/samples.mjs";
 import { repeat } from "../lib/wait.mjs";
@@ -115,8 +116,9 @@ test("migrate makes a store that serve opens, and may run twice", async (t) => {
     assert.match(out, /schema version \d+\n/);
   }
   const operator = await operate(t, { data });
-  const busy = run(["migrate", "--data-dir", data]);
-  assert.equal(busy.code, 3);
+  // In PostgreSQL the server keeps its lock: no step is missing.
+  const beside = run(["migrate", "--data-dir", data]);
+  assert.equal(beside.code, onPostgres ? 0 : 3, beside.problem);
   await operator.did("runs", { run_id: "a" }, 201);
   assert.equal(readFileSync(join(data, "operator.key"), "utf8").trim(), operator.key);
 });
