@@ -1,6 +1,6 @@
 /* Makes the epoch of a log: a UUID that identifies one history.
  * Any thread.
- * Writes the caller's memory; allocates nothing.
+ * Writes the caller's memory; keeps nothing.
  * STATUS_SYSTEM_ERROR when the system has no random bytes.
  * No two epochs are equal. */
 #ifndef STORE_STORE_EPOCH_H
@@ -9,5 +9,9 @@
 #include "store/store.h"
 
 MUST_CHECK enum status store_epoch_mint(char epoch[STORE_EPOCH_SIZE + 1]);
+/* Gives the log of the store a new epoch, so that all clients start again. No server may use the
+ * store. The statuses of store_open; the message has a sentence for people. */
+MUST_CHECK enum status store_epoch_renew(const char *url, char epoch[STORE_EPOCH_SIZE + 1],
+                                         struct store_message *message);
 
 #endif

@@ -173,6 +173,20 @@ test("restored files are readable by their owner only, whatever the umask", asyn
   for (const name of readdirSync(join(place, "new"))) assert.equal(mode(join(place, "new", name)), 0o600, name);
 });
 
+test("a copy of the files that was put back gets another epoch by migrate --new-epoch, with the server stopped", async (t) => {
+  const data = await stored(t, 3);
+  const before = epoch(data);
+  const server = await operate(t, { data });
+  assert.equal(run(["migrate", "--new-epoch", "--data-dir", data]).code, 3);
+  await server.server.stop();
+  assert.equal(epoch(data), before);
+  const renewed = run(["migrate", "--new-epoch", "--json", "--data-dir", data]);
+  assert.equal(renewed.code, 0, renewed.problem);
+  assert.notEqual(epoch(data), before);
+  assert.deepEqual(JSON.parse(renewed.out), { epoch: epoch(data) });
+  assert.equal(run(["migrate", "--new-epoch", "--undo-move", "--data-dir", data]).code, 2);
+});
+
 test("a client that follows over a restore receives epoch_mismatch and starts again", async (t) => {
   const first = await operate(t);
   await first.did("runs", { run_id: "load" }, 201);

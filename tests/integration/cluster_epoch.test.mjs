@@ -1,13 +1,15 @@
 // The epoch of a log in PostgreSQL after the database has changed, as by a failover: it stays if every node has
 // confirmed that no event is lost, otherwise all clients start again.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { test } from "../lib/cases.mjs";
 import { appended, join } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
-import { assertError, folder } from "../lib/khala.mjs";
+import { assertError, folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { fixedPort } from "../lib/ports.mjs";
+import { postgres } from "../lib/postgres_server.mjs";
 import { until } from "../lib/wait.mjs";
 
 const SETTINGS = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
@@ -21,10 +23,13 @@ const change = (url) => psql(url, `UPDATE runtime.meta SET value = '1/00000001' 
 
 const LONG = process.env.KHALA_TEST_LONG ? {} : { skip: "needs KHALA_TEST_LONG=1" };
 
-/** Starts a node that keeps its address when it starts again, with a client on a topic of one event. */
-async function single(t) {
-  const url = newDatabase();
-  const node = await operate(t, { data: folder(t), bind: `127.0.0.1:${await fixedPort()}`, settings: { DB_URL: url, ...SETTINGS } });
+/** Starts a node that keeps its address when it starts again. */
+const stable = async (t, url) =>
+  operate(t, { data: folder(t), bind: `127.0.0.1:${await fixedPort()}`, settings: { DB_URL: url, ...SETTINGS } });
+
+/** Starts such a node, with a client on a topic of one event. */
+async function single(t, url = newDatabase()) {
+  const node = await stable(t, url);
   await appended(node, "room", said);
   const client = await Client.join(node);
   await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
@@ -80,4 +85,54 @@ test("nodes that start after the change confirm nothing", async (t) => {
   change(url);
   await Promise.all([join(t, url), join(t, url)]);
   assert.notEqual(epochOf(url), epoch);
+});
+
+/** Appends until the topic has these events, and waits until each node has told the database that it has read the last. */
+async function readByAll(url, node, count) {
+  while ((await appended(node, "room", said)).event.seq < count);
+  await until(() => psql(url, `SELECT bool_and(log_id = ${count}) FROM runtime.nodes`) === "t", "the rows of the nodes");
+}
+
+test("a dump that is restored under running nodes ends the epoch, though the database is the same", async (t) => {
+  const world = await single(t);
+  const { url, node, client } = world;
+  const follower = await stable(t, url);
+  const dump = execFileSync("pg_dump", ["-n", "runtime", "-d", url], { encoding: "utf8", maxBuffer: 1 << 28 });
+  await readByAll(url, node, 3);
+  await client.reached("room", 3);
+  execFileSync("psql", ["-Xq1", "-v", "ON_ERROR_STOP=1", "-d", url], { input: `DROP SCHEMA runtime CASCADE;\n${dump}`, stdio: ["pipe", "ignore", "pipe"] });
+  await assertBegunAgain(world, 1);
+  await until(() => follower.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the follower that starts again");
+  assert.equal((await appended(follower, "room", said)).event.seq, 3);
+  for (const one of [node, follower]) assert.equal(one.server.log.match(/store\.epoch_changed/g).length, 1, one.server.log);
+});
+
+test("an older copy of the files that is put back under running nodes ends the epoch", LONG, async (t) => {
+  const database = await postgres(t);
+  const { url } = database;
+  const world = await single(t, url);
+  const follower = await stable(t, url);
+  const copy = database.copy("older", {});
+  await readByAll(url, world.node, 3);
+  await database.stop();
+  copy.port = database.port;
+  await copy.start();
+  await assertBegunAgain(world, 1);
+  await until(() => follower.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the follower that starts again");
+});
+
+test("migrate --new-epoch ends the epoch of a store that no server uses", async (t) => {
+  const url = newDatabase();
+  const before = await join(t, url);
+  const epoch = epochOf(url);
+  const settings = { DB_URL: url };
+  const refused = run(["migrate", "--new-epoch"], { settings });
+  assert.equal(refused.code, 3, refused.out);
+  assert.match(refused.problem, /another khala server uses this database/);
+  assert.equal(epochOf(url), epoch);
+  await before.server.stop();
+  const renewed = run(["migrate", "--new-epoch"], { settings });
+  assert.equal(renewed.code, 0, renewed.problem);
+  assert.notEqual(epochOf(url), epoch);
+  assert.match(renewed.out, new RegExp(`${epochOf(url)}: clients with a cursor of before start over`));
 });

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "server/config_options.h"
+#include "store/store_epoch.h"
 #include "store/store_move.h"
 
 static int undo_move(const char *url, const char *label, bool json) {
@@ -24,23 +25,41 @@ static int undo_move(const char *url, const char *label, bool json) {
     return EXIT_CODE_DONE;
 }
 
+static int renew_epoch(const char *url, const char *label, bool json) {
+    struct store_message message = {""};
+    char epoch[STORE_EPOCH_SIZE + 1] = "";
+    if (store_epoch_renew(url, epoch, &message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
+    if (json)
+        printf("{\"epoch\":\"%s\"}\n", epoch);
+    else
+        printf("the epoch of %s is %s: clients with a cursor of before start over\n", label, epoch);
+    return EXIT_CODE_DONE;
+}
+
 int cli_migrate(int argc, char **argv) {
     struct config config;
     struct store_message message = {""};
     bool json = false;
     bool is_undo = false;
+    bool is_renewal = false;
     const struct cli_option verb_options[] = {{"--json", &json, NULL},
-                                              {"--undo-move", &is_undo, NULL}};
-    int code = cli_settings(&argc, argv, verb_options, 2, &config);
+                                              {"--undo-move", &is_undo, NULL},
+                                              {"--new-epoch", &is_renewal, NULL}};
+    int code = cli_settings(&argc, argv, verb_options, 3, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
         return cli_usage("migrate", "'%s' is not expected", argv[0]);
+    if (is_undo && is_renewal)
+        return cli_usage("migrate", "--undo-move and --new-epoch exclude one another");
     const char *url = config_store_url(&config);
     char label[STORE_MESSAGE_MAX];
     store_url_label(url, label, sizeof(label));
     if (is_undo)
         return undo_move(url, label, json);
+    if (is_renewal)
+        return renew_epoch(url, label, json);
     if (store_migrate(url, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)

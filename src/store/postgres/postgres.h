@@ -142,6 +142,12 @@ struct postgres_statement {
 
 extern const struct postgres_statement postgres_statements[STATEMENT_COUNT];
 
+/* An event of the log. */
+struct postgres_position {
+    uint64_t log_id; /* 0: none */
+    struct uuid cursor;
+};
+
 struct postgres_store {
     struct store base;
     char *url;       /* may hold a password */
@@ -158,7 +164,9 @@ struct postgres_store {
     /* The last event that any session has read or written. */
     _Atomic uint64_t read_log_id;
     pthread_mutex_t read_lock;
-    struct uuid read_cursor; /* under read_lock */
+    struct uuid read_cursor;           /* under read_lock */
+    struct postgres_position followed; /* under read_lock: the end of the log at the last look, */
+    char epoch[STORE_EPOCH_SIZE + 1];  /* and its epoch at the first; empty: none yet */
 };
 
 /* The end of the log, as the write session knows it. A commit checks order and uniqueness with it,
@@ -255,7 +263,7 @@ enum postgres_history {
     HISTORY_UNKNOWN,   /* none was stored yet */
     HISTORY_CHANGED,   /* the nodes are still asked */
     HISTORY_CONFIRMED, /* it changed, and no node has read an event that is lost */
-    HISTORY_BROKEN,    /* it changed, and events that clients have may be lost */
+    HISTORY_BROKEN,    /* events that clients have are lost, or may be after a change */
 };
 
 /* Whether it changed and was not judged yet. A node that starts meanwhile has read nothing before
@@ -264,13 +272,12 @@ MUST_CHECK enum status postgres_is_history_open(const struct postgres_store *sto
                                                 PGconn *connection, bool *is_open, char *message);
 /* With the writer lock. The first call, with waited_ms 0, asks the nodes where it changed; later
  * calls look at their answers. */
-MUST_CHECK enum status postgres_judge_history(const struct postgres_store *store,
-                                              PGconn *connection, uint64_t waited_ms,
-                                              enum postgres_history *history, char *message);
-/* Judges, and waits some seconds for the nodes. Never answers HISTORY_CHANGED. */
-MUST_CHECK enum status postgres_await_history(const struct postgres_store *store,
-                                              PGconn *connection, enum postgres_history *history,
+MUST_CHECK enum status postgres_judge_history(struct postgres_store *store, PGconn *connection,
+                                              uint64_t waited_ms, enum postgres_history *history,
                                               char *message);
+/* Judges, and waits some seconds for the nodes. Never answers HISTORY_CHANGED. */
+MUST_CHECK enum status postgres_await_history(struct postgres_store *store, PGconn *connection,
+                                              enum postgres_history *history, char *message);
 /* Stores the history, in the caller's transaction. A broken one gives the log a new epoch. */
 MUST_CHECK enum status postgres_settle_history(const struct postgres_store *store,
                                                PGconn *connection, enum postgres_history history,
@@ -279,14 +286,29 @@ MUST_CHECK enum status postgres_settle_history(const struct postgres_store *stor
 void postgres_note_read(struct postgres_store *store, uint64_t log_id, const struct uuid *cursor);
 /* Any thread. 0: none. */
 uint64_t postgres_last_read(struct postgres_store *store, struct uuid *cursor);
+/* What this process knows of the log. A later look at a log of the same epoch finds these events,
+ * or the log has lost events. */
+struct postgres_memory {
+    struct postgres_position read;
+    struct postgres_position followed;
+    char epoch[STORE_EPOCH_SIZE + 1]; /* empty: nothing is known yet */
+};
+/* Any thread. */
+struct postgres_memory postgres_remember(struct postgres_store *store);
+/* Any thread. The log had this end. Does nothing in another epoch than the first time. */
+void postgres_note_followed(struct postgres_store *store, const struct store_progress *progress);
+/* The log lacks an event that this process has read: an older copy of the database was put back.
+ * Gives the log a new epoch and ends the term of the writer, unless another node did so. Does
+ * nothing while the history is judged. STATUS_STORE_UNAVAILABLE: nothing may be announced. */
+MUST_CHECK enum status postgres_report_loss(struct postgres_session *session, const char *epoch);
 
 /* Raises the term of the writer role and settles the history, in one transaction. Term 0: there is
  * no schema yet. judged NULL: judges the history first, and may wait for the nodes. */
-MUST_CHECK enum status postgres_raise_term(const struct postgres_store *store, PGconn *connection,
+MUST_CHECK enum status postgres_raise_term(struct postgres_store *store, PGconn *connection,
                                            const enum postgres_history *judged, uint64_t *term,
                                            char *message);
 /* Waits for the writer lock on the connection and raises the term. */
-MUST_CHECK enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
+MUST_CHECK enum status postgres_take_lock(struct postgres_store *store, PGconn *connection,
                                           int wait_ms, uint64_t *term, char *message);
 /* Writes the cause to the message and answers STATUS_INVALID_CONFIG. */
 enum status postgres_refuse(const struct postgres_store *store, char *message, const char *cause);

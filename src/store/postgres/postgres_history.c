@@ -2,11 +2,16 @@
  * earlier time and a restored dump change one of them. Events may be lost then that clients have.
  * The epoch of the log stays only if every node confirms that nothing it read is lost. A node
  * confirms by its row: the node with the lock marks all rows, and each running node writes its row
- * again with the last event that it has read. */
+ * again with the last event that it has read.
+ *
+ * A copy of the files of an earlier state that is put back changes neither. A node that runs then
+ * finds that the log lacks an event that it has read. The log gets a new epoch in that case too. */
+#include <assert.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "store/postgres/postgres.h"
@@ -90,6 +95,67 @@ static enum status ask_nodes(const struct postgres_store *store, PGconn *connect
     return STATUS_OK;
 }
 
+/* ---- an older copy of the same database ---- */
+
+static enum status find_loss(struct postgres_store *store, PGconn *connection, bool *is_lost,
+                             char *message) {
+    char sql[600];
+    char read[UUID_TEXT_SIZE + 1] = "";
+    char followed[UUID_TEXT_SIZE + 1] = "";
+    const struct postgres_memory memory = postgres_remember(store);
+    PGresult *result = NULL;
+    uuid_format(&memory.read.cursor, read);
+    uuid_format(&memory.followed.cursor, followed);
+    int size = snprintf(sql, sizeof(sql),
+                        "SELECT count(*) FROM (VALUES (%" PRIu64 ", '%s'::uuid), (%" PRIu64
+                        ", '%s')) p (log_id, cursor) WHERE p.log_id > 0 AND NOT EXISTS (SELECT "
+                        "FROM runtime.events e WHERE e.log_id = p.log_id AND e.cursor = p.cursor) "
+                        "AND EXISTS (SELECT FROM runtime.meta WHERE name = 'epoch' AND value = "
+                        "'%s')",
+                        memory.read.log_id, read, memory.followed.log_id, followed, memory.epoch);
+    assert(size > 0 && (size_t)size < sizeof(sql));
+    (void)size;
+    enum status status = ask(store, connection, sql, &result, message);
+    *is_lost = status == STATUS_OK && number(result, 0) > 0;
+    PQclear(result);
+    return status;
+}
+
+static void log_loss(const struct postgres_store *store) {
+    log_event(LOG_ERROR, "store.events_lost", log_str("store", store->label),
+              log_str("reason", "the log lacks an event that this node has read: an older copy of "
+                                "the database was put back"),
+              log_str("effect", "a new epoch: clients start again"));
+}
+
+enum status postgres_report_loss(struct postgres_session *session, const char *epoch) {
+    const struct postgres_store *store = session->store;
+    char sql[500];
+    char next[STORE_EPOCH_SIZE + 1] = "";
+    bool is_open = false;
+    /* The node with the lock asks all nodes then. */
+    enum status status =
+        postgres_is_history_open(store, session->connection, &is_open, session->error);
+    if (status != STATUS_OK || is_open)
+        return status;
+    status = store_epoch_mint(next);
+    if (status != STATUS_OK)
+        return status;
+    /* The writer's next commit fails. Of several nodes that find the loss, one changes the epoch.
+     */
+    snprintf(sql, sizeof(sql),
+             "WITH ended AS (UPDATE runtime.writer SET term = term + 1 WHERE id = 1 RETURNING id) "
+             "UPDATE runtime.meta SET value = '%s' WHERE name = 'epoch' AND value = '%s' AND "
+             "EXISTS (SELECT FROM ended)",
+             next, epoch);
+    status = postgres_execute(store, session->connection, sql, session->error);
+    if (status != STATUS_OK)
+        return status;
+    log_loss(store);
+    snprintf(session->error, sizeof(session->error), "the log has lost events");
+    return STATUS_STORE_UNAVAILABLE;
+}
+
 enum status postgres_is_history_open(const struct postgres_store *store, PGconn *connection,
                                      bool *is_open, char *message) {
     enum postgres_history history = HISTORY_SAME;
@@ -98,10 +164,17 @@ enum status postgres_is_history_open(const struct postgres_store *store, PGconn 
     return status;
 }
 
-enum status postgres_judge_history(const struct postgres_store *store, PGconn *connection,
+enum status postgres_judge_history(struct postgres_store *store, PGconn *connection,
                                    uint64_t waited_ms, enum postgres_history *history,
                                    char *message) {
+    bool is_lost = false;
     enum status status = compare(store, connection, history, message);
+    if (status == STATUS_OK && *history == HISTORY_SAME)
+        status = find_loss(store, connection, &is_lost, message);
+    if (is_lost) {
+        *history = HISTORY_BROKEN;
+        log_loss(store);
+    }
     if (status != STATUS_OK || *history != HISTORY_CHANGED)
         return status;
     if (waited_ms > 0)
@@ -110,7 +183,7 @@ enum status postgres_judge_history(const struct postgres_store *store, PGconn *c
                             message);
 }
 
-enum status postgres_await_history(const struct postgres_store *store, PGconn *connection,
+enum status postgres_await_history(struct postgres_store *store, PGconn *connection,
                                    enum postgres_history *history, char *message) {
     uint64_t waited_ms = 0;
     enum status status = postgres_judge_history(store, connection, 0, history, message);
@@ -162,4 +235,25 @@ uint64_t postgres_last_read(struct postgres_store *store, struct uuid *cursor) {
     *cursor = store->read_cursor;
     pthread_mutex_unlock(&store->read_lock);
     return log_id;
+}
+
+struct postgres_memory postgres_remember(struct postgres_store *store) {
+    struct postgres_memory memory = {.epoch = ""};
+    pthread_mutex_lock(&store->read_lock);
+    memory.read = (struct postgres_position){atomic_load(&store->read_log_id), store->read_cursor};
+    /* In a log that was shortened, new events may reach the last event that was read before. */
+    memory.followed = store->followed;
+    memcpy(memory.epoch, store->epoch, sizeof(memory.epoch));
+    pthread_mutex_unlock(&store->read_lock);
+    return memory;
+}
+
+void postgres_note_followed(struct postgres_store *store, const struct store_progress *progress) {
+    postgres_note_read(store, progress->log_id, &progress->cursor);
+    pthread_mutex_lock(&store->read_lock);
+    if (!*store->epoch)
+        memcpy(store->epoch, progress->epoch, sizeof(store->epoch));
+    if (strcmp(store->epoch, progress->epoch) == 0 && progress->log_id > store->followed.log_id)
+        store->followed = (struct postgres_position){progress->log_id, progress->cursor};
+    pthread_mutex_unlock(&store->read_lock);
 }

@@ -100,8 +100,14 @@ enum status postgres_read_progress(struct store_session *base, uint64_t after_co
                                    struct store_progress *progress) {
     struct postgres_session *session = postgres_session_of(base);
     PGresult *result = NULL;
+    /* Taken before the query, so that it must find these events. */
+    const struct postgres_memory memory = postgres_remember(session->store);
     postgres_begin(session, STATEMENT_PROGRESS);
     postgres_put_number(session, after_commit_id);
+    postgres_put_number(session, memory.read.log_id);
+    postgres_put_uuid(session, &memory.read.cursor);
+    postgres_put_number(session, memory.followed.log_id);
+    postgres_put_uuid(session, &memory.followed.cursor);
     enum status status = postgres_query(session, &result);
     if (status != STATUS_OK)
         return status;
@@ -120,12 +126,16 @@ enum status postgres_read_progress(struct store_session *base, uint64_t after_co
     bool is_sound = epoch.size == STORE_EPOCH_SIZE &&
                     (progress->log_id == 0 || postgres_bytes(row, 2, progress->cursor.bytes,
                                                              sizeof(progress->cursor.bytes)));
-    if (is_sound) {
+    bool is_lost = postgres_number(row, 10) > 0;
+    if (is_sound)
         memcpy(progress->epoch, epoch.data, epoch.size);
-        postgres_note_read(session->store, progress->log_id, &progress->cursor);
-    } else {
+    else
         status = postgres_damaged(session, "the state after event", progress->log_id);
-    }
     PQclear(result);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    if (is_lost && strcmp(progress->epoch, memory.epoch) == 0)
+        return postgres_report_loss(session, progress->epoch);
+    postgres_note_followed(session->store, progress);
+    return STATUS_OK;
 }

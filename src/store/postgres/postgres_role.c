@@ -56,7 +56,7 @@ static enum status add_term(const struct postgres_store *store, PGconn *connecti
     return status;
 }
 
-enum status postgres_raise_term(const struct postgres_store *store, PGconn *connection,
+enum status postgres_raise_term(struct postgres_store *store, PGconn *connection,
                                 const enum postgres_history *judged, uint64_t *term,
                                 char *message) {
     /* Before the first migration there is no such table. */
@@ -84,7 +84,7 @@ enum status postgres_raise_term(const struct postgres_store *store, PGconn *conn
     return status;
 }
 
-enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection, int wait_ms,
+enum status postgres_take_lock(struct postgres_store *store, PGconn *connection, int wait_ms,
                                uint64_t *term, char *message) {
     char sql[160];
     char cause[300];
@@ -154,7 +154,7 @@ static enum status check_moved(const struct postgres_store *store, PGconn *conne
 /* A connection that took the lock becomes the writer's. */
 static enum status begin_term(struct postgres_session *session,
                               const enum postgres_history *history) {
-    const struct postgres_store *store = session->store;
+    struct postgres_store *store = session->store;
     enum status status = check_moved(store, session->connection, session->error);
     if (status == STATUS_OK)
         status = postgres_raise_term(store, session->connection, history, &session->term,

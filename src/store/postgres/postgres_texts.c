@@ -406,8 +406,10 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "commit_id > $1::bigint AND topic_refs IS NULL))::int::bigint, (SELECT max(serial) FROM "
          "sync_revocations), (SELECT term FROM writer WHERE id = 1), (SELECT value::bigint FROM "
          "meta WHERE name = 'schema_version'), (SELECT value::bigint FROM meta WHERE name = "
-         "'reader_version')",
-         "n"},
+         "'reader_version'), (SELECT count(*) FROM (VALUES ($2::bigint, $3::uuid), ($4::bigint, "
+         "$5::uuid)) p (log_id, cursor) WHERE p.log_id > 0 AND NOT EXISTS (SELECT FROM events e "
+         "WHERE e.log_id = p.log_id AND e.cursor = p.cursor))",
+         "nnunu"},
     [STATEMENT_WALK_CHANGED_TOPICS] =
         {TOPIC_COLUMNS "FROM (SELECT DISTINCT unnest(c.topic_refs) AS ref FROM commits c WHERE "
                        "c.commit_id > $1::bigint) x JOIN topics t ON t.ref = x.ref WHERE t.ref > "
