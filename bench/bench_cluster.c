@@ -160,6 +160,13 @@ static void delivery(const char *driver, const char *driver_url, unsigned subscr
     cluster_stop(&one);
 }
 
+/* Redis keeps no file. */
+static const char *const *arguments_of(size_t driver) {
+    static const char *const redis[] = {"--save", "", "--appendonly", "no", NULL};
+    static const char *const none[] = {NULL};
+    return driver == 2 ? redis : none;
+}
+
 static void deliveries(char **arguments) {
     static const char *const drivers[] = {"postgres_notify", "nats", "redis", "memory"};
     const char *wanted = bench_option_text(arguments, "--driver", NULL);
@@ -172,7 +179,7 @@ static void deliveries(char **arguments) {
         bool has_server = i == 1 || i == 2;
         if (wanted && strcmp(wanted, drivers[i]) != 0)
             continue;
-        if (has_server && !bench_service_start(&service, drivers[i])) {
+        if (has_server && !bench_service_start(&service, drivers[i], arguments_of(i))) {
             printf("%-15s  not installed, not measured\n", drivers[i]);
             continue;
         }

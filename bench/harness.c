@@ -2,21 +2,16 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define ANSWER_BYTES_MAX ((size_t)16 << 20)
-#define CONNECTIONS_MAX  1024
 
 #define SERVERS_MAX 8
 
@@ -87,8 +82,8 @@ uint64_t bench_option(char **arguments, const char *name, uint64_t otherwise) {
     return end == text ? 1 : number;
 }
 
-static void binary_path(char *path, size_t size) {
-    ssize_t used = readlink("/proc/self/exe", path, size - 16);
+void bench_binary(char path[512]) {
+    ssize_t used = readlink("/proc/self/exe", path, 512 - 16);
     if (used < 0)
         bench_fail("no /proc/self/exe");
     path[used] = '\0';
@@ -97,9 +92,23 @@ static void binary_path(char *path, size_t size) {
     strcat(path, "/khala");
 }
 
+void bench_folder(char path[64]) {
+    const char *parent = getenv("TMPDIR");
+    int size = snprintf(path, 64, "%s/khala-bench-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (size >= 64 || !mkdtemp(path))
+        bench_fail("cannot make a folder: %s", strerror(errno));
+}
+
+void bench_folder_remove(const char *path) {
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf '%s'", path);
+    if (system(command) != 0)
+        fprintf(stderr, "bench: cannot remove %s\n", path);
+}
+
 static void child_exec(const struct bench_server *server, int out) {
     char path[512];
-    binary_path(path, sizeof(path));
+    bench_binary(path);
     dup2(out, 1);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     setenv("KHALA_DATA_DIR", server->folder, 1);
@@ -120,10 +129,10 @@ void bench_server_start(struct bench_server *server) {
     int pipes[2];
     char text[4096];
     size_t size = 0;
-    strcpy(server->folder, "/tmp/khala-bench-XXXXXX");
+    bench_folder(server->folder);
     strcpy(server->key, "bench-operator-key-0123456789abcdef");
-    if (!mkdtemp(server->folder) || pipe(pipes) != 0)
-        bench_fail("cannot make a folder: %s", strerror(errno));
+    if (pipe(pipes) != 0)
+        bench_fail("no pipe: %s", strerror(errno));
     server->pid = fork();
     if (server->pid == 0)
         child_exec(server, pipes[1]);
@@ -145,13 +154,10 @@ void bench_server_start(struct bench_server *server) {
 }
 
 void bench_server_stop(struct bench_server *server) {
-    char command[128];
     note_running(server, NULL);
     kill(server->pid, SIGTERM);
     waitpid(server->pid, NULL, 0);
-    snprintf(command, sizeof(command), "rm -rf '%s'", server->folder);
-    if (system(command) != 0)
-        fprintf(stderr, "bench: cannot remove %s\n", server->folder);
+    bench_folder_remove(server->folder);
 }
 
 static uint64_t status_bytes(const struct bench_server *server, const char *name) {
@@ -196,87 +202,26 @@ void bench_post(struct buffer *out, const struct bench_server *server, const cha
 
 /* ---- connections -------------------------------------------------------------------------- */
 
-struct bench_conn {
-    int fd;
-    struct slice request;
-    size_t sent;
-    struct buffer answer;
-};
-
-static int conn_open(const struct bench_server *server) {
-    int on = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(server->port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
-        bench_fail("cannot connect: %s", strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    return fd;
-}
-
-static void conn_send(struct bench_conn *conn) {
-    while (conn->sent < conn->request.size) {
-        ssize_t size = send(conn->fd, conn->request.data + conn->sent,
-                            conn->request.size - conn->sent, MSG_NOSIGNAL);
-        if (size < 0 && errno == EAGAIN)
-            return;
-        if (size < 0)
-            bench_fail("send: %s", strerror(errno));
-        conn->sent += (size_t)size;
-    }
-}
-
-/* Whether the answer is complete; a chunked answer ends with an empty chunk. */
-static bool answer_complete(const struct buffer *answer) {
-    const char *end = memmem(answer->data, answer->size, "\r\n\r\n", 4);
+/* A chunked answer ends with an empty chunk. */
+bool bench_answer_complete(struct slice answer) {
+    const char *end = memmem(answer.data, answer.size, "\r\n\r\n", 4);
     if (!end)
         return false;
-    size_t head = (size_t)(end - answer->data) + 4;
-    const char *length = memmem(answer->data, head, "Content-Length: ", 16);
+    size_t head = (size_t)(end - answer.data) + 4;
+    const char *length = memmem(answer.data, head, "Content-Length: ", 16);
     if (length)
-        return answer->size >= head + strtoull(length + 16, NULL, 10);
-    return answer->size >= head + 5 && memcmp(answer->data + answer->size - 5, "0\r\n\r\n", 5) == 0;
-}
-
-static bool conn_receive(struct bench_conn *conn) {
-    for (;;) {
-        char piece[65536];
-        ssize_t size = recv(conn->fd, piece, sizeof(piece), 0);
-        if (size < 0 && errno == EAGAIN)
-            return false;
-        if (size <= 0)
-            bench_fail("the server closed a connection");
-        if (buffer_append(&conn->answer, piece, (size_t)size) != STATUS_OK)
-            bench_fail("answer too large");
-        if (!answer_complete(&conn->answer))
-            continue;
-        if (memcmp(conn->answer.data, "HTTP/1.1 2", 10) != 0)
-            bench_fail("answer: %.*s", (int)conn->answer.size, conn->answer.data);
-        buffer_clear(&conn->answer);
-        return true;
-    }
-}
-
-static bool conn_next(struct bench_conn *conn, unsigned index, int epoll, void *user,
-                      bench_request_cb *next) {
-    conn->sent = 0;
-    if (!next(user, index, &conn->request)) {
-        close(conn->fd);
-        buffer_release(&conn->answer);
-        return false;
-    }
-    conn_send(conn);
-    struct epoll_event event = {
-        .events = EPOLLIN | (conn->sent < conn->request.size ? EPOLLOUT : 0), .data.u32 = index};
-    epoll_ctl(epoll, EPOLL_CTL_MOD, conn->fd, &event);
-    return true;
+        return answer.size >= head + strtoull(length + 16, NULL, 10);
+    return answer.size >= head + 5 && memcmp(answer.data + answer.size - 5, "0\r\n\r\n", 5) == 0;
 }
 
 int bench_connect(uint16_t port) {
-    struct bench_server peer = {.port = port};
-    int fd = conn_open(&peer);
-    fcntl(fd, F_SETFL, 0);
+    int on = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
+        bench_fail("cannot connect: %s", strerror(errno));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
 }
 
@@ -291,7 +236,7 @@ void bench_ask(int fd, struct slice request, struct buffer *answer) {
         sent += (size_t)size;
     }
     buffer_clear(answer);
-    while (!answer_complete(answer)) {
+    while (!bench_answer_complete(buffer_slice(answer))) {
         ssize_t size = recv(fd, piece, sizeof(piece), 0);
         if (size <= 0)
             bench_fail("no answer: %s", size == 0 ? "closed" : strerror(errno));
@@ -327,33 +272,25 @@ void bench_token(const struct bench_server *server, const char *topic, struct bu
     buffer_release(&answer);
 }
 
+static bool http_answer(void *user, unsigned connection, struct slice answer) {
+    (void)user;
+    (void)connection;
+    if (!bench_answer_complete(answer))
+        return false;
+    if (memcmp(answer.data, "HTTP/1.1 2", 10) != 0)
+        bench_fail("answer: %.*s", (int)answer.size, answer.data);
+    return true;
+}
+
 double bench_drive(const struct bench_server *server, unsigned connection_count, void *user,
-                   bench_request_cb *next) {
-    static struct bench_conn conns[CONNECTIONS_MAX];
-    struct epoll_event events[64];
-    int epoll = epoll_create1(0);
-    unsigned open = connection_count;
-    for (unsigned i = 0; i < connection_count; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        conns[i].fd = conn_open(server);
-        buffer_init(&conns[i].answer, ANSWER_BYTES_MAX);
-        epoll_ctl(epoll, EPOLL_CTL_ADD, conns[i].fd, &event);
-    }
-    double begun = bench_seconds();
-    for (unsigned i = 0; i < connection_count; i++)
-        open -= !conn_next(&conns[i], i, epoll, user, next);
-    while (open > 0) {
-        int count = epoll_wait(epoll, events, 64, 10000);
-        if (count <= 0 || bench_seconds() - begun > BENCH_SECONDS_MAX)
-            bench_fail("no answer in time");
-        for (int i = 0; i < count; i++) {
-            struct bench_conn *conn = &conns[events[i].data.u32];
-            if (events[i].events & EPOLLOUT)
-                conn_send(conn);
-            if ((events[i].events & (EPOLLIN | EPOLLHUP)) && conn_receive(conn))
-                open -= !conn_next(conn, events[i].data.u32, epoll, user, next);
-        }
-    }
-    close(epoll);
-    return bench_seconds() - begun;
+                   drive_request_cb *next) {
+    static struct drive drive;
+    drive_open(&drive, &(struct drive_options){.port = server->port,
+                                               .connection_count = connection_count,
+                                               .user = user,
+                                               .next = next,
+                                               .answer = http_answer});
+    double seconds = drive_run(&drive);
+    drive_close(&drive);
+    return seconds;
 }

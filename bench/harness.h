@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/buffer.h"
+#include "drive.h"
 
 #define BENCH_SECONDS_MAX 600
 
@@ -37,6 +38,12 @@ uint64_t bench_option(char **arguments, const char *name, uint64_t otherwise);
 /* The text after --name. */
 const char *bench_option_text(char **arguments, const char *name, const char *otherwise);
 
+/* Makes a new folder in TMPDIR or /tmp. */
+void bench_folder(char path[64]);
+void bench_folder_remove(const char *path);
+/* The path of the server's program, of the same build. */
+void bench_binary(char path[512]);
+
 /* Starts `khala serve` from the benchmark's build folder, with very high publish limits, and waits
  * until it accepts connections. */
 void bench_server_start(struct bench_server *server);
@@ -52,6 +59,8 @@ void bench_token(const struct bench_server *server, const char *topic, struct bu
 
 /* Opens a blocking connection to a port of this machine. */
 int bench_connect(uint16_t port);
+/* Whether these bytes are a complete HTTP answer. */
+bool bench_answer_complete(struct slice answer);
 /* Sends a request and waits for its answer; a timeout ends the benchmark. */
 void bench_ask(int fd, struct slice request, struct buffer *answer);
 
@@ -59,13 +68,10 @@ void bench_ask(int fd, struct slice request, struct buffer *answer);
 void bench_post(struct buffer *out, const struct bench_server *server, const char *path,
                 const char *content_type, struct slice body);
 
-/* Sets the next request of a connection; returns false when there are no more. */
-typedef bool bench_request_cb(void *user, unsigned connection, struct slice *request);
-
 /* Sends requests on connection_count connections, one at a time on each, until next returns false
  * and every answer has arrived. An answer that is not 2xx ends the benchmark. Returns the elapsed
  * seconds. */
 double bench_drive(const struct bench_server *server, unsigned connection_count, void *user,
-                   bench_request_cb *next);
+                   drive_request_cb *next);
 
 #endif

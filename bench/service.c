@@ -76,32 +76,50 @@ static bool accepts(uint16_t port) {
     return is_accepted;
 }
 
-static void service_exec(const char *name, const char *port) {
+#define ARGUMENTS_MAX 32
+
+static void service_exec(const struct bench_service *service, const char *program,
+                         const char *const *more) {
+    char port[16];
+    const char *arguments[ARGUMENTS_MAX] = {program};
+    bool is_nats = strcmp(program, "nats-server") == 0;
+    const char *const own[] = {is_nats ? "-a" : "--bind", "127.0.0.1", is_nats ? "-p" : "--port",
+                               port};
+    size_t count = 1;
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    snprintf(port, sizeof(port), "%u", service->port);
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+        arguments[count++] = own[i];
+    while (*more && count < ARGUMENTS_MAX - 1)
+        arguments[count++] = *more++;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(nothing, 1);
     dup2(nothing, 2);
-    if (strcmp(name, "nats") == 0)
-        execlp("nats-server", "nats-server", "-a", "127.0.0.1", "-p", port, (char *)NULL);
-    else
-        execlp("redis-server", "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "",
-               "--appendonly", "no", (char *)NULL);
+    if (chdir(service->folder) == 0)
+        execvp(program, (char *const *)(uintptr_t)arguments);
     _exit(127);
 }
 
-bool bench_service_start(struct bench_service *service, const char *name) {
-    char text[64];
-    uint16_t number = free_port();
-    snprintf(text, sizeof(text), "command -v %s-server >/dev/null 2>&1", name);
-    if (system(text) != 0)
+bool bench_program_exists(const char *program) {
+    char command[128];
+    snprintf(command, sizeof(command), "command -v %s >/dev/null 2>&1", program);
+    return system(command) == 0;
+}
+
+bool bench_service_start(struct bench_service *service, const char *name,
+                         const char *const *arguments) {
+    char program[32];
+    snprintf(program, sizeof(program), "%s-server", name);
+    if (!bench_program_exists(program))
         return false;
-    snprintf(text, sizeof(text), "%u", number);
-    snprintf(service->url, sizeof(service->url), "%s://127.0.0.1:%s", name, text);
+    service->port = free_port();
+    snprintf(service->url, sizeof(service->url), "%s://127.0.0.1:%u", name, service->port);
+    bench_folder(service->folder);
     service->control = -1;
     service->pid = fork();
     if (service->pid == 0)
-        service_exec(name, text);
-    for (int tries = 0; !accepts(number); tries++) {
+        service_exec(service, program, arguments);
+    for (int tries = 0; !accepts(service->port); tries++) {
         if (tries == STARTS_TRIES)
             bench_fail("%s does not start", name);
         poll(NULL, 0, TRY_MS);
@@ -115,4 +133,6 @@ void bench_service_stop(struct bench_service *service) {
     else
         kill(service->pid, SIGTERM);
     waitpid(service->pid, NULL, 0);
+    if (service->control < 0)
+        bench_folder_remove(service->folder);
 }

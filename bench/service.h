@@ -7,20 +7,27 @@
 #define BENCH_SERVICE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct bench_service {
     pid_t pid;
-    int control; /* PostgreSQL ends when this is closed; otherwise -1 */
+    int control;   /* PostgreSQL ends when this is closed; otherwise -1 */
+    uint16_t port; /* of NATS and Redis */
     char url[128];
+    char folder[64]; /* of their data */
 };
 
 /* Starts PostgreSQL on a new folder with durable commits. The URL names no database. */
 void bench_postgres_start(struct bench_service *service);
 /* Creates a database, and writes its URL to url. */
 void bench_postgres_create(const struct bench_service *service, const char *name, char url[160]);
-/* Starts "nats" or "redis". Returns false where it is not installed. */
-bool bench_service_start(struct bench_service *service, const char *name);
+/* Whether a program is in the path. */
+bool bench_program_exists(const char *program);
+/* Starts "nats" or "redis" with more arguments of its own (the last is NULL) in a new folder.
+ * Returns false where it is not installed. */
+bool bench_service_start(struct bench_service *service, const char *name,
+                         const char *const *arguments);
 void bench_service_stop(struct bench_service *service);
 
 #endif
