@@ -1,0 +1,196 @@
+/* bench peers: the same work on Khala and on the servers that others use for it, with the same
+ * client, in turns in one run. A peer that is not installed is reported as such.
+ *
+ * Each measurement starts its own server and runs in a process of its own. It counts only if order
+ * and count were right on every connection, and if every acknowledged event is stored; otherwise it
+ * is void. The table has the server's CPU for an operation and operations per second: the median of
+ * the runs, and their range.
+ *
+ * --row NAME      only the works whose name begins so
+ * --peer NAME     only the peers whose name begins so
+ * --runs N        default 3
+ * --quick         small sizes, one run
+ * --out FILE      writes the report there; default of the full table: bench/RESULTS.md
+ * --fault NAME    ack, event: the client drops one, so every figure must be void */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "peer_report.h"
+
+#define CELL_SECONDS_MAX 180
+
+#define ingest(title_, shape_, batch_, connections_, events_, quick_)                              \
+    .titles = {title_}, .cost = "us CPU/event", .rate = "events/s",                                \
+    .supports = work_ingest_supports, .run = work_ingest, .shape = shape_, .batch = batch_,        \
+    .connections = connections_, .events = events_, .quick_events = quick_
+
+static const struct work works[] = {
+    {"ingest-plain", ingest("appends in batches of 1 024, one topic, 2 connections", INGEST_PLAIN,
+                            1024, 2, 204800, 10240)},
+    {"ingest-ids",
+     ingest("the same with event ids of the client", INGEST_IDS, 1024, 2, 204800, 10240)},
+    {"ingest-runs",
+     ingest("the same into 1 000 runs, summaries kept", INGEST_RUNS, 1024, 2, 204800, 10240)},
+    {"single-plain", ingest("appends of one event per request, one topic, 64 connections",
+                            INGEST_PLAIN, 1, 64, 60000, 2000)},
+    {"single-runs",
+     ingest("the same into 1 000 runs, summaries kept", INGEST_RUNS, 1, 64, 60000, 2000)},
+};
+
+static const struct peer peers[] = {
+    {"khala", "Khala", NULL, NULL, &ingest_khala},
+    {"redis", "Redis", "redis-server", "redis-server --version | sed 's/ sha=.*//'", &ingest_redis},
+    {"nats", "NATS", "nats-server", "nats-server --version", &ingest_nats},
+    {"postgres", "PostgreSQL", "psql", "psql --version", &ingest_postgres},
+    {"centrifugo", "Centrifugo", "centrifugo", NULL, NULL},
+    {"durable-streams", "Durable Streams", "durable-streams-server", NULL, NULL},
+};
+#define WORK_COUNT (sizeof(works) / sizeof(*works))
+#define PEER_COUNT (sizeof(peers) / sizeof(*peers))
+
+/* ---- one measurement ---- */
+
+/* Written by the process of the measurement. */
+struct outcome {
+    struct sample samples[2];
+    bool is_done;
+};
+
+/* The reason that bench_fail printed, or else the first line. */
+static void problem_read(int fd, struct cell *cell) {
+    char text[4096];
+    ssize_t size = pread(fd, text, sizeof(text) - 1, 0);
+    text[size > 0 ? size : 0] = '\0';
+    const char *found = strstr(text, "bench: ");
+    const char *reason = found ? found + strlen("bench: ") : text;
+    int reason_size = (int)strcspn(reason, "\n");
+    snprintf(cell->problem, sizeof(cell->problem), "%.*s", reason_size > 0 ? reason_size : 9,
+             reason_size > 0 ? reason : "no reason");
+}
+
+/* Waits for the process, and ends it when it takes too long. Its servers end with it. */
+static void cell_wait(pid_t pid) {
+    struct pollfd ended = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+    if (poll(&ended, 1, CELL_SECONDS_MAX * 1000) != 1)
+        kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(ended.fd);
+}
+
+static void cell_run(struct cell *cell, const struct work *work) {
+    struct outcome *outcome =
+        mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int errors = memfd_create("errors", MFD_CLOEXEC);
+    if (outcome == MAP_FAILED || errors < 0)
+        bench_fail("no shared memory");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0)
+        bench_fail("cannot fork");
+    if (pid == 0) {
+        dup2(errors, STDERR_FILENO);
+        work->run(cell->peer, work, outcome->samples);
+        outcome->is_done = true;
+        _exit(0);
+    }
+    cell_wait(pid);
+    if (outcome->is_done)
+        memcpy(cell->samples[cell->runs++], outcome->samples, sizeof(outcome->samples));
+    else
+        problem_read(errors, cell);
+    close(errors);
+    munmap(outcome, sizeof(*outcome));
+}
+
+/* ---- the table ---- */
+
+struct table {
+    const char *row;
+    const char *peer;
+    unsigned runs;
+    bool is_quick;
+    enum fault fault;
+    struct cell cells[WORK_COUNT * PEER_COUNT];
+    size_t count;
+};
+
+static bool begins(const char *text, const char *prefix) {
+    return !prefix || strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The peers take turns, so that noise on the machine affects all of them. */
+static void work_measure(struct table *table, const struct work *given) {
+    struct work work = *given;
+    struct cell *first = &table->cells[table->count];
+    size_t count = 0;
+    work.fault = table->fault;
+    if (table->is_quick)
+        work.events = work.quick_events;
+    for (size_t i = 0; i < PEER_COUNT; i++) {
+        bool is_missing = peers[i].program && !bench_program_exists(peers[i].program);
+        if (begins(peers[i].name, table->peer) && work.supports(&peers[i], &work))
+            first[count++] =
+                (struct cell){.work = given, .peer = &peers[i], .is_missing = is_missing};
+    }
+    for (unsigned run = 0; run < table->runs; run++)
+        for (size_t i = 0; i < count; i++)
+            if (!first[i].is_missing && !first[i].problem[0])
+                cell_run(&first[i], &work);
+    for (size_t i = 0; i < count; i++)
+        report_lines(stdout, &first[i]);
+    table->count += count;
+}
+
+static void page_write(const struct table *table, const char *path) {
+    FILE *out = fopen(path, "w");
+    if (!out)
+        bench_fail("cannot write %s", path);
+    report_page(out, &(struct report){table->cells, table->count, peers, PEER_COUNT});
+    fclose(out);
+}
+
+/* Everything that is made meanwhile is in this folder. Other users' programs may enter it. */
+static void scratch_make(char path[64]) {
+    strcpy(path, "/tmp/khala-peers-XXXXXX");
+    if (!mkdtemp(path) || chmod(path, 0711) != 0 || setenv("TMPDIR", path, 1) != 0)
+        bench_fail("cannot make a folder");
+}
+
+int main(int count, char **arguments) {
+    static struct table table;
+    char scratch[64];
+    const char *fault = bench_option_text(arguments, "--fault", "");
+    bool is_void = false;
+    (void)count;
+    table.row = bench_option_text(arguments, "--row", NULL);
+    table.peer = bench_option_text(arguments, "--peer", NULL);
+    table.is_quick = bench_option(arguments, "--quick", 0);
+    table.runs = (unsigned)bench_option(arguments, "--runs", table.is_quick ? 1 : 3);
+    table.fault = strcmp(fault, "ack") == 0     ? FAULT_ACK
+                  : strcmp(fault, "event") == 0 ? FAULT_EVENT
+                                                : FAULT_NONE;
+    if (table.runs == 0 || table.runs > RUNS_MAX)
+        bench_fail("--runs must be 1 to %d", RUNS_MAX);
+    bool is_full = !table.row && !table.peer && !table.is_quick;
+    const char *out = bench_option_text(arguments, "--out",
+                                        is_full ? BENCH_SOURCE_DIR "/bench/RESULTS.md" : NULL);
+    scratch_make(scratch);
+    for (size_t i = 0; i < WORK_COUNT; i++)
+        if (begins(works[i].name, table.row))
+            work_measure(&table, &works[i]);
+    bench_folder_remove(scratch);
+    if (table.count == 0)
+        bench_fail("no such row or peer");
+    if (out)
+        page_write(&table, out);
+    for (size_t i = 0; i < table.count; i++)
+        is_void = is_void || table.cells[i].problem[0];
+    return is_void ? 1 : 0;
+}

@@ -1,0 +1,86 @@
+/* The servers that bench peers compares: how each is started, how a client appends events to it,
+ * and how many events it then holds.
+ * One thread. Each measurement runs in a process of its own, which owns the server it started.
+ * A wrong or missing answer ends that process with bench_fail; its figure is then void.
+ * An append counts only if the server has acknowledged it, in the order of the connection. */
+#ifndef BENCH_PEER_H
+#define BENCH_PEER_H
+
+#include "base/uuid7.h"
+#include "harness.h"
+#include "service.h"
+
+#define PEER_EVENT_BYTES     300
+#define PEER_RUNS            1000
+#define PEER_CONNECTIONS_MAX 64
+#define PEER_TOPIC           "bench"
+
+enum ingest_shape { INGEST_PLAIN, INGEST_IDS, INGEST_RUNS };
+
+struct peer_server {
+    struct bench_server khala;
+    struct bench_service service;
+    pid_t pid;
+    uint16_t port;
+    uint64_t events_before; /* in the store before the load */
+};
+
+struct ingest_conn {
+    struct buffer request;
+    uint64_t first;      /* number of the first event of the request */
+    unsigned events;     /* in the request */
+    unsigned acked;      /* of the request */
+    size_t scanned;      /* bytes of the answer */
+    uint64_t *positions; /* the last acknowledged one, of the topic or by run */
+};
+
+/* A load of appends. */
+struct ingest {
+    const struct peer_server *server;
+    enum ingest_shape shape;
+    unsigned batch;
+    uint64_t events; /* still to send */
+    uint64_t next;   /* number of the next event */
+    uint64_t acked;  /* in total */
+    bool drop_ack;   /* ignores one acknowledgement: the figure must then be void */
+    struct uuid7_generator ids;
+    struct ingest_conn conns[PEER_CONNECTIONS_MAX];
+};
+
+/* The appends of a protocol. */
+struct peer_ingest {
+    unsigned shapes; /* bits by enum ingest_shape */
+    void (*start)(struct peer_server *server, enum ingest_shape shape);
+    /* As drive_options.greet. */
+    void (*greet)(unsigned connection, int fd);
+    /* Writes a request with the events of the connection. */
+    void (*request)(struct ingest *ingest, unsigned connection);
+    /* As drive_answer_cb. Calls ingest_ack for each event. */
+    bool (*answer)(struct ingest *ingest, unsigned connection, struct slice answer);
+    uint64_t (*stored)(const struct peer_server *server);
+    void (*stop)(struct peer_server *server);
+};
+
+extern const struct peer_ingest ingest_khala, ingest_redis, ingest_nats, ingest_postgres;
+
+/* ---- helpers of the protocols ---- */
+
+/* Writes a JSON object of PEER_EVENT_BYTES with this number. */
+void peer_event(char out[PEER_EVENT_BYTES], uint64_t number);
+/* An event id as a client mints it now. */
+struct uuid ingest_id(struct ingest *ingest);
+/* Counts an acknowledgement. Positions of one target must increase. */
+void ingest_ack(struct ingest *ingest, unsigned connection, uint64_t position);
+/* Appends bytes; a lack of memory ends the benchmark. */
+void peer_put(struct buffer *out, const void *data, size_t size);
+void peer_put_text(struct buffer *out, const char *text);
+/* Sends a text and reads until the answer contains another one. */
+void peer_ask(int fd, const char *text, const char *until, struct buffer *answer);
+/* CPU seconds of a process and its living descendants. */
+double peer_cpu_seconds(pid_t pid);
+/* The number after a name in a text; a missing one ends the benchmark. */
+uint64_t peer_number(struct slice text, const char *name);
+/* The first line that a command prints; empty: it printed none. */
+void peer_line(const char *command, char line[256]);
+
+#endif

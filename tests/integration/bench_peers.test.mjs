@@ -1,0 +1,31 @@
+// bench peers: its client notices a lost acknowledgement. Without that, the figures of the table mean nothing.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { test } from "../lib/cases.mjs";
+
+/** Runs a small load on one peer. */
+async function peers(...options) {
+  const child = spawn(join(process.env.KHALA_BUILD, "bench/bench_peers"), ["--quick", ...options], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let text = "";
+  child.stdout.on("data", (piece) => { text += piece; });
+  const [code] = await once(child, "close");
+  return { code, text };
+}
+
+for (const peer of ["khala", "redis", "nats"]) {
+  test(`${peer}: every event is acknowledged in order and stored`, async () => {
+    const { code, text } = await peers("--row", "single-plain", "--peer", peer);
+    assert.match(text, /^single-plain +\S+ +([0-9.]+ .*us CPU\/event; .* events\/s|not installed)\n$/);
+    assert.equal(code, 0);
+  });
+}
+
+test("a figure is void when one acknowledgement is missing", async () => {
+  const { code, text } = await peers("--row", "ingest-plain", "--peer", "khala", "--fault", "ack");
+  assert.match(text, /^ingest-plain +khala +void: (\d+) events were sent, \d+ acknowledged and \1 stored\n$/);
+  assert.equal(code, 1);
+});
