@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/decimal.h"
 #include "base/hex.h"
 
 #define CAPACITY_FIRST 256
@@ -69,13 +70,8 @@ enum status buffer_append_byte(struct buffer *buffer, char byte) {
 }
 
 enum status buffer_append_u64(struct buffer *buffer, uint64_t number) {
-    char digits[20];
-    size_t first = sizeof(digits);
-    do {
-        digits[--first] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    return buffer_append(buffer, digits + first, sizeof(digits) - first);
+    char digits[DECIMAL_U64_SIZE_MAX];
+    return buffer_append(buffer, digits, (size_t)(decimal_write_u64(digits, number) - digits));
 }
 
 enum status buffer_append_hex(struct buffer *buffer, const void *data, size_t size) {

@@ -1,5 +1,54 @@
 #include "base/decimal.h"
 
+static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233"
+                            "34353637383940414243444546474849505152535455565758596061626364656667"
+                            "6869707172737475767778798081828384858687888990919293949596979899";
+
+static const uint64_t powers[] = {
+    0,
+    10u,
+    100u,
+    1000u,
+    10000u,
+    100000u,
+    1000000u,
+    10000000u,
+    100000000u,
+    1000000000u,
+    10000000000u,
+    100000000000u,
+    1000000000000u,
+    10000000000000u,
+    100000000000000u,
+    1000000000000000u,
+    10000000000000000u,
+    100000000000000000u,
+    1000000000000000000u,
+    10000000000000000000u,
+};
+
+/* By the number of bits: 1233 / 4096 is the logarithm of 2 to the base 10. */
+static size_t digit_count(uint64_t number) {
+    size_t bits = 64 - (size_t)__builtin_clzll(number | 1);
+    size_t estimate = bits * 1233 >> 12;
+    return estimate + (number >= powers[estimate]);
+}
+
+char *decimal_write_u64(char *at, uint64_t number) {
+    size_t count = digit_count(number);
+    char *first = at + count;
+    while (number >= 100) {
+        first -= 2;
+        memcpy(first, pairs + 2 * (number % 100), 2);
+        number /= 100;
+    }
+    if (number >= 10)
+        memcpy(first - 2, pairs + 2 * number, 2);
+    else
+        first[-1] = (char)('0' + number);
+    return at + count;
+}
+
 bool decimal_parse_u64(struct slice text, uint64_t *number) {
     if (text.size == 0 || text.size > DECIMAL_U64_SIZE_MAX)
         return false;

@@ -12,5 +12,7 @@
 #define DECIMAL_U64_SIZE_MAX 20
 
 bool decimal_parse_u64(struct slice text, uint64_t *number);
+/* Writes at most DECIMAL_U64_SIZE_MAX digits, no NUL, and returns their end. */
+char *decimal_write_u64(char *at, uint64_t number);
 
 #endif

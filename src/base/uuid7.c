@@ -21,15 +21,17 @@ int uuid_compare(const struct uuid *a, const struct uuid *b) {
 }
 
 void uuid_format(const struct uuid *uuid, char *text) {
-    hex_write(text, uuid->bytes, 4);
+    char digits[2 * sizeof(uuid->bytes)];
+    hex_write(digits, uuid->bytes, sizeof(uuid->bytes));
+    memcpy(text, digits, 8);
     text[8] = '-';
-    hex_write(text + 9, uuid->bytes + 4, 2);
+    memcpy(text + 9, digits + 8, 4);
     text[13] = '-';
-    hex_write(text + 14, uuid->bytes + 6, 2);
+    memcpy(text + 14, digits + 12, 4);
     text[18] = '-';
-    hex_write(text + 19, uuid->bytes + 8, 2);
+    memcpy(text + 19, digits + 16, 4);
     text[23] = '-';
-    hex_write(text + 24, uuid->bytes + 10, 6);
+    memcpy(text + 24, digits + 20, 12);
 }
 
 /* -1 where it is not a lower-case hexadecimal digit. */

@@ -1,88 +1,140 @@
+/* The room of a text is checked once for each name, and not at all for numbers, ids and names of
+ * members: their bytes are set aside at the beginning. This code runs for every event of a replay,
+ * and for every commit of a watched topic. */
 #include "hub/frame_encode.h"
 
-#include "projector/summary.h"
-#include "wire/object_writer.h"
+#include "base/decimal.h"
+#include "base/hex.h"
+#include "wire/json.h"
+#include "wire/json_text.h"
+#include "wire/put.h"
 
-/* The brace that an object begins with is not part of a text. */
-#define BRACE_BYTES 1
+/* Everything besides names: members, numbers, hash, id and cursor. */
+#define FIXED_BYTES_MAX 1024
+_Static_assert(FRAME_HEAD_BYTES_MAX > FIXED_BYTES_MAX && FRAME_TAIL_BYTES_MAX > FIXED_BYTES_MAX,
+               "there is room for names");
 
-static struct buffer fixed(char *memory, size_t size) {
-    return (struct buffer){.data = memory, .capacity = size, .size_max = size};
+struct text {
+    char *at;
+    size_t names_left; /* bytes for names that are not written yet */
+    enum status status;
+};
+
+static struct text text_begin(char *memory, size_t size) {
+    return (struct text){memory, size - FIXED_BYTES_MAX, STATUS_OK};
+}
+
+/* A name as a JSON string, or null where it is absent. Most names need no escape. */
+static void put_name(struct text *text, struct slice name) {
+    if (!name.data) {
+        text->at = PUT_LITERAL(text->at, "null");
+        return;
+    }
+    struct buffer out = {
+        .data = text->at, .capacity = text->names_left, .size_max = text->names_left};
+    const char *end = name.data + name.size;
+    if (name.size + 2 <= text->names_left && json_text_skip_unescaped(name.data, end) == end) {
+        *out.data = '"';
+        *put_slice(out.data + 1, name) = '"';
+        out.size = name.size + 2;
+    } else if (text->status == STATUS_OK) {
+        text->status = json_write_string(&out, name);
+    }
+    text->at += out.size;
+    text->names_left -= out.size;
 }
 
 /* The lean members stand together, from seq to the payload, so that they need no copy. */
-static enum status write_head(const struct frame_content *content,
-                              const struct frame_members *members, struct buffer *out,
-                              size_t *lean_begin) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), members->topic);
-    *lean_begin = out->size; /* behind the comma, which comes with the next member */
-    object_number(&object, SLICE("seq"), content->seq);
-    object_text(&object, SLICE("kind"), content->kind);
-    object_text(&object, SLICE("doc_key"), content->document_key);
-    object_json(&object, SLICE("payload"), SLICE(""));
-    return object.status;
+static enum status put_head(const struct frame_content *content,
+                            const struct frame_members *members, struct frame_encoding *encoding) {
+    struct text text = text_begin(encoding->head, sizeof(encoding->head));
+    text.at = PUT_LITERAL(text.at, "\"topic\":");
+    put_name(&text, members->topic);
+    *text.at++ = ',';
+    encoding->text.lean_begin = (size_t)(text.at - encoding->head);
+    text.at = PUT_LITERAL(text.at, "\"seq\":");
+    text.at = decimal_write_u64(text.at, content->seq);
+    text.at = PUT_LITERAL(text.at, ",\"kind\":");
+    put_name(&text, content->kind);
+    text.at = PUT_LITERAL(text.at, ",\"doc_key\":");
+    put_name(&text, content->document_key);
+    text.at = PUT_LITERAL(text.at, ",\"payload\":");
+    encoding->text.head = (struct slice){encoding->head, (size_t)(text.at - encoding->head)};
+    return text.status;
 }
 
-static void put_range(struct object_writer *object, const struct frame_members *members) {
-    char text[64];
-    struct buffer range = fixed(text, sizeof(text));
-    if (members->first_seq == 0 || members->first_seq >= members->event->seq)
-        return;
-    enum status status =
-        buffer_printf(&range, "[%llu,%llu]", (unsigned long long)members->first_seq,
-                      (unsigned long long)members->event->seq);
-    if (status == STATUS_OK)
-        object_json(object, SLICE("seq_range"), buffer_slice(&range));
-    else
-        object->status = status;
-}
-
-static void put_ids(struct object_writer *object, const struct store_event *event) {
-    char id[UUID_TEXT_SIZE];
-    char text[EVENT_CURSOR_SIZE_MAX];
+static char *put_ids(char *at, const struct store_event *event) {
     struct event_cursor cursor = event_cursor_of(&event->cursor);
-    uuid_format(&event->event_id, id);
-    object_text(object, SLICE("event_id"), (struct slice){id, sizeof(id)});
-    object_text(object, SLICE("cursor"), (struct slice){text, event_cursor_encode(&cursor, text)});
+    at = PUT_LITERAL(at, ",\"event_id\":\"");
+    uuid_format(&event->event_id, at);
+    at = PUT_LITERAL(at + UUID_TEXT_SIZE, "\",\"cursor\":\"");
+    at += event_cursor_encode(&cursor, at);
+    *at++ = '"';
+    return at;
 }
 
-static enum status write_tail(const struct frame_content *content,
-                              const struct frame_members *members, struct buffer *out) {
+static void put_entity(struct text *text, const struct frame_members *members) {
     const struct store_event *event = members->event;
-    struct object_writer object = object_begin(out);
-    object_hash(&object, SLICE("payload_hash"), members->payload_hash);
-    object_number(&object, SLICE("doc_version"), members->document_version);
-    object_text(&object, SLICE("entity"), slice_of(entity_kind_name(event->entity_kind)));
-    object_text(&object, SLICE("entity_id"), event->entity_id);
-    object_number(&object, SLICE("entity_seq"), event->seq);
-    put_range(&object, members);
-    put_ids(&object, event);
-    object_number(&object, SLICE("recorded_at"), event->recorded_at_ms);
-    object_json(&object, SLICE("runtime_source"), SLICE(""));
-    if (object.status == STATUS_OK)
-        object.status = summary_write_source(out, event->entity_kind, event->entity_id, event->seq);
-    object_number(&object, SLICE("projected_at"), content->published_at_ms);
-    object_text(&object, SLICE("projection_version"), members->projection_version);
-    return object.status;
+    text->at = PUT_LITERAL(text->at, ",\"entity\":\"");
+    text->at = put_slice(text->at, slice_of(entity_kind_name(event->entity_kind)));
+    text->at = PUT_LITERAL(text->at, "\",\"entity_id\":");
+    put_name(text, event->entity_id);
+    text->at = PUT_LITERAL(text->at, ",\"entity_seq\":");
+    text->at = decimal_write_u64(text->at, event->seq);
+    if (members->first_seq == 0 || members->first_seq >= event->seq)
+        return;
+    text->at = PUT_LITERAL(text->at, ",\"seq_range\":[");
+    text->at = decimal_write_u64(text->at, members->first_seq);
+    *text->at++ = ',';
+    text->at = decimal_write_u64(text->at, event->seq);
+    *text->at++ = ']';
+}
+
+static void put_source_seq(struct text *text, const struct store_event *event) {
+    text->at = PUT_LITERAL(text->at, ",\"seq\":");
+    text->at = decimal_write_u64(text->at, event->seq);
+}
+
+/* Canonical JSON sorts the members, as summary_write_source does. */
+static void put_source(struct text *text, const struct store_event *event) {
+    const struct entity_row *row = entity_row(event->entity_kind);
+    bool is_id_first = strcmp(row->id_member, "seq") < 0;
+    text->at = PUT_LITERAL(text->at, ",\"runtime_source\":{\"entity\":\"");
+    text->at = put_slice(text->at, slice_of(row->name));
+    *text->at++ = '"';
+    if (!is_id_first)
+        put_source_seq(text, event);
+    text->at = PUT_LITERAL(text->at, ",\"");
+    text->at = put_slice(text->at, slice_of(row->id_member));
+    text->at = PUT_LITERAL(text->at, "\":");
+    put_name(text, event->entity_id);
+    if (is_id_first)
+        put_source_seq(text, event);
+    *text->at++ = '}';
+}
+
+static enum status put_tail(const struct frame_content *content,
+                            const struct frame_members *members, struct frame_encoding *encoding) {
+    struct text text = text_begin(encoding->tail, sizeof(encoding->tail));
+    text.at = PUT_LITERAL(text.at, ",\"payload_hash\":\"sha256:");
+    hex_write(text.at, members->payload_hash, SHA256_BYTES);
+    text.at = PUT_LITERAL(text.at + 2 * SHA256_BYTES, "\",\"doc_version\":");
+    text.at = decimal_write_u64(text.at, members->document_version);
+    put_entity(&text, members);
+    text.at = put_ids(text.at, members->event);
+    text.at = PUT_LITERAL(text.at, ",\"recorded_at\":");
+    text.at = decimal_write_u64(text.at, members->event->recorded_at_ms);
+    put_source(&text, members->event);
+    text.at = PUT_LITERAL(text.at, ",\"projected_at\":");
+    text.at = decimal_write_u64(text.at, content->published_at_ms);
+    text.at = PUT_LITERAL(text.at, ",\"projection_version\":");
+    put_name(&text, members->projection_version);
+    encoding->text.tail = (struct slice){encoding->tail, (size_t)(text.at - encoding->tail)};
+    return text.status;
 }
 
 enum status frame_encode(const struct frame_content *content, const struct frame_members *members,
                          struct frame_encoding *encoding) {
-    struct buffer head = fixed(encoding->head, sizeof(encoding->head));
-    struct buffer tail = fixed(encoding->tail, sizeof(encoding->tail));
-    size_t lean_begin;
-    enum status status = write_head(content, members, &head, &lean_begin);
-    if (status == STATUS_OK)
-        status = write_tail(content, members, &tail);
-    if (status != STATUS_OK)
-        return status;
-    /* A comma takes the place of the brace between the payload and the tail. */
-    tail.data[0] = ',';
-    encoding->text = (struct frame_text){
-        .head = slice_from(buffer_slice(&head), BRACE_BYTES),
-        .lean_begin = lean_begin,
-        .tail = buffer_slice(&tail),
-    };
-    return STATUS_OK;
+    enum status status = put_head(content, members, encoding);
+    return status == STATUS_OK ? put_tail(content, members, encoding) : status;
 }

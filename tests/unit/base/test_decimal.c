@@ -1,4 +1,8 @@
 #include "base/decimal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "test.h"
 
 static void reads_canonical_numbers(void **state) {
@@ -64,11 +68,36 @@ static void a_printed_number_is_read_back(void **state) {
     }
 }
 
+static void assert_written(uint64_t number) {
+    char expected[DECIMAL_U64_SIZE_MAX + 1];
+    char text[DECIMAL_U64_SIZE_MAX];
+    snprintf(expected, sizeof(expected), "%" PRIu64, number);
+    size_t size = (size_t)(decimal_write_u64(text, number) - text);
+    assert_slice(((struct slice){text, size}), expected);
+}
+
+static void numbers_of_every_length_are_written(void **state) {
+    (void)state;
+    uint64_t power = 1;
+    assert_written(0);
+    for (int digits = 1; digits <= DECIMAL_U64_SIZE_MAX; digits++, power *= 10) {
+        assert_written(power);
+        assert_written(power - 1);
+        assert_written(power + 1);
+    }
+    for (unsigned bits = 0; bits < 64; bits++) {
+        assert_written(UINT64_C(1) << bits);
+        assert_written((UINT64_C(1) << bits) - 1);
+    }
+    assert_written(UINT64_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_canonical_numbers),
         cmocka_unit_test(refuses_everything_else_and_keeps_the_number),
         cmocka_unit_test(a_printed_number_is_read_back),
+        cmocka_unit_test(numbers_of_every_length_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
