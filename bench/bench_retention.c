@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/http_client.h"
+#include "client/exchange.h"
 #include "harness.h"
 #include "wire/json.h"
 
@@ -153,26 +153,26 @@ static enum status collect_answer(void *user, unsigned http_status, struct slice
 
 static void *prune_main(void *user) {
     struct pruning *pruning = user;
-    struct http_client *client;
+    struct exchange *client;
     char url[64];
     unsigned http_status;
     struct json_field deleted = {.name = SLICE("deleted")};
     snprintf(url, sizeof(url), "http://127.0.0.1:%u", pruning->server->port);
-    must(http_client_open(&client, url));
-    const struct http_client_request request = {.method = "POST",
-                                                .target = "/internal/v1/retention/run",
-                                                .key = pruning->server->key,
-                                                .content_type = "application/json",
-                                                .body = SLICE("{}"),
-                                                .user = pruning,
-                                                .on_body = collect_answer};
+    must(exchange_open(&client, url, NULL));
+    const struct exchange_request request = {.method = "POST",
+                                             .target = "/internal/v1/retention/run",
+                                             .key = pruning->server->key,
+                                             .content_type = "application/json",
+                                             .body = SLICE("{}"),
+                                             .user = pruning,
+                                             .on_body = collect_answer};
     buffer_init(&pruning->answer, REQUEST_BYTES);
-    must(http_client_exchange(client, &request, &http_status));
+    must(exchange_run(client, &request, &http_status));
     const struct json_limits limits = {pruning->answer.size, JSON_DEPTH_MAX};
     must(json_read_object(buffer_slice(&pruning->answer), &limits, &deleted, 1));
     if (!json_u64(deleted.value, UINT64_MAX, &pruning->deleted))
         bench_fail("the answer lacks the number of pruned frames");
-    http_client_close(client);
+    exchange_close(client);
     buffer_release(&pruning->answer);
     atomic_store(&pruning->is_over, true);
     return NULL;

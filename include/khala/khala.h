@@ -42,6 +42,7 @@ struct khala_error {
     const char *message;
     const char *topic;    /* NULL: not of one topic */
     unsigned http_status; /* 0: not of an HTTP answer */
+    const char *details;  /* the server's details, a JSON object; NULL: none */
 };
 
 /* Behind the last frame that was applied: exclusive. */
@@ -89,6 +90,7 @@ struct khala_answer {
     const char *event_id;
     struct khala_text event; /* the stored event as JSON; absent with an error */
     bool deduplicated;       /* it was stored before, by an attempt whose answer was lost */
+    struct khala_text json;  /* the server's answer to this event; absent if it has none */
 };
 
 enum khala_state {
@@ -109,14 +111,15 @@ struct khala_options {
     struct uv_loop_s *loop; /* NULL: a thread of its own runs a loop */
     void *user;
     /* Asks for a token: answer with khala_token_give or khala_token_fail, now or later, once. Each
-     * connection asks for a new one. */
+     * connection and each request without a key asks for a new one. NULL: requests have keys, and
+     * nothing else is used. */
     void (*token)(void *user, struct khala_token *token);
     /* Positions of topics as text. load writes at most size bytes and returns their number, 0 if
      * there is none, -1 if it failed. save returns 0, or -1 if it failed. NULL: not stored. */
     int (*load)(void *user, const char *topic, char *text, size_t size);
     int (*save)(void *user, const char *topic, const char *text, size_t size);
     void (*changed)(void *user, enum khala_state state, const struct khala_error *error);
-    /* An error that the client survives. */
+    /* An error that the client survives, such as a batch that will be sent again. */
     void (*warned)(void *user, const struct khala_error *error);
     /* The client is gone. With a loop of the application, this ends khala_close. */
     void (*closed)(void *user);
@@ -127,8 +130,11 @@ struct khala_options {
     unsigned connect_timeout_ms; /* 15000 */
     unsigned queue_frames_max;   /* 1000, of each topic whose application answers KHALA_LATER */
     /* Appending. */
-    void (*room)(void *user);    /* the queue was full, and has room again */
-    const char *outbox;          /* a file that keeps events until their answer; NULL: none */
+    void (*room)(void *user); /* the queue was full, and has room again */
+    const char *outbox;       /* a file that keeps events until their answer; NULL: none */
+    /* NULL: /v1/events:batch, for tokens. /internal/v1/events:batch takes the operator's key too.
+     */
+    const char *append_path;
     unsigned append_items_max;   /* 1000 in the queue */
     unsigned append_bytes_max;   /* 8 MiB */
     unsigned batch_items_max;    /* 200, which is also the most */
@@ -174,6 +180,32 @@ KHALA_API enum khala_result
 khala_mint(struct khala *client, const char *key, struct khala_text request,
            void (*answered)(void *user, const char *token, const struct khala_error *error),
            void *user);
+
+/* A plain HTTP request to the server, with a token of the token callback or with a key. */
+struct khala_request {
+    const char *method;       /* NULL: GET, or POST with a body */
+    const char *path;         /* with its query, encoded */
+    const char *key;          /* instead of a token; "" is neither */
+    const char *content_type; /* NULL: no body */
+    struct khala_text body;
+    void *user;
+    /* Sets the next piece of a body of any length, which lives until the next call; NULL: body is
+     * all. KHALA_LATER: nothing now; khala_next asks again. Another result ends the request. */
+    enum khala_result (*more)(void *user, struct khala_text *piece, bool *is_last);
+    /* A piece of the answer's body, also of a refusal. Another result than KHALA_OK ends the
+     * request. May be NULL. */
+    enum khala_result (*piece)(void *user, unsigned http_status, struct khala_text piece);
+    /* The last call. error is NULL if the answer is complete, whatever its status. Nothing is sent
+     * again: connect_failed means that the server has not seen the request. */
+    void (*answered)(void *user, unsigned http_status, const struct khala_error *error);
+};
+
+/* The request gets a number that names it, for khala_next and khala_cancel; number may be NULL. It
+ * may take connect_timeout_ms to connect, and stay silent for request_timeout_ms. */
+KHALA_API enum khala_result khala_request(struct khala *client, const struct khala_request *request,
+                                          uint64_t *number);
+/* Ends a request: its answered callback gets the error cancelled. */
+KHALA_API enum khala_result khala_cancel(struct khala *client, uint64_t number);
 
 KHALA_API const char *khala_version(void);
 

@@ -6,6 +6,7 @@
 
 #include "cli/settings_file.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define ANSWER_BYTES_MAX (64u << 20)
 
@@ -76,18 +77,17 @@ int remote_open(struct remote *remote, const struct remote_options *options) {
     int code = key_load(remote, options);
     if (code != EXIT_CODE_DONE)
         return code;
-    enum status status = http_client_open(&remote->client, url);
+    enum status status = exchange_open(&remote->client, url, remote_ca_file(options));
     if (status == STATUS_INVALID_REQUEST)
         return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT] or https://HOST[:PORT]",
                         url);
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(status));
-    http_client_trust(remote->client, remote_ca_file(options));
     return EXIT_CODE_DONE;
 }
 
 void remote_close(struct remote *remote) {
-    http_client_close(remote->client);
+    exchange_close(remote->client);
     buffer_release(&remote->answer);
 }
 
@@ -97,7 +97,7 @@ static enum status gather(void *user, unsigned http_status, struct slice piece) 
     return buffer_append_slice(&remote->answer, piece);
 }
 
-int remote_exchange(struct remote *remote, struct http_client_request *request,
+int remote_exchange(struct remote *remote, struct exchange_request *request,
                     unsigned *http_status) {
     request->key = remote->key;
     if (!request->on_body) {
@@ -105,19 +105,19 @@ int remote_exchange(struct remote *remote, struct http_client_request *request,
         request->user = remote;
     }
     buffer_clear(&remote->answer);
-    enum status status = http_client_exchange(remote->client, request, http_status);
+    enum status status = exchange_run(remote->client, request, http_status);
     if (status == STATUS_OK)
         return EXIT_CODE_DONE;
-    const char *reason = http_client_error(remote->client);
+    const char *reason = exchange_error(remote->client);
     return cli_fail(EXIT_CODE_UNREACHABLE, "%s", *reason ? reason : status_message(status));
 }
 
 int remote_ask(struct remote *remote, const char *target, struct slice body,
                unsigned *http_status) {
-    struct http_client_request request = {.method = body.data ? "POST" : "GET",
-                                          .target = target,
-                                          .content_type = body.data ? "application/json" : NULL,
-                                          .body = body};
+    struct exchange_request request = {.method = body.data ? "POST" : "GET",
+                                       .target = target,
+                                       .content_type = body.data ? "application/json" : NULL,
+                                       .body = body};
     return remote_exchange(remote, &request, http_status);
 }
 
@@ -160,6 +160,36 @@ int remote_refused(struct remote *remote, unsigned http_status) {
         print_json_text(fields[2].value);
     }
     fputc('\n', stderr);
+    return code;
+}
+
+void remote_error_set(struct remote_error *error, const struct khala_error *given) {
+    *error = (struct remote_error){.http_status = given->http_status};
+    snprintf(error->code, sizeof(error->code), "%s", given->code ? given->code : "");
+    snprintf(error->message, sizeof(error->message), "%s", given->message ? given->message : "");
+    if (given->details && strlen(given->details) < sizeof(error->details))
+        snprintf(error->details, sizeof(error->details), "%s", given->details);
+}
+
+static enum status write_error(struct buffer *out, const struct remote_error *error) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("error"), slice_of(error->code));
+    object_text(&object, SLICE("message"), slice_of(error->message));
+    if (*error->details)
+        object_json(&object, SLICE("details"), slice_of(error->details));
+    return object_end(&object);
+}
+
+int remote_error_print(const struct remote_error *error) {
+    struct remote shown = {.client = NULL};
+    if (error->http_status == 0)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s", error->message);
+    buffer_init(&shown.answer, ANSWER_BYTES_MAX);
+    /* Without memory only the HTTP status is printed. */
+    if (write_error(&shown.answer, error) != STATUS_OK)
+        buffer_clear(&shown.answer);
+    int code = remote_refused(&shown, error->http_status);
+    buffer_release(&shown.answer);
     return code;
 }
 

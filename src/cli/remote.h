@@ -5,9 +5,11 @@
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H
 
+#include <khala/khala.h>
+
 #include "base/buffer.h"
 #include "cli/cli.h"
-#include "client/http_client.h"
+#include "client/exchange.h"
 #include "http/admit/operator_key.h"
 
 /* A token is longer than an operator key. */
@@ -30,7 +32,7 @@ const char *remote_url(const struct remote_options *options, char bound[REMOTE_U
 const char *remote_ca_file(const struct remote_options *options);
 
 struct remote {
-    struct http_client *client;
+    struct exchange *client;
     char key[REMOTE_KEY_BYTES_MAX + 1]; /* the operator key, or a token */
     struct buffer answer;               /* the body of the last answer */
 };
@@ -41,11 +43,23 @@ void remote_close(struct remote *remote);
 MUST_CHECK int remote_ask(struct remote *remote, const char *target, struct slice body,
                           unsigned *http_status);
 /* The same for any request whose key and on_body are set here when absent. */
-MUST_CHECK int remote_exchange(struct remote *remote, struct http_client_request *request,
+MUST_CHECK int remote_exchange(struct remote *remote, struct exchange_request *request,
                                unsigned *http_status);
 /* Prints the server's error from the answer, with --json as it came; returns the exit code for that
  * HTTP status. */
 int remote_refused(struct remote *remote, unsigned http_status);
+
+/* A copy of an error of libkhala. */
+struct remote_error {
+    unsigned http_status; /* 0: the client's own */
+    char code[64];
+    char message[512];
+    char details[512]; /* "" if there are none */
+};
+
+void remote_error_set(struct remote_error *error, const struct khala_error *given);
+/* Prints it and returns its exit code. */
+int remote_error_print(const struct remote_error *error);
 
 /* Appends a path segment or query value, percent-encoded. */
 MUST_CHECK enum status remote_encode(struct buffer *out, const char *text);

@@ -32,19 +32,18 @@ int token_client_open(struct token_client *client, struct remote *remote,
     if (!url)
         return EXIT_CODE_DONE;
     client->issuer = NULL;
-    enum status status = http_client_open(&client->issuer, url);
+    enum status status = exchange_open(&client->issuer, url, remote_ca_file(remote_options));
     if (status == STATUS_INVALID_REQUEST)
         return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT] or https://HOST[:PORT]",
                         url);
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(status));
-    http_client_trust(client->issuer, remote_ca_file(remote_options));
     return EXIT_CODE_DONE;
 }
 
 void token_client_close(struct token_client *client) {
     if (client->issuer && client->issuer != client->remote->client)
-        http_client_close(client->issuer);
+        exchange_close(client->issuer);
     buffer_release(&client->token);
 }
 
@@ -81,7 +80,7 @@ static enum status take_token(struct token_client *client) {
 }
 
 static enum status mint(struct token_client *client, int stop_fd, unsigned *http_status) {
-    const struct http_client_request request = {
+    const struct exchange_request request = {
         .method = "POST",
         .target = "/api/sync/token",
         .key = client->remote->key,
@@ -93,13 +92,13 @@ static enum status mint(struct token_client *client, int stop_fd, unsigned *http
         .user = client,
         .on_body = gather,
     };
-    enum status status = http_client_exchange(client->issuer, &request, http_status);
+    enum status status = exchange_run(client->issuer, &request, http_status);
     if (status != STATUS_OK)
-        client->error = http_client_error(client->issuer);
+        client->error = exchange_error(client->issuer);
     return status == STATUS_OK && *http_status == 200 ? take_token(client) : status;
 }
 
-enum status token_client_exchange(struct token_client *client, struct http_client_request *request,
+enum status token_client_exchange(struct token_client *client, struct exchange_request *request,
                                   unsigned *http_status) {
     struct remote *remote = client->remote;
     client->error = "";
@@ -110,8 +109,8 @@ enum status token_client_exchange(struct token_client *client, struct http_clien
     buffer_clear(&remote->answer);
     request->key = client->token.data;
     *http_status = 0;
-    status = http_client_exchange(remote->client, request, http_status);
+    status = exchange_run(remote->client, request, http_status);
     if (status != STATUS_OK)
-        client->error = http_client_error(remote->client);
+        client->error = exchange_error(remote->client);
     return status;
 }

@@ -17,7 +17,7 @@ struct token_client_options {
 
 struct token_client {
     struct remote *remote;
-    struct http_client *issuer; /* mints tokens; the remote's client, or one of its own */
+    struct exchange *issuer; /* mints tokens; the remote's client, or one of its own */
     const char *client_build_id;
     const char *error; /* why the last exchange failed, for people; "" when unknown */
     struct buffer token;
@@ -35,7 +35,7 @@ MUST_CHECK enum status token_client_append_versions(const struct token_client *c
 /* Mints a token, sets it as the request's key and sends the request. After a refusal the remote's
  * answer holds the body. */
 MUST_CHECK enum status token_client_exchange(struct token_client *client,
-                                             struct http_client_request *request,
+                                             struct exchange_request *request,
                                              unsigned *http_status);
 
 #endif

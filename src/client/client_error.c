@@ -92,6 +92,9 @@ struct client_error client_error_read(struct json_value body, unsigned close,
         error.retry_after_ms = hint_of(body);
         if (error.retry_after_ms < 0 && fields[DETAILS].present)
             error.retry_after_ms = hint_of(fields[DETAILS].value);
+        struct slice details = fields[DETAILS].value.raw;
+        if (fields[DETAILS].value.kind == JSON_KIND_OBJECT && details.size < sizeof(error.details))
+            memcpy(error.details, details.data, details.size);
     }
     for (int i = 0; i < 2 && !deciding; i++)
         if (is_known(numbers[i])) {
@@ -117,15 +120,14 @@ static int64_t retry_after_of(const struct answer *answer) {
     return seconds < CLIENT_HINT_MS_MAX / 1000 ? (int64_t)seconds * 1000 : CLIENT_HINT_MS_MAX;
 }
 
-struct client_error client_error_of_answer(const struct answer *answer) {
+struct client_error client_error_of_body(unsigned http_status, struct slice text) {
     const struct json_limits limits = {CLIENT_ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct json_field own[] = {{.name = SLICE("error")}, {.name = SLICE("request_id")}};
-    unsigned http_status = answer_status(answer);
     struct json_value body;
     struct client_error error;
-    bool is_own = json_parse(buffer_slice(&answer->body), &limits, &body) == STATUS_OK &&
-                  body.kind == JSON_KIND_OBJECT && json_read_members(body, own, 2) == STATUS_OK &&
-                  own[0].present && own[0].value.kind == JSON_KIND_STRING && own[1].present &&
+    bool is_own = json_parse(text, &limits, &body) == STATUS_OK && body.kind == JSON_KIND_OBJECT &&
+                  json_read_members(body, own, 2) == STATUS_OK && own[0].present &&
+                  own[0].value.kind == JSON_KIND_STRING && own[1].present &&
                   own[1].value.kind == JSON_KIND_STRING;
     if (is_own) {
         error = client_error_read(body, 0, http_status);
@@ -135,7 +137,21 @@ struct client_error client_error_of_answer(const struct answer *answer) {
         error = client_error_make(CLIENT_POLICY_RETRY, "bad_gateway", message);
         error.http_status = http_status;
     }
+    return error;
+}
+
+struct client_error client_error_of_answer(const struct answer *answer) {
+    struct client_error error =
+        client_error_of_body(answer_status(answer), buffer_slice(&answer->body));
     if (error.retry_after_ms < 0)
         error.retry_after_ms = retry_after_of(answer);
     return error;
+}
+
+struct khala_error client_error_shown(const struct client_error *error, const char *topic) {
+    return (struct khala_error){.code = error->code,
+                                .message = error->message,
+                                .topic = topic,
+                                .http_status = error->http_status,
+                                .details = *error->details ? error->details : NULL};
 }

@@ -5,19 +5,23 @@
 #ifndef CLIENT_CLIENT_ERROR_H
 #define CLIENT_CLIENT_ERROR_H
 
+#include <khala/khala.h>
+
 #include "client/net/answer.h"
 #include "spec/client_states.h"
 #include "wire/json.h"
 
 #define CLIENT_CODE_BYTES_MAX    64
 #define CLIENT_MESSAGE_TEXT_SIZE 256
+#define CLIENT_DETAILS_BYTES_MAX 512
 
 struct client_error {
     enum client_policy policy;
     char code[CLIENT_CODE_BYTES_MAX];
     char message[CLIENT_MESSAGE_TEXT_SIZE];
-    int64_t retry_after_ms; /* -1: no hint */
-    unsigned http_status;   /* 0: not of an HTTP answer */
+    char details[CLIENT_DETAILS_BYTES_MAX]; /* a JSON object; "" if there is none, or a long one */
+    int64_t retry_after_ms;                 /* -1: no hint */
+    unsigned http_status;                   /* 0: not of an HTTP answer */
 };
 
 /* The policy of a code, of an HTTP status or of a close code as text. */
@@ -27,7 +31,12 @@ struct client_error client_error_make(enum client_policy policy, const char *cod
                                       const char *message);
 /* The error in a body of the Phoenix dialect or of HTTP. close and http_status may be 0. */
 struct client_error client_error_read(struct json_value body, unsigned close, unsigned http_status);
-/* The error of an HTTP answer. One without the server's own body is from a proxy: retry. */
+/* The error of the body of an HTTP answer. One without the server's own body is from a proxy:
+ * retry. */
+struct client_error client_error_of_body(unsigned http_status, struct slice body);
+/* The same, with the hint of its head. */
 struct client_error client_error_of_answer(const struct answer *answer);
+/* The error for the application, which lives as long as this one. topic may be NULL. */
+struct khala_error client_error_shown(const struct client_error *error, const char *topic);
 
 #endif

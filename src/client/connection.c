@@ -35,7 +35,7 @@ static void check_memory(struct connection *connection, enum status status) {
 
 static void warn(const struct connection *connection, const struct client_error *error,
                  const char *topic) {
-    const struct khala_error shown = {error->code, error->message, topic, error->http_status};
+    const struct khala_error shown = client_error_shown(error, topic);
     if (connection->options->warned)
         connection->options->warned(connection->options->user, &shown);
 }
@@ -371,8 +371,7 @@ static void changed(void *user) {
     }
     if (state == CONNECTION_STATE_LIVE)
         connection->has_error = false;
-    const struct khala_error error = {connection->error.code, connection->error.message, NULL,
-                                      connection->error.http_status};
+    const struct khala_error error = client_error_shown(&connection->error, NULL);
     if (connection->options->changed)
         connection->options->changed(connection->options->user, (enum khala_state)state,
                                      connection->has_error ? &error : NULL);

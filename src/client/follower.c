@@ -128,8 +128,7 @@ static void finish(struct follower *follower) {
         return;
     follower->is_finished = true;
     save(follower);
-    const struct khala_error error = {follower->error.code, follower->error.message,
-                                      follower->follow.topic, follower->error.http_status};
+    const struct khala_error error = client_error_shown(&follower->error, follower->follow.topic);
     if (follower->follow.ended)
         follower->follow.ended(follower->follow.user, follower->has_error ? &error : NULL);
     follower->link->finished(follower->link->user, follower);

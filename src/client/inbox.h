@@ -21,7 +21,8 @@ enum command_kind {
     COMMAND_CLOSE,
     COMMAND_APPEND,
     COMMAND_FLUSH,
-    COMMAND_MINT,
+    COMMAND_REQUEST,
+    COMMAND_CANCEL,
 };
 
 struct command {

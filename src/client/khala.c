@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "client/connection.h"
 #include "client/inbox.h"
-#include "client/minter.h"
+#include "client/requester.h"
 #include "client/sender.h"
 
 static_assert(KHALA_STATE_CLOSED + 1 == CONNECTION_STATE_COUNT, "one for each state of the table");
@@ -35,16 +35,18 @@ struct khala {
     struct connection connection;
     struct sender_hooks sender_hooks;
     struct sender sender;
-    struct minter minter;
+    struct requester requester;
     struct command close_command; /* so that closing needs no memory */
     uint64_t numbers;             /* of followers, under the inbox's lock */
     bool is_closing;
 };
 
+enum token_user { TOKEN_OF_CONNECTION, TOKEN_OF_SENDER, TOKEN_OF_REQUEST };
+
 struct khala_token {
     struct command command;
     struct inbox *inbox;
-    bool is_of_sender;
+    enum token_user token_user;
     uint64_t ask;
     char *text;
     struct client_error error;
@@ -72,7 +74,7 @@ static void on_timer(uv_timer_t *timer) {
     client->timer_at_ms = 0;
     connection_tick(&client->connection);
     sender_tick(&client->sender);
-    minter_tick(&client->minter);
+    requester_tick(&client->requester);
     connection_settle(&client->connection);
 }
 
@@ -97,7 +99,7 @@ static void free_token(struct command *command) {
     free(token);
 }
 
-static void ask(struct khala *client, uint64_t number, bool is_of_sender) {
+static void ask(struct khala *client, uint64_t number, enum token_user token_user) {
     struct khala_token *token = calloc(1, sizeof(*token));
     /* Without memory the question has no answer, and its time limit ends it. */
     if (!token)
@@ -106,17 +108,24 @@ static void ask(struct khala *client, uint64_t number, bool is_of_sender) {
     token->command.free = free_token;
     token->inbox = client->inbox;
     token->ask = number;
-    token->is_of_sender = is_of_sender;
+    token->token_user = token_user;
     inbox_hold(client->inbox);
-    client->options.token(client->options.user, token);
+    if (client->options.token)
+        client->options.token(client->options.user, token);
+    else
+        khala_token_fail(token, "The client has no token callback.", true);
 }
 
 static void on_ask_token(void *user, uint64_t number) {
-    ask(user, number, false);
+    ask(user, number, TOKEN_OF_CONNECTION);
 }
 
 static void on_sender_token(void *user, uint64_t number) {
-    ask(user, number, true);
+    ask(user, number, TOKEN_OF_SENDER);
+}
+
+static void on_request_token(void *user, uint64_t number) {
+    ask(user, number, TOKEN_OF_REQUEST);
 }
 
 void khala_token_give(struct khala_token *token, const char *text) {
@@ -156,6 +165,13 @@ static void keep_close(struct command *command) {
     (void)command;
 }
 
+static uint64_t next_number(struct khala *client) {
+    uv_mutex_lock(&client->inbox->lock);
+    uint64_t number = ++client->numbers;
+    uv_mutex_unlock(&client->inbox->lock);
+    return number;
+}
+
 enum khala_result khala_follow(struct khala *client, const struct khala_follow *follow,
                                uint64_t *number) {
     if (!follow->topic || !*follow->topic || strlen(follow->topic) > CLIENT_TOPIC_BYTES_MAX ||
@@ -167,9 +183,7 @@ enum khala_result khala_follow(struct khala *client, const struct khala_follow *
         free(made);
         return KHALA_NO_MEMORY;
     }
-    uv_mutex_lock(&client->inbox->lock);
-    uint64_t given = ++client->numbers;
-    uv_mutex_unlock(&client->inbox->lock);
+    uint64_t given = next_number(client);
     made->follower->number = given;
     if (number)
         *number = given;
@@ -207,17 +221,25 @@ enum khala_result khala_flush(struct khala *client, void (*done)(void *user), vo
     return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
 }
 
-enum khala_result khala_mint(struct khala *client, const char *key, struct khala_text request,
-                             void (*answered)(void *user, const char *token,
-                                              const struct khala_error *error),
-                             void *user) {
-    if (!key || !answered || strpbrk(key, "\r\n") || strlen(key) > CLIENT_TOKEN_BYTES_MAX)
+/* A text that begins no other line of the request's head. */
+static bool is_line(const char *text, size_t size_max) {
+    return !text || (strlen(text) <= size_max && !strpbrk(text, "\r\n"));
+}
+
+enum khala_result khala_request(struct khala *client, const struct khala_request *request,
+                                uint64_t *number) {
+    if (!request->path || request->path[0] != '/' || !request->answered ||
+        strchr(request->path, ' ') || !is_line(request->path, CLIENT_PATH_BYTES_MAX) ||
+        !is_line(request->key, CLIENT_TOKEN_BYTES_MAX) || !is_line(request->method, 32) ||
+        !is_line(request->content_type, 256) ||
+        ((request->body.size > 0 || request->more) && !request->content_type))
         return KHALA_INVALID;
-    struct mint *made = mint_make(key, request);
+    uint64_t given = next_number(client);
+    struct request *made = request_make(request, given);
     if (!made)
         return KHALA_NO_MEMORY;
-    made->answered = answered;
-    made->user = user;
+    if (number)
+        *number = given;
     return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
 }
 
@@ -237,6 +259,10 @@ enum khala_result khala_next(struct khala *client, uint64_t number) {
 
 enum khala_result khala_unfollow(struct khala *client, uint64_t number) {
     return post_number(client, COMMAND_UNFOLLOW, number);
+}
+
+enum khala_result khala_cancel(struct khala *client, uint64_t number) {
+    return post_number(client, COMMAND_CANCEL, number);
 }
 
 enum khala_result khala_wake(struct khala *client) {
@@ -261,7 +287,7 @@ static void shut(struct khala *client) {
     client->is_closing = true;
     while ((command = inbox_take(client->inbox)))
         run_command(client, command);
-    minter_stop(&client->minter);
+    requester_stop(&client->requester);
     connection_settle(&client->connection);
     uv_close((uv_handle_t *)&client->timer, on_handle_closed);
     uv_close((uv_handle_t *)&client->wake, on_handle_closed);
@@ -269,17 +295,28 @@ static void shut(struct khala *client) {
 
 static void run_token(struct khala *client, const struct khala_token *token) {
     const struct client_error *error = token->is_failed ? &token->error : NULL;
-    if (token->is_of_sender)
-        sender_token(&client->sender, token->ask, token->text, error);
-    else
+    switch (token->token_user) {
+    case TOKEN_OF_CONNECTION:
         connection_token(&client->connection, token->ask, token->text, error);
+        break;
+    case TOKEN_OF_SENDER:
+        sender_token(&client->sender, token->ask, token->text, error);
+        break;
+    case TOKEN_OF_REQUEST:
+        requester_token(&client->requester, token->ask, token->text, error);
+        break;
+    }
 }
 
 static void run_number(struct khala *client, const struct number_command *command) {
     struct follower *follower = connection_find(&client->connection, command->number);
-    if (!follower)
+    if (command->command.kind == COMMAND_CANCEL)
+        requester_cancel(&client->requester, command->number);
+    else if (!follower && command->command.kind == COMMAND_NEXT)
+        requester_next(&client->requester, command->number);
+    else if (!follower)
         return;
-    if (command->command.kind == COMMAND_NEXT)
+    else if (command->command.kind == COMMAND_NEXT)
         follower_next(follower);
     else if (follower->is_over)
         follower_abandon(follower);
@@ -288,9 +325,9 @@ static void run_number(struct khala *client, const struct number_command *comman
 }
 
 static void run_command(struct khala *client, struct command *command) {
-    /* The sender and the minter keep their commands. */
+    /* The sender and the requester keep their commands. */
     bool is_kept = command->kind == COMMAND_APPEND || command->kind == COMMAND_FLUSH ||
-                   command->kind == COMMAND_MINT;
+                   command->kind == COMMAND_REQUEST;
     switch (command->kind) {
     case COMMAND_FOLLOW: {
         struct follow_command *follow = container_of(command, struct follow_command, command);
@@ -300,6 +337,7 @@ static void run_command(struct khala *client, struct command *command) {
     }
     case COMMAND_UNFOLLOW:
     case COMMAND_NEXT:
+    case COMMAND_CANCEL:
         run_number(client, container_of(command, struct number_command, command));
         break;
     case COMMAND_TOKEN:
@@ -314,8 +352,8 @@ static void run_command(struct khala *client, struct command *command) {
     case COMMAND_FLUSH:
         sender_flush(&client->sender, container_of(command, struct flush_command, command));
         break;
-    case COMMAND_MINT:
-        minter_ask(&client->minter, container_of(command, struct mint, command));
+    case COMMAND_REQUEST:
+        requester_start(&client->requester, container_of(command, struct request, command));
         break;
     case COMMAND_CLOSE:
         shut(client);
@@ -360,7 +398,8 @@ static const char *copy_text(char **at, const char *text) {
 static bool copy_options(struct khala *client, const struct khala_options *options) {
     struct khala_options *own = &client->options;
     char *at = malloc(text_size(options->url) + text_size(options->ca_file) +
-                      text_size(options->client_build_id) + text_size(options->outbox));
+                      text_size(options->client_build_id) + text_size(options->outbox) +
+                      text_size(options->append_path));
     if (!at)
         return false;
     client->texts = at;
@@ -369,6 +408,7 @@ static bool copy_options(struct khala *client, const struct khala_options *optio
     own->ca_file = copy_text(&at, options->ca_file);
     own->client_build_id = copy_text(&at, options->client_build_id);
     own->outbox = copy_text(&at, options->outbox);
+    own->append_path = copy_text(&at, options->append_path);
     client->target.ca_file = own->ca_file;
     const struct {
         unsigned *value;
@@ -451,13 +491,14 @@ static enum khala_result start(struct khala *client) {
     connection_init(&client->connection, &client->options, &client->hooks, client->loop,
                     &client->holds, &client->target);
     sender_attach(&client->sender, client->loop, &client->holds);
-    client->minter = (struct minter){.loop = client->loop,
-                                     .holds = &client->holds,
-                                     .target = &client->target,
-                                     .options = &client->options,
-                                     .user = client,
-                                     .wait = on_wait};
-    list_init(&client->minter.mints);
+    client->requester = (struct requester){.loop = client->loop,
+                                           .holds = &client->holds,
+                                           .target = &client->target,
+                                           .options = &client->options,
+                                           .user = client,
+                                           .wait = on_wait,
+                                           .ask_token = on_request_token};
+    list_init(&client->requester.requests);
     bool is_begun = begin(client);
     if (is_begun &&
         (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0))
@@ -473,7 +514,7 @@ static enum khala_result start(struct khala *client) {
 
 enum khala_result khala_open(struct khala **client, const struct khala_options *options) {
     struct socket_target target = {.port = ""};
-    if (!options->url || !options->token || !socket_target_read(&target, options->url))
+    if (!options->url || !socket_target_read(&target, options->url))
         return KHALA_INVALID;
     struct khala *made = calloc(1, sizeof(*made));
     if (!made)

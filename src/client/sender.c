@@ -139,7 +139,7 @@ static void settle(struct sender *sender, struct sender_item *item,
 
 static void settle_error(struct sender *sender, struct sender_item *item,
                          const struct client_error *error, bool is_kept) {
-    const struct khala_error shown = {error->code, error->message, NULL, error->http_status};
+    const struct khala_error shown = client_error_shown(error, NULL);
     const struct khala_answer answer = {.error = &shown, .event_id = item->stored_id};
     settle(sender, item, &answer, is_kept);
 }
@@ -167,6 +167,9 @@ static void fail(struct sender *sender, const struct client_error *error) {
 }
 
 static void retry(struct sender *sender, const struct client_error *error) {
+    const struct khala_error shown = client_error_shown(error, NULL);
+    if (sender->options->warned)
+        sender->options->warned(sender->options->user, &shown);
     sender->retry_at_ms =
         clock_mono_now_ms() + back_off_ms(sender->attempts++, error->retry_after_ms,
                                           back_off_chance(), sender->options->back_off_base_ms,
@@ -204,10 +207,13 @@ static void handle_error(struct sender *sender, const struct client_error *error
     }
 }
 
-static void take_refusal(struct sender *sender, struct sender_item *item, struct json_value error,
-                         unsigned http_status) {
+static void take_refusal(struct sender *sender, struct sender_item *item, struct slice line,
+                         struct json_value error, unsigned http_status) {
     struct client_error refusal = client_error_read(error, 0, http_status);
-    settle_error(sender, item, &refusal, false);
+    const struct khala_error shown = client_error_shown(&refusal, NULL);
+    const struct khala_answer answer = {
+        .error = &shown, .event_id = item->stored_id, .json = {line.data, line.size}};
+    settle(sender, item, &answer, false);
 }
 
 /* One line of the answer. Sets the error of the first item that is to be sent again. */
@@ -243,10 +249,11 @@ static void take_line(struct sender *sender, struct slice line, struct client_er
         const struct khala_answer answer = {
             .event_id = item->stored_id,
             .event = {fields[EVENT].value.raw.data, fields[EVENT].value.raw.size},
-            .deduplicated = fields[DEDUPLICATED].value.kind == JSON_KIND_TRUE};
+            .deduplicated = fields[DEDUPLICATED].value.kind == JSON_KIND_TRUE,
+            .json = {line.data, line.size}};
         settle(sender, item, &answer, false);
     } else if (status != 200) {
-        take_refusal(sender, item, fields[ERROR].value, (unsigned)status);
+        take_refusal(sender, item, line, fields[ERROR].value, (unsigned)status);
     }
 }
 
@@ -272,9 +279,10 @@ static void take_answers(struct sender *sender, struct slice text) {
 
 static void on_done(void *user, const struct answer *answer, const char *reason) {
     struct sender *sender = user;
-    struct client_error error =
-        client_error_make(CLIENT_POLICY_RETRY, "connection_lost", reason ? reason : "");
     struct http_call *call = sender->call;
+    struct client_error error =
+        client_error_make(CLIENT_POLICY_RETRY,
+                          http_call_was_sent(call) ? "connection_lost" : "connect_failed", reason);
     sender->call = NULL;
     sender->until_ms = 0;
     bool is_expected = answer && answer_status(answer) == 200 &&
@@ -308,6 +316,7 @@ static enum status write_batch(struct sender *sender, struct buffer *body) {
 }
 
 static void send_batch(struct sender *sender) {
+    const char *own_path = sender->options->append_path;
     struct buffer body;
     buffer_init(&body, CLIENT_BATCH_BYTES_MAX + CLIENT_EVENT_BYTES_MAX + 4096);
     enum status status = write_batch(sender, &body);
@@ -315,7 +324,9 @@ static void send_batch(struct sender *sender) {
         const struct http_call_options options = {.loop = sender->loop,
                                                   .holds = sender->holds,
                                                   .target = sender->target,
-                                                  .path = PATH,
+                                                  .method = "POST",
+                                                  .has_id = true,
+                                                  .path = own_path ? own_path : PATH,
                                                   .token = buffer_slice(&sender->token),
                                                   .content_type = CONTENT_TYPE,
                                                   .body = buffer_slice(&body),

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import net from "node:net";
 import { folder, run, startVerb } from "../lib/khala.mjs";
 import { onPostgres } from "../lib/database.mjs";
 import { operate } from "../lib/operator.mjs";
@@ -106,6 +107,58 @@ test("the command line shows the progress of a batch on standard error", async (
   assert.equal((await verb.end()).code, 0, verb.log);
   assert.equal(verb.out, `${sent} appended, 0 were there, 0 refused\n`);
   assert.equal(run(["append", "--topic", "slow", "--type", "said", "--progress"], { settings }).code, 2);
+});
+
+test("the command line appends a batch once, also if the server is killed meanwhile", async (t) => {
+  const data = folder(t);
+  let operator = await operate(t, { data });
+  const settings = { KHALA_URL: operator.server.url, KHALA_DATA_DIR: data };
+  const verb = startVerb(t, ["append", "--batch", "-", "--json"], { settings, input: "pipe" });
+  let sent = 0;
+  const stop = repeat(t, 1, () => {
+    for (let i = 0; i < 20; i++) verb.child.stdin.write(`${JSON.stringify({ topic: "killed", event_type: "said", payload: { n: ++sent } })}\n`);
+  });
+  for (let round = 1; round <= 3; round++) {
+    await verb.until(() => verb.lines.length >= round * 100, "answers");
+    await operator.server.crash();
+    operator = await operate(t, { data, args: ["--bind", `127.0.0.1:${operator.server.port}`] });
+  }
+  await verb.until(() => verb.lines.length >= 500, "answers after the last restart");
+  stop();
+  verb.child.stdin.end();
+  assert.equal((await verb.end()).code, 0, verb.log);
+  const answers = verb.lines.map((line) => JSON.parse(line));
+  const stored = (await operator.log()).filter((event) => event.entity_id === "killed");
+  assert.deepEqual(stored.map(({ payload }) => payload.n), Array.from({ length: sent }, (_, i) => i + 1));
+  assert.deepEqual(answers.map(({ index, status }) => [index, status]), stored.map((_, i) => [i, 200]));
+  assert.deepEqual(answers.map(({ event }) => event.event_id), stored.map(({ event_id }) => event_id));
+});
+
+/** Forwards to a server. The first answer is lost, together with its connection. */
+async function forgetfulProxy(t, port) {
+  let requests = 0;
+  const proxy = net.createServer((client) => {
+    const server = net.connect(port, "127.0.0.1");
+    const isFirst = ++requests === 1;
+    client.on("error", () => {}).pipe(server);
+    server.on("error", () => {});
+    server.once("data", () => isFirst && client.destroy());
+    if (!isFirst) server.pipe(client);
+  });
+  await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  t.after(() => proxy.close());
+  return { url: `http://127.0.0.1:${proxy.address().port}`, requests: () => requests };
+}
+
+test("the command line appends one event once, also if the answer is lost", async (t) => {
+  const operator = await operate(t);
+  const proxy = await forgetfulProxy(t, operator.server.port);
+  const verb = startVerb(t, ["append", "--topic", "lost", "--type", "said", "--json"], { settings: { KHALA_URL: proxy.url, KHALA_DATA_DIR: operator.data } });
+  assert.deepEqual([(await verb.end()).code, proxy.requests()], [0, 2]);
+  const { event, deduplicated } = JSON.parse(verb.out);
+  assert.deepEqual([event.seq, deduplicated], [1, true]);
+  assert.match(verb.log, /^\{"notice":"the server closed the connection; tries again"\}\n$/);
+  assert.equal((await operator.read("topics/lost/events")).events.length, 1);
 });
 
 test("migrate makes a store that serve opens, and may run twice", async (t) => {

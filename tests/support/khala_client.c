@@ -4,7 +4,9 @@
  *
  * A TOKEN that ends with "-" gets the number of the question. LOOP is "own" or "given". The
  * variable STORED is the stored position of every topic. Each line of standard input is an event to
- * append; the end of the input closes the client. Each event is a line of JSON on standard output.
+ * append, or "flush", "mint KEY REQUEST", "get PATH", "post PATH BODY", "upload PATH COUNT" or
+ * "cancel PATH"; the end of the input closes the client. Each event is a line of JSON on standard
+ * output.
  */
 #include <khala/khala.h>
 
@@ -138,6 +140,70 @@ static void mint(struct program *program, char *line) {
                      program);
 }
 
+struct asking {
+    size_t size;    /* of the answer */
+    unsigned lines; /* of the body that are still to be sent */
+    char line[64];
+};
+
+static enum khala_result on_piece(void *user, unsigned http_status, struct khala_text piece) {
+    struct asking *asking = user;
+    (void)http_status;
+    asking->size += piece.size;
+    return KHALA_OK;
+}
+
+static enum khala_result on_more(void *user, struct khala_text *piece, bool *is_last) {
+    struct asking *asking = user;
+    int size = snprintf(asking->line, sizeof(asking->line),
+                        "{\"topic\":\"upload\",\"event_type\":\"said\"}\n");
+    *piece = (struct khala_text){asking->line, (size_t)size};
+    *is_last = --asking->lines == 0;
+    return KHALA_OK;
+}
+
+static void on_asked(void *user, unsigned http_status, const struct khala_error *error) {
+    struct asking *asking = user;
+    say("{\"http_status\":%u,\"bytes\":%zu,\"problem\":\"%s\"}", http_status, asking->size,
+        error ? error->code : "");
+    free(asking);
+}
+
+/* "get PATH", "post PATH BODY", "upload PATH COUNT" and "cancel PATH" */
+static void ask(struct program *program, char *line) {
+    struct asking *asking = calloc(1, sizeof(*asking));
+    uint64_t number = 0;
+    line[strcspn(line, "\n")] = '\0';
+    const char *verb = strtok(line, " ");
+    const char *path = strtok(NULL, " ");
+    const char *body = strtok(NULL, "");
+    bool is_upload = strcmp(verb, "upload") == 0;
+    if (asking && is_upload)
+        asking->lines = body ? (unsigned)strtoul(body, NULL, 10) : 0;
+    const struct khala_request request = {
+        .path = path,
+        .content_type = body ? "application/x-ndjson" : NULL,
+        .body = {is_upload ? NULL : body, body && !is_upload ? strlen(body) : 0},
+        .user = asking,
+        .more = is_upload ? on_more : NULL,
+        .piece = on_piece,
+        .answered = on_asked};
+    if (!asking || khala_request(program->client, &request, &number) != KHALA_OK) {
+        say("{\"request\":\"refused\"}");
+        free(asking);
+    } else if (strcmp(verb, "cancel") == 0) {
+        (void)khala_cancel(program->client, number);
+    }
+}
+
+static bool is_request(const char *line) {
+    static const char *const verbs[] = {"get ", "post ", "upload ", "cancel "};
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        if (strncmp(line, verbs[i], strlen(verbs[i])) == 0)
+            return true;
+    return false;
+}
+
 static void append(struct program *program, const char *line, size_t size) {
     enum khala_result result =
         khala_append(program->client, (struct khala_text){line, size}, on_answered, program);
@@ -156,6 +222,8 @@ static void read_input(void *user) {
             (void)khala_flush(program->client, on_flushed, program);
         else if (strncmp(line, "mint ", 5) == 0)
             mint(program, line);
+        else if (is_request(line))
+            ask(program, line);
         else
             append(program, line, (size_t)size);
     }

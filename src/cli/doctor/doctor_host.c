@@ -152,29 +152,19 @@ void doctor_check_files(struct doctor *doctor) {
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-static enum status ignore_body(void *user, unsigned http_status, struct slice piece) {
-    (void)user;
-    (void)http_status;
-    (void)piece;
-    return STATUS_OK;
-}
-
 static void ask_server(struct doctor *doctor, const char *url) {
-    struct http_client *client = NULL;
+    struct exchange *client = NULL;
     unsigned http_status = 0;
-    const struct http_client_request request = {
-        .method = "GET", .target = "/healthz/ready", .on_body = ignore_body};
-    enum status status = http_client_open(&client, url);
-    if (status == STATUS_OK) {
-        http_client_trust(client, remote_ca_file(&doctor->remote));
-        status = http_client_exchange(client, &request, &http_status);
-    }
+    const struct exchange_request request = {.target = "/healthz/ready"};
+    enum status status = exchange_open(&client, url, remote_ca_file(&doctor->remote));
+    if (status == STATUS_OK)
+        status = exchange_run(client, &request, &http_status);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG,
                    "give its address with --url, or check its log; another verb may hold the store",
                    "process %ld has the store, and %s does not answer: %s",
                    (long)doctor->server_pid, url,
-                   client ? http_client_error(client) : status_message(status));
+                   client ? exchange_error(client) : status_message(status));
     else if (http_status != 200)
         doctor_say(doctor, FINDING_WRONG,
                    "look at its log for store.commit_failed, and at the disk",
@@ -183,7 +173,7 @@ static void ask_server(struct doctor *doctor, const char *url) {
     else
         doctor_say(doctor, FINDING_OK, NULL, "the server at %s (pid %ld) is ready", url,
                    (long)doctor->server_pid);
-    http_client_close(client);
+    exchange_close(client);
 }
 
 void doctor_check_server(struct doctor *doctor) {

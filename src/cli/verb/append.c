@@ -1,19 +1,19 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/event_sender.h"
 #include "cli/progress.h"
-#include "cli/remote.h"
 #include "wire/json.h"
-#include "wire/json_items.h"
 
-#define TEXT_BYTES_MAX  (1u << 20)
-#define ANSWER_MAX      (8u << 20)
-#define BLOCK_BYTES_MAX (1u << 20)
-/* The server times out a body that stalls; an empty line now and then prevents that. */
-#define IDLE_MS_MAX 3000
+#define TEXT_BYTES_MAX (1u << 20)
+#define ANSWER_MAX     (8u << 20)
+#define BLOCK_BYTES    65536
+#define LINE_BYTES_MAX (4u << 20)
 
 struct append_options {
     struct remote_options remote;
@@ -67,6 +67,12 @@ static enum status write_payload(struct buffer *out, const char *payload) {
 static enum status write_body(struct buffer *out, const struct append_options *options) {
     enum status status = buffer_append_byte(out, '{');
     if (status == STATUS_OK)
+        status = write_member(out, "run_id", options->run);
+    if (status == STATUS_OK)
+        status = write_member(out, "worker_id", options->worker);
+    if (status == STATUS_OK)
+        status = write_member(out, "topic", options->topic);
+    if (status == STATUS_OK)
         status = write_member(out, "event_type", options->type);
     if (status == STATUS_OK)
         status = write_member(out, "event_id", options->event_id);
@@ -79,20 +85,6 @@ static enum status write_body(struct buffer *out, const struct append_options *o
     if (status == STATUS_OK)
         status = write_payload(out, options->payload);
     return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
-}
-
-static enum status write_target(struct buffer *out, const struct append_options *options) {
-    if (options->notification)
-        return buffer_append(out, "/internal/v1/notifications",
-                             sizeof("/internal/v1/notifications"));
-    const char *kind = options->run ? "runs" : options->worker ? "workers" : "topics";
-    const char *id = options->run      ? options->run
-                     : options->worker ? options->worker
-                                       : options->topic;
-    enum status status = buffer_printf(out, "/internal/v1/%s/", kind);
-    if (status == STATUS_OK)
-        status = remote_encode(out, id);
-    return status == STATUS_OK ? buffer_append(out, "/events", sizeof("/events")) : status;
 }
 
 static void print_event(struct slice answer) {
@@ -112,6 +104,13 @@ static void print_event(struct slice answer) {
                text.data + quoted);
     }
     puts(json_bool(outer[1].value, &again) && again ? " (was there)" : "");
+}
+
+static void print_whole(const struct remote *remote, const struct append_options *options) {
+    if (options->json)
+        printf("%.*s", (int)remote->answer.size, remote->answer.data);
+    else
+        print_event(buffer_slice(&remote->answer));
 }
 
 static int create_run(struct remote *remote, const struct append_options *options) {
@@ -135,28 +134,112 @@ static int create_run(struct remote *remote, const struct append_options *option
     return EXIT_CODE_DONE;
 }
 
-static int append_one(struct remote *remote, const struct append_options *options) {
-    struct buffer target, body;
+/* ---- answers ------------------------------------------------------------------------------ */
+
+/* An answer of a batch without its index and status is the answer to a single event. */
+static enum status write_answer(struct buffer *out, struct json_value answer, const char *prefix,
+                                bool is_single) {
+    struct json_iterator members = json_iterate(answer);
+    struct json_value name, value;
+    enum status status = buffer_append_slice(out, slice_of(prefix));
+    while (status == STATUS_OK && json_next_member(&members, &name, &value)) {
+        if (json_string_is(name, SLICE("index")) ||
+            (is_single && json_string_is(name, SLICE("status"))))
+            continue;
+        status =
+            buffer_printf(out, "%s%.*s:%.*s", out->data[out->size - 1] == '{' ? "" : ",",
+                          (int)name.raw.size, name.raw.data, (int)value.raw.size, value.raw.data);
+    }
+    return status == STATUS_OK ? buffer_append_slice(out, SLICE("}\n")) : status;
+}
+
+static bool print_answer(struct json_value answer, const char *prefix, bool is_single) {
+    struct buffer line;
+    buffer_init(&line, ANSWER_MAX);
+    bool is_printed = write_answer(&line, answer, prefix, is_single) == STATUS_OK &&
+                      fwrite(line.data, 1, line.size, stdout) == line.size && fflush(stdout) == 0;
+    buffer_release(&line);
+    return is_printed;
+}
+
+struct single_run {
+    struct remote *remote;
+    bool json;
+    int code;
+};
+
+static void single_answered(void *user, uint64_t index, const struct khala_answer *answer) {
+    const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
+    struct slice text = {answer->json.data, answer->json.size};
+    struct json_field error = {.name = SLICE("error")};
+    struct single_run *run = user;
+    struct json_value line;
+    (void)index;
+    if (json_parse(text, &limits, &line) != STATUS_OK || line.kind != JSON_KIND_OBJECT)
+        return;
+    run->code = EXIT_CODE_DONE;
+    if (answer->error && json_read_members(line, &error, 1) == STATUS_OK && error.present) {
+        buffer_clear(&run->remote->answer);
+        /* Without memory only the status is printed. */
+        if (buffer_append_slice(&run->remote->answer, error.value.raw) != STATUS_OK)
+            buffer_clear(&run->remote->answer);
+        run->code = remote_refused(run->remote, answer->error->http_status);
+    } else if (!run->json) {
+        print_event(text);
+    } else if (!print_answer(line, "{", true)) {
+        run->code = cli_fail(EXIT_CODE_NO, "cannot write to standard output");
+    }
+}
+
+/* ---- one event ---------------------------------------------------------------------------- */
+
+static int append_single(struct remote *remote, const struct append_options *options,
+                         struct slice event) {
+    struct single_run run = {remote, options->json, EXIT_CODE_UNREACHABLE};
+    const struct event_sender_options sending = {
+        .is_single = true, .user = &run, .answered = single_answered};
+    struct event_sender *sender = NULL;
+    int code = event_sender_open(&sender, remote, &options->remote, &sending);
+    if (code != EXIT_CODE_DONE)
+        return code;
+    enum khala_result result = event_sender_add(sender, event, 0);
+    if (result == KHALA_INVALID)
+        code = cli_fail(EXIT_CODE_NO, "%s: %s", status_code(STATUS_INVALID_REQUEST),
+                        "the event id is not a UUID");
+    else
+        code = event_sender_finish(sender);
+    event_sender_close(sender);
+    return code == EXIT_CODE_DONE ? run.code : code;
+}
+
+/* A batch takes no notifications. */
+static int append_notification(struct remote *remote, const struct append_options *options,
+                               struct slice body) {
     unsigned http_status = 0;
-    buffer_init(&target, TEXT_BYTES_MAX);
+    int code = remote_ask(remote, "/internal/v1/notifications", body, &http_status);
+    if (code == EXIT_CODE_DONE && http_status >= 300)
+        return remote_refused(remote, http_status);
+    if (code == EXIT_CODE_DONE)
+        print_whole(remote, options);
+    return code;
+}
+
+static int append_one(struct remote *remote, const struct append_options *options) {
+    struct buffer body;
     buffer_init(&body, 2 * TEXT_BYTES_MAX);
     int code = options->create ? create_run(remote, options) : EXIT_CODE_DONE;
-    if (code == EXIT_CODE_DONE && (options->type || options->notification)) {
-        enum status status = write_target(&target, options);
-        if (status == STATUS_OK)
-            status = write_body(&body, options);
-        code =
-            status == STATUS_OK
-                ? remote_ask(remote, target.data, buffer_slice(&body), &http_status)
-                : cli_fail(EXIT_CODE_USAGE, "%s: %s", status_code(status), status_message(status));
-        if (code == EXIT_CODE_DONE && http_status >= 300)
-            code = remote_refused(remote, http_status);
+    bool has_event = options->type || options->notification;
+    if (code == EXIT_CODE_DONE && has_event) {
+        enum status status = write_body(&body, options);
+        if (status != STATUS_OK)
+            code = cli_fail(EXIT_CODE_USAGE, "%s: %s", status_code(status), status_message(status));
+        else if (options->notification)
+            code = append_notification(remote, options, buffer_slice(&body));
+        else
+            code = append_single(remote, options, buffer_slice(&body));
+    } else if (code == EXIT_CODE_DONE) {
+        print_whole(remote, options);
     }
-    if (code == EXIT_CODE_DONE && options->json)
-        printf("%.*s", (int)remote->answer.size, remote->answer.data);
-    else if (code == EXIT_CODE_DONE)
-        print_event(buffer_slice(&remote->answer));
-    buffer_release(&target);
     buffer_release(&body);
     return code;
 }
@@ -164,116 +247,172 @@ static int append_one(struct remote *remote, const struct append_options *option
 /* ---- a batch ------------------------------------------------------------------------------ */
 
 struct batch_run {
-    struct remote *remote;
+    struct event_sender *sender;
     int fd;
-    struct buffer block; /* bytes read; only whole lines of it are sent */
-    size_t given;
+    struct buffer block; /* bytes read that are not a whole line yet */
+    bool is_skipping;    /* the rest of a line that is too long */
+    bool is_over;
+    uint64_t index;
+    /* Under the sender's lock. */
     bool json;
     bool shows_progress;
     struct progress progress;
-    struct json_items answers;
     unsigned long long appended;
     unsigned long long repeated;
     unsigned long long refused;
 };
 
-/* Sends whole lines only, so that an empty line may follow at any time. */
-static enum status batch_next(void *user, bool idle, struct slice *piece, bool *end) {
-    struct batch_run *run = user;
-    buffer_consume(&run->block, run->given);
-    run->given = 0;
-    if (idle) {
-        *piece = SLICE("\n");
-        return STATUS_OK;
-    }
-    enum status status = buffer_reserve(&run->block, 65536);
-    if (status != STATUS_OK)
-        return status;
-    ssize_t size = read(run->fd, run->block.data + run->block.size, 65536);
-    if (size < 0)
-        return errno == EINTR ? STATUS_OK : STATUS_SYSTEM_ERROR;
-    run->block.size += (size_t)size;
-    *end = size == 0;
-    const char *last = run->block.size ? memrchr(run->block.data, '\n', run->block.size) : NULL;
-    run->given = *end ? run->block.size : (last ? (size_t)(last - run->block.data) + 1 : 0);
-    /* A line beyond the server's limit is refused before all of it is read. */
-    if (!last && run->block.size > BLOCK_BYTES_MAX / 2)
-        run->given = run->block.size;
-    *piece = (struct slice){run->block.data, run->given};
-    return STATUS_OK;
-}
-
-static void count_answer(struct batch_run *run, struct json_value answer) {
-    struct json_field fields[] = {{.name = SLICE("index")},
-                                  {.name = SLICE("status")},
-                                  {.name = SLICE("deduplicated")},
-                                  {.name = SLICE("error")}};
-    struct json_field error[] = {{.name = SLICE("error")}, {.name = SLICE("message")}};
-    bool repeated = false;
-    if (answer.kind != JSON_KIND_OBJECT || json_read_members(answer, fields, 4) != STATUS_OK)
-        return;
-    if (!fields[3].present) {
-        json_bool(fields[2].value, &repeated);
-        run->appended += !repeated;
-        run->repeated += repeated;
-        return;
-    }
-    run->refused++;
-    progress_end(&run->progress);
-    /* With --json the refusal is on standard output already. */
-    if (!run->json && fields[3].value.kind == JSON_KIND_OBJECT &&
-        json_read_members(fields[3].value, error, 2) == STATUS_OK)
-        fprintf(stderr, "item %.*s: %.*s %.*s: %.*s\n", (int)fields[0].value.raw.size,
-                fields[0].value.raw.data, (int)fields[1].value.raw.size, fields[1].value.raw.data,
-                (int)error[0].value.raw.size, error[0].value.raw.data, (int)error[1].value.raw.size,
-                error[1].value.raw.data);
-}
-
-static enum status batch_answer(void *user, unsigned http_status, struct slice piece) {
-    struct batch_run *run = user;
-    if (http_status != 200)
-        return buffer_append_slice(&run->remote->answer, piece);
-    if (run->json &&
-        (fwrite(piece.data, 1, piece.size, stdout) != piece.size || fflush(stdout) != 0))
-        return STATUS_SYSTEM_ERROR;
-    struct json_item item;
-    while ((item = json_items_next(&run->answers, &piece)).kind != JSON_ITEM_MORE)
-        if (item.kind == JSON_ITEM_VALUE)
-            count_answer(run, item.value);
+static void batch_count(struct batch_run *run) {
     if (run->shows_progress)
         progress_count(&run->progress, run->appended + run->repeated + run->refused);
-    return STATUS_OK;
+}
+
+static void batch_answered(void *user, uint64_t index, const struct khala_answer *answer) {
+    const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("error")}};
+    struct json_field error[] = {{.name = SLICE("error")}, {.name = SLICE("message")}};
+    struct batch_run *run = user;
+    struct json_value line;
+    char prefix[64];
+    if (json_parse((struct slice){answer->json.data, answer->json.size}, &limits, &line) !=
+            STATUS_OK ||
+        line.kind != JSON_KIND_OBJECT || json_read_members(line, fields, 2) != STATUS_OK)
+        return;
+    run->appended += !answer->error && !answer->deduplicated;
+    run->repeated += !answer->error && answer->deduplicated;
+    run->refused += answer->error != NULL;
+    snprintf(prefix, sizeof(prefix), "{\"index\":%" PRIu64, index);
+    if (run->json) {
+        (void)print_answer(line, prefix, false); /* cli_main checks standard output */
+    } else if (answer->error && fields[1].value.kind == JSON_KIND_OBJECT &&
+               json_read_members(fields[1].value, error, 2) == STATUS_OK) {
+        progress_end(&run->progress);
+        fprintf(stderr, "item %" PRIu64 ": %.*s %.*s: %.*s\n", index, (int)fields[0].value.raw.size,
+                fields[0].value.raw.data, (int)error[0].value.raw.size, error[0].value.raw.data,
+                (int)error[1].value.raw.size, error[1].value.raw.data);
+    }
+    batch_count(run);
+}
+
+/* A line that is not an event is refused here, as the server would. */
+static void batch_refuse(struct batch_run *run, uint64_t index, enum status status) {
+    char line[512];
+    int size = snprintf(line, sizeof(line),
+                        "{\"status\":%d,\"error\":{\"error\":\"%s\",\"message\":\"%s\"}}",
+                        status_http(status), status_code(status), status_message(status));
+    const struct khala_error error = {.code = status_code(status),
+                                      .http_status = (unsigned)status_http(status)};
+    const struct khala_answer answer = {.error = &error, .json = {line, (size_t)size}};
+    event_sender_lock(run->sender);
+    batch_answered(run, index, &answer);
+    event_sender_unlock(run->sender);
+}
+
+static bool is_blank(struct slice line) {
+    for (size_t i = 0; i < line.size; i++)
+        if (!strchr(" \t\r", line.data[i]))
+            return false;
+    return true;
+}
+
+static void batch_line(struct batch_run *run, struct slice line) {
+    const struct json_limits limits = {LINE_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_value value;
+    if (is_blank(line))
+        return;
+    uint64_t index = run->index++;
+    enum khala_result result = event_sender_add(run->sender, line, index);
+    if (result == KHALA_INVALID)
+        batch_refuse(run, index,
+                     json_parse(line, &limits, &value) == STATUS_OK ? STATUS_INVALID_REQUEST
+                                                                    : STATUS_INVALID_JSON);
+    run->is_over = result != KHALA_OK && result != KHALA_INVALID;
+}
+
+static void batch_lines(struct batch_run *run, bool is_end) {
+    struct slice rest = buffer_slice(&run->block);
+    const char *end;
+    while (!run->is_over && rest.size > 0 &&
+           ((end = memchr(rest.data, '\n', rest.size)) || is_end)) {
+        struct slice line = {rest.data, end ? (size_t)(end - rest.data) : rest.size};
+        if (!run->is_skipping)
+            batch_line(run, line);
+        run->is_skipping = false;
+        rest = slice_from(rest, end ? line.size + 1 : line.size);
+    }
+    buffer_consume(&run->block, run->block.size - rest.size);
+    if (!run->is_skipping && run->block.size > LINE_BYTES_MAX) {
+        batch_refuse(run, run->index++, STATUS_PAYLOAD_TOO_LARGE);
+        run->is_skipping = true;
+    }
+    if (run->is_skipping)
+        buffer_clear(&run->block);
+}
+
+/* Waits for input. False: there is none any more, or the sender has ended. */
+static bool batch_wait(const struct batch_run *run) {
+    struct pollfd wait[] = {{run->fd, POLLIN, 0}, {event_sender_ended_fd(run->sender), POLLIN, 0}};
+    while (poll(wait, 2, -1) < 0)
+        if (errno != EINTR)
+            return false;
+    return wait[1].revents == 0;
+}
+
+/* False: the input cannot be read. */
+static bool batch_send(struct batch_run *run) {
+    while (!run->is_over && batch_wait(run)) {
+        if (buffer_reserve(&run->block, BLOCK_BYTES) != STATUS_OK)
+            return false;
+        ssize_t size = read(run->fd, run->block.data + run->block.size, BLOCK_BYTES);
+        if (size < 0 && errno != EINTR && errno != EAGAIN)
+            return false;
+        if (size >= 0)
+            run->block.size += (size_t)size;
+        batch_lines(run, size == 0);
+        if (size == 0)
+            return true;
+    }
+    return true;
+}
+
+/* Without events the server and the key are tried all the same. */
+static int batch_nothing(struct remote *remote) {
+    struct exchange_request request = {.target = EVENT_SENDER_PATH,
+                                       .content_type = "application/x-ndjson"};
+    unsigned http_status = 0;
+    int code = remote_exchange(remote, &request, &http_status);
+    return code == EXIT_CODE_DONE && http_status != 200 ? remote_refused(remote, http_status)
+                                                        : code;
 }
 
 static int append_batch(struct remote *remote, const struct append_options *options) {
-    const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
-    struct batch_run run = {.remote = remote, .json = options->json};
-    unsigned http_status = 0;
+    struct batch_run run = {.json = options->json};
+    const struct event_sender_options sending = {.user = &run, .answered = batch_answered};
     run.fd = strcmp(options->batch, "-") == 0 ? 0 : open(options->batch, O_RDONLY | O_CLOEXEC);
     if (run.fd < 0)
         return cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", options->batch,
                         strerror(errno));
-    buffer_init(&run.block, 2 * BLOCK_BYTES_MAX);
-    json_items_init(&run.answers, JSON_ITEMS_LINES, &limits);
-    const struct http_client_source source = {run.fd, IDLE_MS_MAX, &run, batch_next};
-    struct http_client_request request = {.method = "POST",
-                                          .target = "/internal/v1/events:batch",
-                                          .content_type = "application/x-ndjson",
-                                          .source = &source,
-                                          .user = &run,
-                                          .on_body = batch_answer};
+    buffer_init(&run.block, LINE_BYTES_MAX + 2 * BLOCK_BYTES);
     progress_begin(&run.progress, "append", "events acknowledged");
     run.shows_progress = options->progress || (run.progress.is_terminal && !options->json);
-    int code = remote_exchange(remote, &request, &http_status);
+    int code = event_sender_open(&run.sender, remote, &options->remote, &sending);
+    bool is_read = code != EXIT_CODE_DONE || batch_send(&run);
+    if (!is_read)
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", options->batch,
+                        strerror(errno));
+    if (run.sender) {
+        int finished = event_sender_finish(run.sender);
+        code = code == EXIT_CODE_DONE ? finished : code;
+    }
+    event_sender_close(run.sender);
+    if (code == EXIT_CODE_DONE && run.index == 0)
+        code = batch_nothing(remote);
     progress_end(&run.progress);
-    if (code == EXIT_CODE_DONE && http_status != 200)
-        code = remote_refused(remote, http_status);
     if (!options->json)
         printf("%llu appended, %llu were there, %llu refused\n", run.appended, run.repeated,
                run.refused);
     if (code == EXIT_CODE_DONE && run.refused > 0)
         code = EXIT_CODE_NO;
-    json_items_release(&run.answers);
     buffer_release(&run.block);
     if (run.fd > 0)
         close(run.fd);

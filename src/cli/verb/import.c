@@ -49,13 +49,12 @@ static void show(struct import_run *run, uint64_t done, uint64_t total) {
         progress_show(&run->progress, done, total);
 }
 
-static enum status import_next(void *user, bool idle, struct slice *piece, bool *end) {
+static enum status import_next(void *user, struct slice *piece, bool *is_last) {
     struct import_run *run = user;
-    (void)idle;
     ssize_t size = read(run->fd, run->block, sizeof(run->block));
     if (size < 0)
         return errno == EINTR ? STATUS_OK : STATUS_SYSTEM_ERROR;
-    *end = size == 0;
+    *is_last = size == 0;
     *piece = (struct slice){run->block, (size_t)size};
     run->bytes_sent += (uint64_t)size;
     show(run, run->bytes_sent, run->bytes_total);
@@ -132,13 +131,12 @@ static int import_file(struct remote *remote, const char *file,
     begin_progress(&run, "import: send", "bytes");
     run.shows_progress = options->progress || run.progress.is_terminal;
     json_items_init(&run.answers, JSON_ITEMS_LINES, &limits);
-    const struct http_client_source source = {run.fd, -1, &run, import_next};
-    struct http_client_request request = {.method = "POST",
-                                          .target = "/api/events/import",
-                                          .content_type = "application/x-ndjson",
-                                          .source = &source,
-                                          .user = &run,
-                                          .on_body = import_answer};
+    struct exchange_request request = {.method = "POST",
+                                       .target = "/api/events/import",
+                                       .content_type = "application/x-ndjson",
+                                       .next = import_next,
+                                       .user = &run,
+                                       .on_body = import_answer};
     int code = remote_exchange(remote, &request, &http_status);
     progress_end(&run.progress);
     if (code == EXIT_CODE_DONE && http_status != 200)

@@ -120,7 +120,7 @@ static enum status snapshot_body(void *user, unsigned http_status, struct slice 
 
 static int print_snapshot(struct token_client *token_client, const char *target, bool passes) {
     struct printing printing = {.remote = token_client->remote, .passes = passes};
-    struct http_client_request request = {
+    struct exchange_request request = {
         .method = "GET", .target = target, .user = &printing, .on_body = snapshot_body};
     unsigned http_status = 0;
     int code = EXIT_CODE_DONE;

@@ -334,11 +334,11 @@ static bool may_retry(unsigned http_status) {
 
 /* One connection to its end. Returns an exit code at the end, else -1. */
 static int follow_once(struct tail *tail) {
-    struct http_client_request request = {.method = "GET",
-                                          .target = tail->target.data,
-                                          .stop_fd = tail->stop_fd,
-                                          .user = tail,
-                                          .on_body = on_body};
+    struct exchange_request request = {.method = "GET",
+                                       .target = tail->target.data,
+                                       .stop_fd = tail->stop_fd,
+                                       .user = tail,
+                                       .on_body = on_body};
     unsigned http_status = 0;
     tail->is_connected = tail->is_expired = false;
     sse_decoder_restart(&tail->decoder);

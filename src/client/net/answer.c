@@ -39,7 +39,8 @@ static int on_value(http_parser *parser, const char *data, size_t size) {
 
 static int on_body(http_parser *parser, const char *data, size_t size) {
     struct answer *answer = parser->data;
-    answer->failure = buffer_append(&answer->body, data, size);
+    answer->failure = answer->piece ? answer->piece(answer->user, (struct slice){data, size})
+                                    : buffer_append(&answer->body, data, size);
     return answer->failure == STATUS_OK ? 0 : 1;
 }
 
@@ -48,6 +49,7 @@ static int on_complete(http_parser *parser) {
     /* 100 Continue and the like come before the answer. 101 is one. */
     if (parser->status_code >= 200 || parser->status_code == 101) {
         answer->is_complete = true;
+        answer->keeps_connection = http_should_keep_alive(parser) != 0;
         http_parser_pause(parser, 1);
     }
     return 0;

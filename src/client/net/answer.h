@@ -1,8 +1,8 @@
 /* Reads one HTTP answer as it arrives: its status, the headers that a client needs, its body.
  * Belongs to one thread at a time; does no I/O.
- * Holds the body, up to its maximum, until answer_release.
- * STATUS_INVALID_MESSAGE for bytes that are not an answer, and the buffer's errors.
- * After the head of an upgrade, the bytes that follow are not read. */
+ * Holds the body, up to its maximum, until answer_release; or passes it on piece by piece.
+ * STATUS_INVALID_MESSAGE for bytes that are not an answer, and the errors of the buffer or of
+ * piece. After the head of an upgrade, the bytes that follow are not read. */
 #ifndef CLIENT_NET_ANSWER_H
 #define CLIENT_NET_ANSWER_H
 
@@ -24,8 +24,12 @@ enum answer_header {
 struct answer {
     http_parser parser;
     struct buffer body;
+    void *user;
+    /* Takes the body instead of the buffer. May be NULL. */
+    enum status (*piece)(void *user, struct slice piece);
     enum status failure;
     bool is_complete;
+    bool keeps_connection;    /* after the end: another request may follow */
     bool is_value;            /* the last bytes were of a value */
     enum answer_header named; /* by the field that was read last */
     struct {

@@ -38,6 +38,7 @@ struct socket_stream {
     struct tls_stream *tls;
     struct buffer out;
     size_t out_sent;
+    bool wants_room;
     char reason[REASON_BYTES];
 };
 
@@ -125,7 +126,7 @@ static void watch(struct socket_stream *stream, int events) {
 
 static void watch_open(struct socket_stream *stream) {
     bool has_unsent = stream->out.size > stream->out_sent;
-    watch(stream, has_unsent ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+    watch(stream, has_unsent || stream->wants_room ? UV_READABLE | UV_WRITABLE : UV_READABLE);
 }
 
 /* False: the connection broke. */
@@ -172,6 +173,23 @@ enum status socket_stream_send(struct socket_stream *stream, struct slice data) 
     (void)send_some(stream);
     watch_open(stream);
     return STATUS_OK;
+}
+
+void socket_stream_want_room(struct socket_stream *stream) {
+    stream->wants_room = true;
+    if (stream->state == STREAM_OPEN)
+        watch_open(stream);
+}
+
+bool socket_stream_is_idle(const struct socket_stream *stream) {
+    return stream->state == STREAM_OPEN && stream->out.size == stream->out_sent;
+}
+
+void socket_stream_hand_over(struct socket_stream *stream, const struct socket_events *events,
+                             void *user) {
+    stream->events = events;
+    stream->user = user;
+    stream->wants_room = false;
 }
 
 /* ---- connecting --------------------------------------------------------------------------- */
@@ -232,7 +250,8 @@ static void connected(struct socket_stream *stream) {
     socklen_t size = sizeof(error);
     getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
-        snprintf(stream->reason, sizeof(stream->reason), "cannot connect to %s port %s: %s",
+        snprintf(stream->reason, sizeof(stream->reason),
+                 "cannot connect to %s port %s: %s; does the server run there?",
                  stream->target->host, stream->target->port, strerror(error));
         uv_close((uv_handle_t *)&stream->poll, on_attempt_closed);
     } else if (stream->target->is_secure) {
@@ -240,6 +259,16 @@ static void connected(struct socket_stream *stream) {
     } else {
         opened(stream);
     }
+}
+
+static void write_ready(struct socket_stream *stream) {
+    (void)send_some(stream);
+    bool has_room = stream->wants_room && stream->out.size == stream->out_sent;
+    if (has_room)
+        stream->wants_room = false;
+    watch_open(stream);
+    if (has_room && stream->state == STREAM_OPEN)
+        stream->events->has_room(stream->user);
 }
 
 static void on_ready(uv_poll_t *poll, int error, int events) {
@@ -251,11 +280,10 @@ static void on_ready(uv_poll_t *poll, int error, int events) {
     } else if (stream->state == STREAM_HANDSHAKE) {
         shake_hands(stream);
     } else {
-        if (events & UV_WRITABLE) {
-            (void)send_some(stream);
-            watch_open(stream);
-        }
-        if (error != 0 || events & UV_READABLE)
+        if (events & UV_WRITABLE)
+            write_ready(stream);
+        if ((error != 0 || events & UV_READABLE) && stream->state == STREAM_OPEN &&
+            !stream->is_closed)
             receive(stream);
     }
 }
@@ -271,8 +299,9 @@ static int begin_connect(struct socket_stream *stream) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (connect(fd, address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS)
         return fd;
-    snprintf(stream->reason, sizeof(stream->reason), "cannot connect to %s port %s: %s",
-             stream->target->host, stream->target->port, strerror(errno));
+    snprintf(stream->reason, sizeof(stream->reason),
+             "cannot connect to %s port %s: %s; does the server run there?", stream->target->host,
+             stream->target->port, strerror(errno));
     close(fd);
     return -1;
 }

@@ -38,6 +38,8 @@ struct socket_events {
     void (*opened)(void *user);
     void (*received)(void *user, struct slice data);
     void (*ended)(void *user, const char *reason);
+    /* After socket_stream_want_room: every byte was sent. NULL: never wanted. */
+    void (*has_room)(void *user);
 };
 
 struct socket_stream;
@@ -48,6 +50,13 @@ MUST_CHECK enum status socket_stream_open(struct socket_stream **stream, uv_loop
                                           const struct socket_target *target,
                                           const struct socket_events *events, void *user);
 MUST_CHECK enum status socket_stream_send(struct socket_stream *stream, struct slice data);
+/* Asks for one event has_room. */
+void socket_stream_want_room(struct socket_stream *stream);
+/* True: the connection is open, and every byte was sent. */
+bool socket_stream_is_idle(const struct socket_stream *stream);
+/* The events that follow go to another user. */
+void socket_stream_hand_over(struct socket_stream *stream, const struct socket_events *events,
+                             void *user);
 /* NULL is allowed. Bytes that were not sent are sent if that is possible without waiting. */
 void socket_stream_close(struct socket_stream *stream);
 

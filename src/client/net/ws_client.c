@@ -176,7 +176,7 @@ static void on_ended(void *user, const char *reason) {
         free_client(client);
 }
 
-static const struct socket_events stream_events = {on_opened, on_received, on_ended};
+static const struct socket_events stream_events = {on_opened, on_received, on_ended, NULL};
 
 enum status ws_client_open(struct ws_client **client, const struct ws_client_options *options) {
     struct ws_client *made = calloc(1, sizeof(*made));

@@ -2,21 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/http_client.h"
+#include "client/exchange.h"
 #include "delivery/relay/relay.h"
 
 struct webhook {
-    struct http_client *client;
+    struct exchange *client;
     char *target; /* path and query of the URL */
     const char *key;
 };
-
-static enum status ignore_body(void *user, unsigned http_status, struct slice piece) {
-    (void)user;
-    (void)http_status;
-    (void)piece;
-    return STATUS_OK;
-}
 
 /* The receiver will not take the message when it is sent again. The others may pass: a missing
  * route or key is a mistake of the set-up, 408, 425 and 429 ask for another attempt. */
@@ -34,18 +27,16 @@ static enum status webhook_send(void *user, const struct relay_message *message,
                                 char error[RELAY_ERROR_BYTES_MAX]) {
     struct webhook *webhook = user;
     unsigned http_status = 0;
-    const struct http_client_request request = {
-        .method = "POST",
+    const struct exchange_request request = {
         .target = webhook->target,
         .key = webhook->key,
         .content_type = "application/json",
         .body = message->text,
         .stop_fd = stop_fd,
-        .on_body = ignore_body,
     };
-    enum status status = http_client_exchange(webhook->client, &request, &http_status);
+    enum status status = exchange_run(webhook->client, &request, &http_status);
     if (status != STATUS_OK) {
-        snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", http_client_error(webhook->client));
+        snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", exchange_error(webhook->client));
         return STATUS_SYSTEM_ERROR;
     }
     if (http_status >= 200 && http_status < 300)
@@ -56,7 +47,7 @@ static enum status webhook_send(void *user, const struct relay_message *message,
 
 static void webhook_close(void *user) {
     struct webhook *webhook = user;
-    http_client_close(webhook->client);
+    exchange_close(webhook->client);
     free(webhook->target);
     free(webhook);
 }
@@ -81,7 +72,7 @@ enum status relay_webhook_open(struct relay_target *target, const char *url, con
         }
     }
     if (status == STATUS_OK)
-        status = http_client_open(&made->client, server);
+        status = exchange_open(&made->client, server, NULL);
     free(server);
     if (status != STATUS_OK) {
         if (made)

@@ -1,7 +1,6 @@
-#include "client/http_client.h"
+#include "client/exchange.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,17 +39,21 @@ static void *canned_thread(void *user) {
     return NULL;
 }
 
-static void canned_start(struct canned *canned, const char *until, const char *answer) {
+static void canned_listen(struct canned *canned, void *(*run)(void *user)) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
-    *canned = (struct canned){.until = until, .answer = answer};
     buffer_init(&canned->received, 1 << 20);
     canned->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(canned->listener, (struct sockaddr *)&address, size), 0);
     assert_int_equal(listen(canned->listener, 4), 0);
     assert_int_equal(getsockname(canned->listener, (struct sockaddr *)&address, &size), 0);
     snprintf(canned->url, sizeof(canned->url), "http://127.0.0.1:%u", ntohs(address.sin_port));
-    assert_int_equal(pthread_create(&canned->thread, NULL, canned_thread, canned), 0);
+    assert_int_equal(pthread_create(&canned->thread, NULL, run, canned), 0);
+}
+
+static void canned_start(struct canned *canned, const char *until, const char *answer) {
+    *canned = (struct canned){.until = until, .answer = answer};
+    canned_listen(canned, canned_thread);
 }
 
 static void canned_stop(struct canned *canned) {
@@ -59,29 +62,43 @@ static void canned_stop(struct canned *canned) {
     buffer_release(&canned->received);
 }
 
+struct asking {
+    struct buffer *out;
+    void *user;
+    enum status (*next)(void *user, struct slice *piece, bool *is_last);
+};
+
 static enum status gather(void *user, unsigned http_status, struct slice piece) {
+    const struct asking *asking = user;
     (void)http_status;
-    return buffer_append_slice(user, piece);
+    return buffer_append_slice(asking->out, piece);
+}
+
+static enum status next_of(void *user, struct slice *piece, bool *is_last) {
+    const struct asking *asking = user;
+    return asking->next(asking->user, piece, is_last);
 }
 
 /* Asks once; the body is in out, the reason of a failure too. */
-static enum status ask(struct canned *canned, struct http_client_request request,
-                       struct buffer *out, unsigned *http_status) {
-    struct http_client *client;
+static enum status ask(struct canned *canned, struct exchange_request request, struct buffer *out,
+                       unsigned *http_status) {
+    struct exchange *client;
     buffer_init(out, 4096);
+    struct asking asking = {out, request.user, request.next};
     request.on_body = gather;
-    request.user = out;
-    assert_ok(http_client_open(&client, canned->url));
-    enum status status = http_client_exchange(client, &request, http_status);
+    request.next = request.next ? next_of : NULL;
+    request.user = &asking;
+    assert_ok(exchange_open(&client, canned->url, NULL));
+    enum status status = exchange_run(client, &request, http_status);
     if (status != STATUS_OK) {
         buffer_clear(out);
-        assert_ok(buffer_append_slice(out, slice_of(http_client_error(client))));
+        assert_ok(buffer_append_slice(out, slice_of(exchange_error(client))));
     }
-    http_client_close(client);
+    exchange_close(client);
     return status;
 }
 
-static const struct http_client_request get_x = {.method = "GET", .target = "/x", .key = "k"};
+static const struct exchange_request get_x = {.method = "GET", .target = "/x", .key = "k"};
 
 static void answers(const char *text, unsigned expected_status, const char *expected_body) {
     struct canned canned;
@@ -137,11 +154,11 @@ static void a_request_carries_its_key_and_its_body(void **state) {
     struct buffer out;
     unsigned http_status = 0;
     canned_start(&canned, "{\"a\":1}", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    struct http_client_request request = {.method = "POST",
-                                          .target = "/a?b=c",
-                                          .key = "secret",
-                                          .content_type = "application/json",
-                                          .body = SLICE("{\"a\":1}")};
+    struct exchange_request request = {.method = "POST",
+                                       .target = "/a?b=c",
+                                       .key = "secret",
+                                       .content_type = "application/json",
+                                       .body = SLICE("{\"a\":1}")};
     assert_ok(ask(&canned, request, &out, &http_status));
     const char *received = canned.received.data;
     assert_true(
@@ -158,11 +175,10 @@ struct pieces {
     size_t index;
 };
 
-static enum status next_piece(void *user, bool idle, struct slice *piece, bool *end) {
+static enum status next_piece(void *user, struct slice *piece, bool *is_last) {
     struct pieces *pieces = user;
-    assert_false(idle);
     *piece = slice_of(pieces->texts[pieces->index++]);
-    *end = pieces->texts[pieces->index] == NULL;
+    *is_last = pieces->texts[pieces->index] == NULL;
     return STATUS_OK;
 }
 
@@ -173,26 +189,25 @@ static void a_body_in_pieces_is_chunked(void **state) {
     struct buffer out;
     unsigned http_status = 0;
     struct pieces pieces = {texts, 0};
-    int ready = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-    struct http_client_source source = {ready, -1, &pieces, next_piece};
     canned_start(&canned, "0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-    struct http_client_request request = {
-        .method = "POST", .target = "/", .content_type = "application/x-ndjson", .source = &source};
+    struct exchange_request request = {.method = "POST",
+                                       .target = "/",
+                                       .content_type = "application/x-ndjson",
+                                       .user = &pieces,
+                                       .next = next_piece};
     assert_ok(ask(&canned, request, &out, &http_status));
     assert_slice(buffer_slice(&out), "ok");
     assert_non_null(
         strstr(canned.received.data, "\r\n\r\n4\r\none\n\r\n6\r\nthree\n\r\n0\r\n\r\n"));
     buffer_release(&out);
     canned_stop(&canned);
-    close(ready);
 }
 
-static enum status endless_piece(void *user, bool idle, struct slice *piece, bool *end) {
+static enum status endless_piece(void *user, struct slice *piece, bool *is_last) {
     static char zeros[65536];
     (void)user;
-    (void)idle;
     *piece = (struct slice){zeros, sizeof(zeros)};
-    *end = false;
+    *is_last = false;
     return STATUS_OK;
 }
 
@@ -201,17 +216,14 @@ static void an_answer_that_comes_before_the_body_is_sent_is_read(void **state) {
     struct canned canned;
     struct buffer out;
     unsigned http_status = 0;
-    int ready = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-    struct http_client_source source = {ready, -1, NULL, endless_piece};
     canned_start(&canned, NULL, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno");
-    struct http_client_request request = {
-        .method = "POST", .target = "/", .content_type = "text/plain", .source = &source};
+    struct exchange_request request = {
+        .method = "POST", .target = "/", .content_type = "text/plain", .next = endless_piece};
     assert_ok(ask(&canned, request, &out, &http_status));
     assert_int_equal(http_status, 401);
     assert_slice(buffer_slice(&out), "no");
     buffer_release(&out);
     canned_stop(&canned);
-    close(ready);
 }
 
 static void a_url_is_a_host_and_maybe_a_port(void **state) {
@@ -222,29 +234,98 @@ static void a_url_is_a_host_and_maybe_a_port(void **state) {
     static const char *const bad[] = {
         "",           "localhost:4100", "https://",     "httpx://a", "https://a/b",   "http://",
         "http://a/b", "http://a?x=1",   "http://u:p@a", "ftp://a",   "http://a:99999"};
-    struct http_client *client;
+    struct exchange *client;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        assert_ok(http_client_open(&client, good[i]));
-        http_client_close(client);
+        assert_ok(exchange_open(&client, good[i], NULL));
+        exchange_close(client);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        if (http_client_open(&client, bad[i]) != STATUS_INVALID_REQUEST)
+        if (exchange_open(&client, bad[i], NULL) != STATUS_INVALID_REQUEST)
             fail_msg("'%s' is taken", bad[i]);
 }
 
 static void an_unreachable_server_is_reported(void **state) {
     (void)state;
-    struct http_client *client;
+    struct exchange *client;
     unsigned http_status;
-    struct buffer out;
-    struct http_client_request request = get_x;
-    buffer_init(&out, 16);
-    request.on_body = gather;
-    request.user = &out;
-    assert_ok(http_client_open(&client, "http://127.0.0.1:1"));
-    assert_int_equal(http_client_exchange(client, &request, &http_status), STATUS_SYSTEM_ERROR);
-    assert_non_null(strstr(http_client_error(client), "Connection refused"));
-    http_client_close(client);
+    const struct exchange_request request = get_x;
+    assert_ok(exchange_open(&client, "http://127.0.0.1:1", NULL));
+    assert_int_equal(exchange_run(client, &request, &http_status), STATUS_SYSTEM_ERROR);
+    assert_non_null(strstr(exchange_error(client), "Connection refused"));
+    exchange_close(client);
+}
+
+/* Answers each request of one connection, and ends. */
+static void *patient_thread(void *user) {
+    struct canned *canned = user;
+    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    int peer = accept(canned->listener, NULL, NULL);
+    char piece[4096];
+    close(canned->listener);
+    while (read(peer, piece, sizeof(piece)) > 0)
+        if (write(peer, answer, strlen(answer)) < 0)
+            abort();
+    close(peer);
+    return NULL;
+}
+
+static void the_connection_is_kept(void **state) {
+    (void)state;
+    struct canned canned;
+    struct exchange *client;
+    unsigned http_status = 0;
+    canned_listen(&canned, patient_thread);
+    assert_ok(exchange_open(&client, canned.url, NULL));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(exchange_run(client, &get_x, &http_status));
+        assert_int_equal(http_status, 200);
+    }
+    exchange_close(client);
+    pthread_join(canned.thread, NULL);
+    buffer_release(&canned.received);
+}
+
+static enum status stop(void *user, unsigned http_status, struct slice piece) {
+    const int *fd = user;
+    (void)http_status;
+    (void)piece;
+    return write(*fd, "x", 1) == 1 ? STATUS_OK : STATUS_SYSTEM_ERROR;
+}
+
+static enum status refuse(void *user, unsigned http_status, struct slice piece) {
+    (void)user;
+    (void)http_status;
+    (void)piece;
+    return STATUS_INVALID_JSON;
+}
+
+static void a_request_can_be_stopped(void **state) {
+    (void)state;
+    struct canned canned;
+    struct exchange *client;
+    unsigned http_status = 0;
+    int stops[2];
+    assert_int_equal(pipe(stops), 0);
+    canned_start(&canned, "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nhe");
+    struct exchange_request request = get_x;
+    request.stop_fd = stops[0];
+    request.user = &stops[1];
+    request.on_body = stop;
+    assert_ok(exchange_open(&client, canned.url, NULL));
+    /* The server ends its side too; whichever is seen first. */
+    enum status status = exchange_run(client, &request, &http_status);
+    assert_true(status == STATUS_SHUTTING_DOWN || status == STATUS_SYSTEM_ERROR);
+    exchange_close(client);
+    canned_stop(&canned);
+    canned_start(&canned, "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhe");
+    request = get_x;
+    request.on_body = refuse;
+    assert_ok(exchange_open(&client, canned.url, NULL));
+    assert_int_equal(exchange_run(client, &request, &http_status), STATUS_INVALID_JSON);
+    exchange_close(client);
+    canned_stop(&canned);
+    close(stops[0]);
+    close(stops[1]);
 }
 
 int main(void) {
@@ -256,6 +337,8 @@ int main(void) {
         cmocka_unit_test(an_answer_that_comes_before_the_body_is_sent_is_read),
         cmocka_unit_test(a_url_is_a_host_and_maybe_a_port),
         cmocka_unit_test(an_unreachable_server_is_reported),
+        cmocka_unit_test(the_connection_is_kept),
+        cmocka_unit_test(a_request_can_be_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

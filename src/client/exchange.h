@@ -1,0 +1,42 @@
+/* HTTP requests of a thread that waits for each answer, over khala_request.
+ * Belongs to one thread, which runs the loop of its client while a request is in progress.
+ * Memory is bounded, however long the bodies are: callbacks get the answer as it arrives, also
+ * while the request is still being sent.
+ * STATUS_INVALID_REQUEST for a URL that is not http[s]://host[:port]; STATUS_SYSTEM_ERROR when the
+ * server cannot be reached, stays silent for too long or does not speak HTTP: exchange_error has
+ * the reason. An error of a callback ends the request with that status.
+ * The connection is kept for the next request if the server allows it. */
+#ifndef CLIENT_EXCHANGE_H
+#define CLIENT_EXCHANGE_H
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+struct exchange;
+
+struct exchange_request {
+    const char *method;       /* NULL: GET, or POST with a body */
+    const char *target;       /* path and query, encoded */
+    const char *key;          /* the bearer key, or NULL */
+    const char *content_type; /* NULL: no body */
+    struct slice body;
+    int stop_fd; /* ends the request with STATUS_SHUTTING_DOWN when it can be read; 0: none */
+    void *user;
+    /* Sets the next piece of the body, which lives until the next call; may wait for it. NULL: body
+     * is all. */
+    enum status (*next)(void *user, struct slice *piece, bool *is_last);
+    /* A piece of the answer's body. NULL: the body is not needed. */
+    enum status (*on_body)(void *user, unsigned http_status, struct slice piece);
+};
+
+/* ca_file: the authorities to trust for https, as PEM; NULL: the system's. */
+MUST_CHECK enum status exchange_open(struct exchange **exchange, const char *url,
+                                     const char *ca_file);
+/* NULL is allowed. */
+void exchange_close(struct exchange *exchange);
+MUST_CHECK enum status exchange_run(struct exchange *exchange,
+                                    const struct exchange_request *request, unsigned *http_status);
+/* Why the last request failed, for people; "" if it did not, or a callback's status says it. */
+const char *exchange_error(const struct exchange *exchange);
+
+#endif
