@@ -104,7 +104,7 @@ static enum status walk_rows(struct journal_page *page) {
     if (page->is_log)
         return store_walk_log(page->session, after_seq, limit, page, page_log);
     if (topic->entity_ref > 0)
-        return store_walk_entity_events(page->session, topic->entity_ref, after_seq, limit, page,
+        return store_walk_entity_frames(page->session, topic->entity_ref, after_seq, limit, page,
                                         page_event);
     return store_walk_journal(page->session, topic->ref, after_seq, limit, page, page_row);
 }

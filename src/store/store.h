@@ -536,6 +536,11 @@ typedef enum status store_revocation_cb(void *user, const struct store_revocatio
 MUST_CHECK enum status store_walk_entity_events(struct store_session *session, uint64_t entity_ref,
                                                 uint64_t after_seq, uint64_t limit, void *user,
                                                 store_event_cb *callback);
+/* The same for readers that need no hashes of the chain: prev_chain_hash, chain_hash and
+ * chain_version may be 0. The callback may not begin such a walk itself. */
+MUST_CHECK enum status store_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
+                                                uint64_t after_seq, uint64_t limit, void *user,
+                                                store_event_cb *callback);
 MUST_CHECK enum status store_walk_log(struct store_session *session, uint64_t after_log_id,
                                       uint64_t limit, void *user, store_event_cb *callback);
 /* By ref, of one kind. */

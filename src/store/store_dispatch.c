@@ -240,6 +240,13 @@ enum status store_find_expired(struct store_session *session, const struct store
     return session->engine->find_expired(session, topic, query, expiry);
 }
 
+enum status store_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
+                                     uint64_t after_seq, uint64_t limit, void *user,
+                                     store_event_cb *callback) {
+    return session->engine->walk_entity_frames(session, entity_ref, after_seq, limit, user,
+                                               callback);
+}
+
 enum status store_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
                            void *user, store_event_cb *callback) {
     return session->engine->walk_log(session, after_log_id, limit, user, callback);

@@ -107,6 +107,9 @@ struct store_engine {
     enum status (*walk_entity_events)(struct store_session *session, uint64_t entity_ref,
                                       uint64_t after_seq, uint64_t limit, void *user,
                                       store_event_cb *callback);
+    enum status (*walk_entity_frames)(struct store_session *session, uint64_t entity_ref,
+                                      uint64_t after_seq, uint64_t limit, void *user,
+                                      store_event_cb *callback);
     enum status (*walk_log)(struct store_session *session, uint64_t after_log_id, uint64_t limit,
                             void *user, store_event_cb *callback);
     enum status (*walk_entities)(struct store_session *session, enum entity_kind kind,

@@ -167,6 +167,7 @@ const struct store_engine store_engine_postgres = {
     .load_document = postgres_load_document,
     .load_checkpoint = postgres_load_checkpoint,
     .walk_entity_events = postgres_walk_entity_events,
+    .walk_entity_frames = postgres_walk_entity_events,
     .walk_log = postgres_walk_log,
     .walk_entities = postgres_walk_entities,
     .walk_topics = postgres_walk_topics,

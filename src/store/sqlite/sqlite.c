@@ -139,6 +139,7 @@ const struct store_engine store_engine_sqlite = {
     .load_document = sqlite_load_document,
     .load_checkpoint = sqlite_load_checkpoint,
     .walk_entity_events = sqlite_walk_entity_events,
+    .walk_entity_frames = sqlite_walk_entity_frames,
     .walk_log = sqlite_walk_log,
     .walk_entities = sqlite_walk_entities,
     .walk_topics = sqlite_walk_topics,

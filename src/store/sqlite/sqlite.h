@@ -81,6 +81,7 @@ enum statement_id {
     STATEMENT_DOCUMENT_LAST = STATEMENT_DOCUMENT + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_CHECKPOINT,
     STATEMENT_WALK_ENTITY_EVENTS,
+    STATEMENT_WALK_ENTITY_FRAMES,
     STATEMENT_ENTITY_NAME,
     STATEMENT_WALK_LOG,
     STATEMENT_WALK_ENTITIES,
@@ -214,6 +215,9 @@ uint64_t sqlite_row_time(sqlite3_stmt *statement, int column, const struct uuid 
  */
 MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first,
                                  const struct sqlite_entity_name *name, struct store_event *event);
+/* The same of the columns that a frame needs. */
+MUST_CHECK bool sqlite_row_frame(sqlite3_stmt *statement, const struct sqlite_entity_name *name,
+                                 struct store_event *event);
 void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic);
 MUST_CHECK bool sqlite_row_document(sqlite3_stmt *statement, enum document_kind kind,
                                     struct store_document *document);
@@ -343,6 +347,9 @@ enum status sqlite_load_checkpoint(struct store_session *session, enum document_
 
 /* sqlite_walk.c */
 enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
+                                      uint64_t after_seq, uint64_t limit, void *user,
+                                      store_event_cb *callback);
+enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
                                       uint64_t after_seq, uint64_t limit, void *user,
                                       store_event_cb *callback);
 enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,

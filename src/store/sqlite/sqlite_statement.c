@@ -173,6 +173,11 @@ static const char *const texts[STATEMENT_COUNT] = {
         "WHERE entity_ref = ? AND projection_name = ?",
     [STATEMENT_WALK_ENTITY_EVENTS] = "SELECT " EVENT_COLUMNS "FROM (" POSITIONS ") p "
                                      "LEFT JOIN events e ON e.log_id = p.log_id LIMIT ?3",
+    /* Each column that is not read saves a part of the walk. */
+    [STATEMENT_WALK_ENTITY_FRAMES] =
+        "SELECT p.log_id, p.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "
+        "e.owner_guest_scope, e.org_id, e.payload_hash, e.payload, e.recorded_at "
+        "FROM (" POSITIONS ") p LEFT JOIN events e ON e.log_id = p.log_id LIMIT ?3",
     [STATEMENT_ENTITY_NAME] = "SELECT " ENTITY_NAME "FROM entities n WHERE n.ref = ?",
     [STATEMENT_WALK_LOG] = EVENT_SELECT "WHERE e.log_id > ? ORDER BY e.log_id LIMIT ?",
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
