@@ -15,14 +15,7 @@
  * --loops N           io loops of the server (default 1)
  * --payload N         bytes of an event's payload (default 48)
  * --tenants N         idle tenants (default 10000); alone: only this measurement */
-#include <arpa/inet.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "bare.h"
 #include "publisher.h"
@@ -35,7 +28,6 @@
 #define ROUNDS           7
 #define ROUND_SECONDS    0.4
 #define PUBLISHES_MAX    100000 /* per round */
-#define REDIS_PORT       46379
 
 struct rates {
     double cpu;  /* deliveries per second of CPU */
@@ -101,107 +93,6 @@ static struct rates bare_round(struct fanout *fanout, size_t frame_bytes, unsign
     return (struct rates){.cpu = (double)updates / cpu, .wall = (double)updates / seconds};
 }
 
-/* ---- Redis, where it is installed ---------------------------------------------------------- */
-
-static pid_t redis_start(void) {
-    char port[16];
-    if (system("command -v redis-server >/dev/null 2>&1") != 0) {
-        printf("redis: not installed, not measured\n");
-        return 0;
-    }
-    snprintf(port, sizeof(port), "%d", REDIS_PORT);
-    pid_t pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (!freopen("/dev/null", "w", stdout))
-            _exit(127);
-        execlp("redis-server", "redis-server", "--port", port, "--save", "", "--appendonly", "no",
-               "--maxclients", "15000", (char *)NULL);
-        _exit(127);
-    }
-    return pid;
-}
-
-static void redis_wait(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(REDIS_PORT)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (int tries = 0; tries < 1000; tries++) {
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        int refused = connect(fd, (struct sockaddr *)&address, sizeof(address));
-        close(fd);
-        if (!refused)
-            return;
-        poll(NULL, 0, 10);
-    }
-    bench_fail("redis did not start");
-}
-
-static void redis_publish(int fd, unsigned burst) {
-    static char request[BURST * 512];
-    size_t size = 0;
-    char answer[64 * BURST];
-    unsigned answers = 0;
-    for (unsigned i = 0; i < burst; i++)
-        size += (size_t)snprintf(request + size, sizeof(request) - size,
-                                 "*3\r\n$7\r\nPUBLISH\r\n$5\r\nbench\r\n$%d\r\n%0*d\r\n",
-                                 FRAME_BYTES, FRAME_BYTES, 0);
-    if (write(fd, request, size) != (ssize_t)size)
-        bench_fail("redis refuses a message");
-    while (answers < burst) {
-        ssize_t got = read(fd, answer, sizeof(answer));
-        if (got <= 0)
-            bench_fail("redis closed the connection");
-        for (ssize_t i = 0; i < got; i++)
-            answers += answer[i] == '\n';
-    }
-}
-
-static double redis_round(pid_t pid, struct receivers *receivers, int fd, unsigned burst,
-                          uint64_t *published) {
-    struct receiver_totals before = receivers_totals(receivers);
-    double cpu = bench_cpu_seconds(pid), begun = bench_seconds();
-    while (bench_seconds() - begun < ROUND_SECONDS) {
-        *published += burst;
-        receivers_expect(receivers, *published);
-        redis_publish(fd, burst);
-        receivers_wait(receivers);
-    }
-    cpu = bench_cpu_seconds(pid) - cpu;
-    return (double)(receivers_totals(receivers).updates - before.updates) / cpu;
-}
-
-static void redis(unsigned subscribers) {
-    static const char hello[] = "*2\r\n$9\r\nSUBSCRIBE\r\n$5\r\nbench\r\n";
-    static const char welcome[] = "*3\r\n$9\r\nsubscribe\r\n$5\r\nbench\r\n:1\r\n";
-    static const char head[] = "*3\r\n$7\r\nmessage\r\n$5\r\nbench\r\n$300\r\n";
-    static struct receivers receivers;
-    uint64_t published = 0;
-    double alone[ROUNDS], burst[ROUNDS];
-    pid_t pid = redis_start();
-    if (pid == 0)
-        return;
-    redis_wait();
-    receivers_start(&receivers,
-                    &(struct receiver_options){.dialect = RECEIVER_RAW,
-                                               .port = REDIS_PORT,
-                                               .count = subscribers,
-                                               .process_count = 1,
-                                               .frame_bytes = sizeof(head) - 1 + FRAME_BYTES + 2,
-                                               .greeting = SLICE(hello),
-                                               .greeting_answer = sizeof(welcome) - 1});
-    int fd = bench_connect(REDIS_PORT);
-    for (int round = 0; round < ROUNDS; round++) {
-        alone[round] = redis_round(pid, &receivers, fd, 1, &published);
-        burst[round] = redis_round(pid, &receivers, fd, BURST, &published);
-    }
-    printf("%11u  redis pub/sub: alone %.0f, burst of %d %.0f deliveries per CPU second\n",
-           subscribers, bench_median(alone, ROUNDS), BURST, bench_median(burst, ROUNDS));
-    close(fd);
-    receivers_stop(&receivers);
-    kill(pid, SIGTERM);
-    waitpid(pid, NULL, 0);
-}
-
 /* ---- the figures --------------------------------------------------------------------------- */
 
 /* One ratio per round, because the load of the machine changes between rounds. */
@@ -249,7 +140,6 @@ static void measure_subscribers(struct fanout *fanout, struct receiver_options o
     measure_shape(fanout, subscribers, true);
     bare_close(&fanout->bare);
     receivers_stop(&fanout->receivers);
-    redis(subscribers);
 }
 
 int main(int count, char **arguments) {

@@ -22,14 +22,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "peer_report.h"
+#include "peers/report.h"
 
 #define CELL_SECONDS_MAX 180
+#define QUICK_CLIENTS    10 /* one of so many clients is left with --quick */
 
 #define ingest(title_, shape_, batch_, connections_, events_, quick_)                              \
     .titles = {title_}, .cost = "us CPU/event", .rate = "events/s",                                \
     .supports = work_ingest_supports, .run = work_ingest, .shape = shape_, .batch = batch_,        \
     .connections = connections_, .events = events_, .quick_events = quick_
+
+#define fanout(title_, clients_)                                                                   \
+    .titles = {title_ ", one event at a time", title_ ", bursts of 50"},                           \
+    .cost = "us CPU/delivery", .rate = "deliveries/s", .supports = work_delivery_supports,         \
+    .run = work_fanout, .kind = DELIVERY_FANOUT, .clients = clients_
 
 static const struct work works[] = {
     {"ingest-plain", ingest("appends in batches of 1 024, one topic, 2 connections", INGEST_PLAIN,
@@ -42,15 +48,32 @@ static const struct work works[] = {
                             INGEST_PLAIN, 1, 64, 60000, 2000)},
     {"single-runs",
      ingest("the same into 1 000 runs, summaries kept", INGEST_RUNS, 1, 64, 60000, 2000)},
+    {"fanout-1k", fanout("1 000 subscribers", 1000)},
+    {"fanout-10k", fanout("10 000 subscribers", 10000)},
+    {"idle", .titles = {"memory of one of 10 000 subscribers without events"},
+     .cost = "bytes of memory", .rate = "–", .supports = work_delivery_supports, .run = work_idle,
+     .kind = DELIVERY_IDLE, .clients = 10000},
+    {"replay",
+     .titles = {"1 000 000 events to one client", "20 000 events to each of 100 clients at once"},
+     .cost = "us CPU/event", .rate = "events/s", .supports = work_delivery_supports,
+     .run = work_replay, .kind = DELIVERY_REPLAY, .clients = 100, .events = 1000000,
+     .quick_events = 50000},
+    {"return", .titles = {"10 000 clients come back, each 100 events behind"},
+     .cost = "us CPU/client", .rate = "clients/s", .supports = work_delivery_supports,
+     .run = work_return, .kind = DELIVERY_RETURN, .clients = 10000},
 };
 
 static const struct peer peers[] = {
-    {"khala", "Khala", NULL, NULL, &ingest_khala},
-    {"redis", "Redis", "redis-server", "redis-server --version | sed 's/ sha=.*//'", &ingest_redis},
-    {"nats", "NATS", "nats-server", "nats-server --version", &ingest_nats},
-    {"postgres", "PostgreSQL", "psql", "psql --version", &ingest_postgres},
-    {"centrifugo", "Centrifugo", "centrifugo", NULL, NULL},
-    {"durable-streams", "Durable Streams", "durable-streams-server", NULL, NULL},
+    {"khala", "Khala", NULL, NULL, &ingest_khala, NULL},
+    {"khala-ws", "Khala", NULL, NULL, NULL, &delivery_khala_ws},
+    {"khala-phoenix", "Khala", NULL, NULL, NULL, &delivery_khala_phoenix},
+    {"khala-sse", "Khala", NULL, NULL, NULL, &delivery_khala_sse},
+    {"redis", "Redis", "redis-server", "redis-server --version | sed 's/ sha=.*//'", &ingest_redis,
+     &delivery_redis},
+    {"nats", "NATS", "nats-server", "nats-server --version", &ingest_nats, &delivery_nats},
+    {"postgres", "PostgreSQL", "psql", "psql --version", &ingest_postgres, NULL},
+    {"centrifugo", "Centrifugo", "centrifugo", NULL, NULL, NULL},
+    {"durable-streams", "Durable Streams", "durable-streams-server", NULL, NULL, NULL},
 };
 #define WORK_COUNT (sizeof(works) / sizeof(*works))
 #define PEER_COUNT (sizeof(peers) / sizeof(*peers))
@@ -131,8 +154,11 @@ static void work_measure(struct table *table, const struct work *given) {
     struct cell *first = &table->cells[table->count];
     size_t count = 0;
     work.fault = table->fault;
-    if (table->is_quick)
+    work.is_quick = table->is_quick;
+    if (table->is_quick) {
         work.events = work.quick_events;
+        work.clients /= QUICK_CLIENTS;
+    }
     for (size_t i = 0; i < PEER_COUNT; i++) {
         bool is_missing = peers[i].program && !bench_program_exists(peers[i].program);
         if (begins(peers[i].name, table->peer) && work.supports(&peers[i], &work))
@@ -181,6 +207,8 @@ int main(int count, char **arguments) {
     bool is_full = !table.row && !table.peer && !table.is_quick;
     const char *out = bench_option_text(arguments, "--out",
                                         is_full ? BENCH_SOURCE_DIR "/bench/RESULTS.md" : NULL);
+    if (table.is_quick)
+        fprintf(stderr, "--quick: a tenth of the clients, and fewer events\n");
     scratch_make(scratch);
     for (size_t i = 0; i < WORK_COUNT; i++)
         if (begins(works[i].name, table.row))

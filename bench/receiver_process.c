@@ -185,6 +185,8 @@ static void expected_check(struct worker *worker) {
 static void conn_advance(struct worker *worker, struct conn *conn, uint64_t after_seq,
                          uint64_t through_seq) {
     const struct receiver_options *options = worker->options;
+    if (options->is_faulty && after_seq == options->after_seq)
+        after_seq++;
     if (after_seq > conn->last_seq)
         worker_fail(worker, "a gap: after seq %llu came (%llu, %llu]",
                     (unsigned long long)conn->last_seq, (unsigned long long)after_seq,
@@ -233,7 +235,8 @@ static void on_phoenix(struct worker *worker, struct conn *conn, struct slice te
             !number_find(text, "\"through\":", &through))
             worker_fail(worker, "a message without a range: %.200s", text.data);
         /* Tenants of a shared topic do not see every frame of a range. */
-        if (!worker->options->tokens && (conn - worker->conns) % COUNT_EVERY == 0 &&
+        if (!worker->options->tokens &&
+            (worker->options->count_all || (conn - worker->conns) % COUNT_EVERY == 0) &&
             word_count(text, "\"doc_key\":") != through - after)
             worker_fail(worker, "(%llu, %llu] has a wrong number of updates",
                         (unsigned long long)after, (unsigned long long)through);
@@ -368,12 +371,6 @@ static size_t handshake_take(struct worker *worker, struct conn *conn, struct sl
 
 static size_t raw_take(struct worker *worker, struct conn *conn, struct slice data) {
     size_t frame_bytes = worker->shared->frame_bytes;
-    if (conn->state == CONN_SHAKING) {
-        if (data.size < worker->options->greeting_answer)
-            return 0;
-        conn_settle(worker, conn, CONN_READY);
-        return worker->options->greeting_answer;
-    }
     conn->raw_bytes += data.size;
     uint64_t fresh = conn->raw_bytes / frame_bytes;
     conn->raw_bytes %= frame_bytes;
@@ -382,9 +379,45 @@ static size_t raw_take(struct worker *worker, struct conn *conn, struct slice da
     return data.size;
 }
 
+static void peer_request(struct worker *worker, struct conn *conn) {
+    buffer_clear(&worker->handshake);
+    worker->options->peer->request(&worker->handshake, (unsigned)(conn - worker->conns),
+                                   conn->last_seq);
+    conn_send(worker, conn, buffer_slice(&worker->handshake));
+}
+
+static size_t peer_take(struct worker *worker, struct conn *conn, struct slice data) {
+    const struct receiver_options *options = worker->options;
+    struct receiver_frame frame = {FRAME_OTHER, 0};
+    size_t size = options->peer->frame(data, &frame);
+    if (size == 0)
+        return 0;
+    if (frame.kind == FRAME_ERROR)
+        worker_fail(worker, "%.*s", (int)(data.size < 200 ? data.size : 200), data.data);
+    if (frame.kind == FRAME_PING)
+        conn_send(worker, conn, SLICE("PONG\r\n"));
+    if (frame.kind == FRAME_READY && conn->state == CONN_SHAKING)
+        conn_settle(worker, conn, CONN_READY);
+    if (frame.kind == FRAME_EVENT) {
+        uint64_t received = frame.number - options->after_seq;
+        if (frame.number <= conn->last_seq)
+            worker_fail(worker, "event %llu came after %llu", (unsigned long long)frame.number,
+                        (unsigned long long)conn->last_seq);
+        worker->shared->messages++;
+        worker->shared->bytes += size;
+        conn_advance(worker, conn, frame.number - 1, frame.number);
+        if (options->peer->page > 0 && received % options->peer->page == 0 &&
+            received < options->expected)
+            peer_request(worker, conn);
+    }
+    return size;
+}
+
 static size_t conn_take(struct worker *worker, struct conn *conn, struct slice data) {
     if (worker->options->dialect == RECEIVER_RAW)
         return raw_take(worker, conn, data);
+    if (worker->options->dialect == RECEIVER_PEER)
+        return peer_take(worker, conn, data);
     if (conn->state == CONN_SHAKING)
         return handshake_take(worker, conn, data);
     if (worker->options->dialect == RECEIVER_SSE)
@@ -473,12 +506,12 @@ static void conn_open(struct worker *worker) {
     epoll_ctl(worker->epoll, EPOLL_CTL_ADD, conn->fd, &event);
     if (worker->options->tokens)
         handshake_prepare(worker, worker->options->tokens[index]);
-    if (worker->options->dialect != RECEIVER_RAW)
-        conn_send(worker, conn, buffer_slice(&worker->handshake));
-    else if (worker->options->greeting.size > 0)
-        conn_send(worker, conn, worker->options->greeting);
-    else
+    if (worker->options->dialect == RECEIVER_RAW)
         conn_settle(worker, conn, CONN_READY);
+    else if (worker->options->dialect == RECEIVER_PEER)
+        peer_request(worker, conn);
+    else
+        conn_send(worker, conn, buffer_slice(&worker->handshake));
 }
 
 /* Sends as many heartbeats per tick as needed for one per client and period. */
@@ -506,7 +539,7 @@ static void worker_init(struct worker *worker) {
         buffer_init(&worker->cache[i].packed, MEMORY_BYTES);
         buffer_init(&worker->cache[i].plain, MEMORY_BYTES);
     }
-    if (worker->options->dialect != RECEIVER_RAW) {
+    if (worker->options->dialect != RECEIVER_RAW && worker->options->dialect != RECEIVER_PEER) {
         if (!worker->options->tokens)
             handshake_prepare(worker, worker->options->token);
         join_prepare(worker);

@@ -1,6 +1,6 @@
 /* Receivers: many connections that follow one topic and check that no frame is missing. They run in
  * several client processes, because the descriptors of a process are limited. They speak a dialect
- * of the server over WebSocket or an event stream, or read plain bytes.
+ * of the server over WebSocket or an event stream, or the protocol of a peer, or read plain bytes.
  * Each process has one thread; the benchmark's process only waits. A process has one read buffer,
  * and a connection keeps only an incomplete frame.
  * A gap, a refused subscription or a closed connection ends the benchmark with its reason.
@@ -12,7 +12,29 @@
 
 #define RECEIVER_PROCESSES_MAX 16
 
-enum receiver_dialect { RECEIVER_RAW, RECEIVER_PHOENIX, RECEIVER_TOPIC_WS, RECEIVER_SSE };
+enum receiver_dialect {
+    RECEIVER_RAW,
+    RECEIVER_PHOENIX,
+    RECEIVER_TOPIC_WS,
+    RECEIVER_SSE,
+    RECEIVER_PEER
+};
+
+enum receiver_frame_kind { FRAME_OTHER, FRAME_READY, FRAME_PING, FRAME_EVENT, FRAME_ERROR };
+
+struct receiver_frame {
+    enum receiver_frame_kind kind;
+    uint64_t number; /* of an event; the first is 1 */
+};
+
+/* The protocol of another server. */
+struct receiver_peer {
+    /* Writes what a connection sends first, and again after each page of events. */
+    void (*request)(struct buffer *out, unsigned connection, uint64_t after);
+    /* Describes the first frame of these bytes. Returns its size, or 0 if it is incomplete. */
+    size_t (*frame)(struct slice data, struct receiver_frame *frame);
+    unsigned page; /* events that one request returns; 0: no end */
+};
 
 /* The dialect with this name: phoenix, topic_ws or sse. */
 enum receiver_dialect receiver_dialect_of(const char *name);
@@ -26,16 +48,17 @@ struct receiver_options {
     char *const *tokens; /* one for each connection of the only process; NULL: token for all */
     const char *topic;
     uint64_t after_seq;
-    unsigned replay_batch;  /* 0: the server's default */
-    bool deflate;           /* offers permessage-deflate */
-    bool lean;              /* asks for form=lean */
-    bool stuck;             /* stops reading after it has subscribed */
-    bool may_end;           /* a connection closed by the server is counted and is no error */
-    unsigned heartbeat_ms;  /* interval of each client; 0: none */
-    uint64_t expected;      /* as receivers_expect, set at the start */
-    size_t frame_bytes;     /* RAW: see receivers_frame_bytes */
-    struct slice greeting;  /* RAW: sent after connecting */
-    size_t greeting_answer; /* RAW: bytes of the answer; the connection is ready after it */
+    unsigned replay_batch; /* 0: the server's default */
+    bool deflate;          /* offers permessage-deflate */
+    bool lean;             /* asks for form=lean */
+    bool stuck;            /* stops reading after it has subscribed */
+    bool may_end;          /* a connection closed by the server is counted and is no error */
+    unsigned heartbeat_ms; /* interval of each client; 0: none */
+    uint64_t expected;     /* as receivers_expect, set at the start */
+    size_t frame_bytes;    /* RAW: see receivers_frame_bytes */
+    const struct receiver_peer *peer; /* PEER: its protocol */
+    bool count_all;         /* PHOENIX: counts the updates on every connection, not only on some */
+    bool is_faulty;         /* counts the first event as the second, which must end the benchmark */
     const uint64_t *due_ns; /* shared memory: due time by seq, for latencies; or NULL */
     uint64_t due_count;
 };

@@ -1,4 +1,4 @@
-// bench peers: its client notices a lost acknowledgement. Without that, the figures of the table mean nothing.
+// bench peers: its client notices a lost acknowledgement and a lost event. Otherwise its figures would mean nothing.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +8,7 @@ import { test } from "../lib/cases.mjs";
 /** Runs a small load on one peer. */
 async function peers(...options) {
   const child = spawn(join(process.env.KHALA_BUILD, "bench/bench_peers"), ["--quick", ...options], {
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: ["ignore", "pipe", "ignore"],
   });
   let text = "";
   child.stdout.on("data", (piece) => { text += piece; });
@@ -27,5 +27,11 @@ for (const peer of ["khala", "redis", "nats"]) {
 test("a figure is void when one acknowledgement is missing", async () => {
   const { code, text } = await peers("--row", "ingest-plain", "--peer", "khala", "--fault", "ack");
   assert.match(text, /^ingest-plain +khala +void: (\d+) events were sent, \d+ acknowledged and \1 stored\n$/);
+  assert.equal(code, 1);
+});
+
+test("a figure is void when a subscriber misses an event", async () => {
+  const { code, text } = await peers("--row", "fanout-1k", "--peer", "khala-sse", "--fault", "event");
+  assert.match(text, /^fanout-1k +khala-sse +void: client: a gap: after seq 0 came \(1, 1\]\n$/);
   assert.equal(code, 1);
 });

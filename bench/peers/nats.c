@@ -1,5 +1,5 @@
-/* Appends to a JetStream stream of NATS in a file, each with an acknowledgement; with event ids as
- * message ids. */
+/* NATS. Appends go to a JetStream stream in a file, each with an acknowledgement; with event ids as
+ * message ids. Live subscribers use plain subjects, which store nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -117,4 +117,79 @@ const struct peer_ingest ingest_nats = {
     .answer = answer,
     .stored = stored,
     .stop = stop,
+};
+
+/* ---- delivery ---- */
+
+static void delivery_start(struct peer_server *server, enum delivery_kind kind) {
+    static const char *const arguments[] = {NULL};
+    (void)kind;
+    if (!bench_service_start(&server->service, "nats", arguments))
+        bench_fail("NATS is not installed");
+    server->pid = server->service.pid;
+    server->port = server->service.port;
+    server->publisher_fd = bench_connect(server->port);
+    greet(0, server->publisher_fd);
+}
+
+static void publish(struct peer_server *server, unsigned events, unsigned subscribers) {
+    static struct buffer text, answer;
+    char event[PEER_EVENT_BYTES];
+    (void)subscribers;
+    if (text.size_max == 0) {
+        buffer_init(&text, (size_t)1 << 20);
+        buffer_init(&answer, 65536);
+    }
+    buffer_clear(&text);
+    for (unsigned i = 0; i < events; i++) {
+        peer_event(event, ++server->published);
+        peer_put_text(&text, "PUB " PEER_TOPIC " 300\r\n");
+        peer_put(&text, event, sizeof(event));
+        peer_put_text(&text, "\r\n");
+    }
+    peer_put(&text, "PING\r\n", sizeof("PING\r\n"));
+    peer_ask(server->publisher_fd, text.data, "PONG\r\n", &answer);
+}
+
+static void subscribe(struct buffer *out, unsigned connection, uint64_t after) {
+    (void)connection;
+    (void)after;
+    peer_put_text(out, "CONNECT {\"verbose\":false,\"pedantic\":false}\r\nSUB " PEER_TOPIC
+                       " 1\r\nPING\r\n");
+}
+
+static size_t frame(struct slice data, struct receiver_frame *frame) {
+    static const struct slice head = PEER_TEXT("MSG " PEER_TOPIC " 1 300\r\n");
+    if (slice_starts(data, head)) {
+        size_t size = head.size + PEER_EVENT_BYTES + 2;
+        frame->kind = FRAME_EVENT;
+        if (data.size < size)
+            return 0;
+        frame->number = strtoull(data.data + head.size + PEER_NUMBER_AT, NULL, 10);
+        return size;
+    }
+    const char *end = memchr(data.data, '\n', data.size);
+    if (!end)
+        return 0;
+    frame->kind = slice_starts(data, SLICE("PONG"))   ? FRAME_READY
+                  : slice_starts(data, SLICE("PING")) ? FRAME_PING
+                  : slice_starts(data, SLICE("INFO")) ? FRAME_OTHER
+                                                      : FRAME_ERROR;
+    return (size_t)(end - data.data) + 1;
+}
+
+static const struct receiver_peer live = {.request = subscribe, .frame = frame};
+
+static void delivery_stop(struct peer_server *server) {
+    close(server->publisher_fd);
+    bench_service_stop(&server->service);
+}
+
+const struct peer_delivery delivery_nats = {
+    .kinds = 1U << DELIVERY_FANOUT | 1U << DELIVERY_IDLE,
+    .dialect = RECEIVER_PEER,
+    .live = &live,
+    .start = delivery_start,
+    .publish = publish,
+    .stop = delivery_stop,
 };

@@ -3,8 +3,8 @@
  * One thread, in a process of its own for each measurement.
  * A failure ends the process with its reason; the figure is then void.
  * A sample exists only if order and count were right on every connection. */
-#ifndef BENCH_PEER_WORK_H
-#define BENCH_PEER_WORK_H
+#ifndef BENCH_PEERS_WORK_H
+#define BENCH_PEERS_WORK_H
 
 #include "peer.h"
 
@@ -19,9 +19,10 @@ struct sample {
 struct peer {
     const char *name;
     const char *title;
-    const char *program;              /* NULL: always installed */
-    const char *version;              /* the command that prints it */
-    const struct peer_ingest *ingest; /* NULL: no appends */
+    const char *program;                  /* NULL: always installed */
+    const char *version;                  /* the command that prints it */
+    const struct peer_ingest *ingest;     /* NULL: no appends */
+    const struct peer_delivery *delivery; /* NULL: no delivery */
 };
 
 struct work {
@@ -34,8 +35,11 @@ struct work {
     enum ingest_shape shape;
     unsigned batch;
     unsigned connections;
+    enum delivery_kind kind;
+    unsigned clients; /* of a delivery */
     uint64_t events;
     uint64_t quick_events;
+    bool is_quick;
     enum fault fault;
 };
 
@@ -56,5 +60,15 @@ void peer_load_close(struct peer_load *load);
 
 bool work_ingest_supports(const struct peer *peer, const struct work *work);
 void work_ingest(const struct peer *peer, const struct work *work, struct sample samples[2]);
+
+bool work_delivery_supports(const struct peer *peer, const struct work *work);
+/* Live subscribers: one event at a time, and bursts. */
+void work_fanout(const struct peer *peer, const struct work *work, struct sample samples[2]);
+/* Memory of a subscriber without events. */
+void work_idle(const struct peer *peer, const struct work *work, struct sample samples[2]);
+/* The whole topic to one client, and a part of it to many at once. */
+void work_replay(const struct peer *peer, const struct work *work, struct sample samples[2]);
+/* Clients that are some events behind. */
+void work_return(const struct peer *peer, const struct work *work, struct sample samples[2]);
 
 #endif

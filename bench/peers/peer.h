@@ -1,13 +1,14 @@
-/* The servers that bench peers compares: how each is started, how a client appends events to it,
- * and how many events it then holds.
+/* The servers that bench peers compares: how each is started, how a client appends events to it or
+ * receives them from it, and how many events it then holds.
  * One thread. Each measurement runs in a process of its own, which owns the server it started.
  * A wrong or missing answer ends that process with bench_fail; its figure is then void.
  * An append counts only if the server has acknowledged it, in the order of the connection. */
-#ifndef BENCH_PEER_H
-#define BENCH_PEER_H
+#ifndef BENCH_PEERS_PEER_H
+#define BENCH_PEERS_PEER_H
 
 #include "base/uuid7.h"
-#include "harness.h"
+#include "publisher.h"
+#include "receivers.h"
 #include "service.h"
 
 #define PEER_EVENT_BYTES     300
@@ -23,6 +24,10 @@ struct peer_server {
     pid_t pid;
     uint16_t port;
     uint64_t events_before; /* in the store before the load */
+    struct publisher publisher;
+    int publisher_fd; /* of a server that is not Khala */
+    uint64_t published;
+    struct buffer token;
 };
 
 struct ingest_conn {
@@ -61,10 +66,35 @@ struct peer_ingest {
     void (*stop)(struct peer_server *server);
 };
 
+/* What the subscribers of a server do. */
+enum delivery_kind { DELIVERY_FANOUT, DELIVERY_IDLE, DELIVERY_REPLAY, DELIVERY_RETURN };
+
+/* The delivery of a protocol. */
+struct peer_delivery {
+    unsigned kinds; /* bits by enum delivery_kind */
+    enum receiver_dialect dialect;
+    const struct receiver_peer *live;   /* PEER: protocol of subscribers */
+    const struct receiver_peer *behind; /* PEER: protocol of clients that catch up */
+    void (*start)(struct peer_server *server, enum delivery_kind kind);
+    /* Publishes events to this number of subscribers. They are numbered from 1 on. */
+    void (*publish)(struct peer_server *server, unsigned events, unsigned subscribers);
+    /* Ends the benchmark if not all published events are stored; NULL: the server stores none. */
+    void (*check)(struct peer_server *server);
+    void (*stop)(struct peer_server *server);
+};
+
+extern const struct peer_delivery delivery_khala_ws, delivery_khala_phoenix, delivery_khala_sse,
+    delivery_redis, delivery_nats;
+
 extern const struct peer_ingest ingest_khala, ingest_redis, ingest_nats, ingest_postgres;
 
 /* ---- helpers of the protocols ---- */
 
+/* A slice of a literal in a static table. */
+#define PEER_TEXT(literal)                                                                         \
+    { (literal), sizeof(literal) - 1 }
+/* Where the number of an event begins in it. */
+#define PEER_NUMBER_AT 6
 /* Writes a JSON object of PEER_EVENT_BYTES with this number. */
 void peer_event(char out[PEER_EVENT_BYTES], uint64_t number);
 /* An event id as a client mints it now. */

@@ -1,4 +1,4 @@
-#include "peer_work.h"
+#include "work.h"
 
 #include <stdlib.h>
 

@@ -3,12 +3,12 @@
  * One thread. The caller owns the figures and the file.
  * A file that cannot be written ends the benchmark.
  * A void figure is shown as void with its reason, never as a number. */
-#ifndef BENCH_PEER_REPORT_H
-#define BENCH_PEER_REPORT_H
+#ifndef BENCH_PEERS_REPORT_H
+#define BENCH_PEERS_REPORT_H
 
 #include <stdio.h>
 
-#include "peer_work.h"
+#include "work.h"
 
 #define RUNS_MAX 9
 

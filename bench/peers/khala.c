@@ -1,4 +1,4 @@
-/* Appends to Khala over HTTP, as any application does. */
+/* Khala: appends over HTTP, as any application does them, and its three dialects of delivery. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -122,3 +122,51 @@ const struct peer_ingest ingest_khala = {
     .stored = stored,
     .stop = stop,
 };
+
+/* ---- delivery ---- */
+
+static void delivery_start(struct peer_server *server, enum delivery_kind kind) {
+    /* Clients may fetch as much as the topic has; the default ends their resume after some events.
+     */
+    static const struct bench_setting settings[] = {
+        {"RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "100000000"}, {NULL, NULL}};
+    (void)kind;
+    server->khala.settings = settings;
+    bench_server_start(&server->khala);
+    server->pid = server->khala.pid;
+    server->port = server->khala.port;
+    buffer_init(&server->token, 8192);
+    bench_token(&server->khala, PEER_TOPIC, &server->token);
+    publisher_open(&server->publisher, &server->khala, PEER_TOPIC, PEER_EVENT_BYTES);
+}
+
+static void delivery_publish(struct peer_server *server, unsigned events, unsigned subscribers) {
+    (void)subscribers;
+    publisher_send(&server->publisher, events);
+    server->published = server->publisher.published;
+}
+
+static void delivery_check(struct peer_server *server) {
+    uint64_t count = stored(server);
+    if (count != server->published)
+        bench_fail("%llu events were acknowledged and %llu stored",
+                   (unsigned long long)server->published, (unsigned long long)count);
+}
+
+static void delivery_stop(struct peer_server *server) {
+    publisher_close(&server->publisher);
+    buffer_release(&server->token);
+    bench_server_stop(&server->khala);
+}
+
+#define DELIVERY(dialect_)                                                                         \
+    {                                                                                              \
+        .kinds = 1U << DELIVERY_FANOUT | 1U << DELIVERY_IDLE | 1U << DELIVERY_REPLAY |             \
+                 1U << DELIVERY_RETURN,                                                            \
+        .dialect = dialect_, .start = delivery_start, .publish = delivery_publish,                 \
+        .check = delivery_check, .stop = delivery_stop                                             \
+    }
+
+const struct peer_delivery delivery_khala_ws = DELIVERY(RECEIVER_TOPIC_WS);
+const struct peer_delivery delivery_khala_phoenix = DELIVERY(RECEIVER_PHOENIX);
+const struct peer_delivery delivery_khala_sse = DELIVERY(RECEIVER_SSE);
