@@ -53,7 +53,7 @@ static void sweep_done(struct sweep *sweep) {
     work->wait.done = wait_done;
     nodes_confirm_post(api->nodes, &work->wait);
     fanout_nudge(api->fanout, api->epoch);
-    writer_hint_post(api->writer);
+    writer_beat_post(api->writer);
 }
 
 /* Adds all revocations, even if one of them finds no room. Returns the first failure. */

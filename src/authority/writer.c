@@ -535,6 +535,11 @@ void writer_hint_post(struct writer *writer) {
     mailbox_wake(&writer->mailbox);
 }
 
+void writer_beat_post(struct writer *writer) {
+    follow_ask_beat(&writer->follow);
+    mailbox_wake(&writer->mailbox);
+}
+
 bool writer_has_role(const struct writer *writer) {
     return !atomic_load(&writer->is_role_lost);
 }

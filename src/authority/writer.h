@@ -75,8 +75,10 @@ void writer_announce(struct writer *writer, const struct store_batch *batch,
 /* Any thread. done runs on the writer's thread after a pass over the log that began later than this
  * call, or soon with the role. The wait is the writer's until then. */
 void writer_follow_post(struct writer *writer, struct follow_wait *wait);
-/* Any thread: the log, or a revocation, may be new. */
+/* Any thread: another node may have extended the log. */
 void writer_hint_post(struct writer *writer);
+/* Any thread: the row of this node, or a revocation, may be new. */
+void writer_beat_post(struct writer *writer);
 /* Any thread: this node may write. */
 bool writer_has_role(const struct writer *writer);
 /* Finishes all posted items, then ends the thread. */

@@ -52,6 +52,8 @@ void hub_close(struct hub *hub);
  * before the first watch and publish. The text outlives the hub. */
 void hub_set_projection_version(struct hub *hub, struct slice version);
 struct slice hub_projection_version(const struct hub *hub);
+/* No topic is watched or has frames, so that nothing needs to be published. */
+MUST_CHECK bool hub_is_empty(struct hub *hub);
 
 void hub_listen(struct hub *hub, struct hub_listener *listener, void (*wake)(void *user),
                 void *user);

@@ -11,7 +11,6 @@
 struct hub;
 struct hub_topic;
 
-bool hub_is_empty(struct hub *hub);
 /* Memory for one name at a time. */
 struct arena *hub_names(struct hub *hub);
 /* NULL, with nothing locked, for a topic that is not in the hub. */

@@ -31,5 +31,5 @@ void server_announce(struct server *server) {
                   log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
     nodes_set_address(server->nodes, address, operator_address);
     revoked_serve(&server->revoked);
-    writer_hint_post(server->writer);
+    writer_beat_post(server->writer);
 }

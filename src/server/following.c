@@ -15,6 +15,11 @@ static void on_commit(void *user, const struct store_batch *batch,
     topic_activity_committed(following->activity, batch);
 }
 
+static bool is_watched(void *user) {
+    struct following *following = user;
+    return !hub_is_empty(following->hub);
+}
+
 static void on_head(void *user, struct slice topic, uint64_t head_seq) {
     struct following *following = user;
     hub_advance(following->hub, topic, head_seq);
@@ -80,6 +85,7 @@ struct follow_hooks following_hooks(struct following *following) {
                                  .epoch = following->epoch,
                                  .epoch_changed = on_epoch,
                                  .commit = on_commit,
+                                 .is_watched = is_watched,
                                  .head = on_head,
                                  .pruned = on_pruned,
                                  .beat = on_beat};

@@ -40,7 +40,7 @@ static void sweep_done(struct sweep *sweep) {
     atomic_store(&revoked->swept_serial, revoked->sweep_serial);
     atomic_store(&revoked->is_sweeping, false);
     /* The next beat confirms the serial. */
-    writer_hint_post(revoked->writer);
+    writer_beat_post(revoked->writer);
 }
 
 void revoked_serve(struct revoked *revoked) {

@@ -143,11 +143,14 @@ static void on_commit(void *user, const struct store_batch *batch,
     topic_activity_committed(server->telemetry.activity, batch);
 }
 
-/* The hint itself is not trusted: the log is read. */
+/* The hint itself is not trusted: the log is read. A node on which no topic is watched need not
+ * read it now: a reader that comes later reads the store first. */
 static void on_hint(void *user, const struct hint *hint) {
     struct server *server = user;
-    (void)hint;
-    writer_hint_post(server->writer);
+    if (!hint || hint->log_id == HINT_LOG_ID_MAX)
+        writer_beat_post(server->writer);
+    else if (!hub_is_empty(server->hub))
+        writer_hint_post(server->writer);
 }
 
 static void on_refused(void *user, const struct append_request *request) {

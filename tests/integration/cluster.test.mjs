@@ -95,6 +95,43 @@ test("a follower without hints reads the log at its interval, and each node has 
   assert.deepEqual(rows(), ["writer|node.example:4100|1"]);
 });
 
+test("the first subscriber of a follower misses nothing while others append, whenever it comes", async (t) => {
+  // A topic that is not followed leaves memory after a few events, so that each turn begins with none.
+  const { writer, follower } = await pair(t, { ...PATIENT, KHALA_WINDOW_FRAMES_MAX: "1", KHALA_FOLLOW_POLL_MS: "20" });
+  await writer.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
+  let head = 1, isOver = false;
+  const appending = (async () => {
+    for (let size = 1; !isOver; size = size % 7 + 1) head = (await writer.batch(events(size))).at(-1).event.seq;
+  })();
+  const headers = { authorization: `Bearer ${follower.reader}` };
+  for (let turn = 0; turn < 8; turn++) {
+    const from = head;
+    const stream = await Stream.open(follower, streamPath(TOPIC, `after_seq=${from}`), headers);
+    await stream.until(() => stream.lastSeq >= from + 40, "40 events");
+    const seen = sequences(stream);
+    assert.deepEqual(seen, range(from + 1, from + seen.length));
+    stream.request.destroy();
+    const left = head;
+    await until(() => head >= left + 10, "events without a subscriber");
+  }
+  isOver = true;
+  await appending;
+});
+
+test("commits of the writer do not make a follower write its row", async (t) => {
+  const { url, writer } = await pair(t);
+  await until(async () => (await writer.read("nodes")).nodes.length === 2, "both nodes");
+  psql(url, "CREATE TABLE runtime.beats (at timestamptz); CREATE FUNCTION runtime.count_beat() RETURNS trigger LANGUAGE plpgsql AS " +
+    "'BEGIN INSERT INTO runtime.beats VALUES (clock_timestamp()); RETURN NEW; END'; " +
+    "CREATE TRIGGER count_beat BEFORE UPDATE ON runtime.nodes FOR EACH ROW EXECUTE FUNCTION runtime.count_beat()");
+  const begun = performance.now();
+  for (const number of range(1, 150)) await appended(writer, "room", { event_type: "said", payload: { number } });
+  const beats = Number(psql(url, "SELECT count(*) FROM beats"));
+  // Each of the two nodes writes its row about once a second.
+  const expected = 2 * (performance.now() - begun) / 1000;
+  assert.ok(beats <= 2 * expected + 10, `${beats} beats instead of ${Math.round(expected)}`);
+});
+
 const REVOKE = "/internal/v1/sync/sessions/revoke";
 
 /** khala nodes marks the node that answers, and khala doctor names the writer. */
@@ -159,9 +196,9 @@ test("a node that is stopped does not confirm a revocation, and delivers nothing
   const client = await Client.join(follower);
   await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
   await client.reached("room", 2);
-  const metrics = (await follower.get("/metrics")).body;
-  assert.match(metrics, /^khala_cluster_writer 0$/m);
-  assert.match(metrics, /^khala_cluster_followed_log_id 2$/m);
+  const metrics = async () => (await follower.get("/metrics")).body;
+  assert.match(await metrics(), /^khala_cluster_writer 0$/m);
+  await until(async () => /^khala_cluster_followed_log_id 2$/m.test(await metrics()), "the followed log in the metrics");
 });
 
 test("a node does not take the role of a schema that it does not know", async (t) => {

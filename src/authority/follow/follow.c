@@ -45,16 +45,21 @@ static enum status announce_head(void *user, const struct store_topic *topic) {
 
 /* ---- a pass ---- */
 
+/* Everything up to here is announced, or needs no announcement. */
+static void reach(struct follow *follow, const struct store_progress *progress) {
+    follow->log_id = progress->log_id;
+    follow->cursor = progress->cursor;
+    follow->commit_id = progress->commit_id;
+    follow->has_commit_id = true;
+}
+
 /* Too many events to show each: only the heads of all topics. */
 static enum status skip_events(struct follow *follow, struct store_session *session,
                                const struct store_progress *progress) {
     enum status status = store_walk_topics(session, 0, UINT64_MAX, follow, announce_head);
     if (status != STATUS_OK)
         return status;
-    follow->log_id = progress->log_id;
-    follow->cursor = progress->cursor;
-    follow->commit_id = progress->commit_id;
-    follow->has_commit_id = true;
+    reach(follow, progress);
     if (follow->hooks.head)
         follow->hooks.head(follow->hooks.user, (struct slice){0}, follow->log_id);
     return STATUS_OK;
@@ -102,6 +107,11 @@ enum status follow_pass(struct follow *follow, struct store_session *session) {
         return status;
     if (is_other_epoch(follow, &progress))
         return STATUS_WRITER_LOST;
+    /* Asked after the read of the store: a reader that comes later sees all that is skipped. */
+    if (follow->hooks.is_watched && !follow->hooks.is_watched(follow->hooks.user)) {
+        reach(follow, &progress);
+        return STATUS_OK;
+    }
     uint64_t behind = progress.log_id > follow->log_id ? progress.log_id - follow->log_id : 0;
     if (behind > FOLLOW_EVENTS_MAX)
         return skip_events(follow, session, &progress);
@@ -132,6 +142,10 @@ void follow_wait_post(struct follow *follow, struct follow_wait *wait) {
 
 void follow_hint(struct follow *follow) {
     atomic_store(&follow->is_hinted, true);
+}
+
+void follow_ask_beat(struct follow *follow) {
+    atomic_store(&follow->is_beat_asked, true);
 }
 
 static struct follow_wait *take_waits(struct follow *follow) {
@@ -174,13 +188,16 @@ int64_t follow_turn(struct follow *follow, bool has_role) {
     }
     bool is_hinted = atomic_exchange(&follow->is_hinted, false);
     uint64_t now_ns = clock_now().mono_ns;
+    bool is_beat_due =
+        atomic_exchange(&follow->is_beat_asked, false) || now_ns >= follow->beat_at_ns;
+    bool is_pass_due = is_hinted || is_beat_due || waits || now_ns >= follow->pass_at_ns;
     enum status status = STATUS_OK;
-    if (!has_role && (is_hinted || waits || now_ns >= follow->pass_at_ns)) {
+    if (!has_role && is_pass_due) {
         status = follow_pass(follow, follow->side);
         follow->pass_at_ns = clock_now().mono_ns + follow->poll_ms * CLOCK_NS_PER_MS;
     }
     end_waits(waits, status);
-    if (is_hinted || now_ns >= follow->beat_at_ns) {
+    if (is_beat_due) {
         uint64_t next_ms = beat(follow, has_role, false);
         follow->beat_at_ns = clock_now().mono_ns + next_ms * CLOCK_NS_PER_MS;
     }
@@ -209,10 +226,7 @@ enum status follow_begin(struct follow *follow) {
     enum status status = store_read_progress(follow->side, 0, &progress);
     if (status != STATUS_OK)
         return status;
-    follow->log_id = progress.log_id;
-    follow->cursor = progress.cursor;
-    follow->commit_id = progress.commit_id;
-    follow->has_commit_id = true;
+    reach(follow, &progress);
     return STATUS_OK;
 }
 

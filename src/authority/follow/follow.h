@@ -1,6 +1,6 @@
 /* Following the log: announces the commits that the writer of this process did not see succeed,
  * because another node made them or because their answers were lost.
- * The writer's thread; follow_wait_post and follow_hint from any thread.
+ * The writer's thread; follow_wait_post, follow_hint and follow_ask_beat from any thread.
  * Rows live until an announcement returns. A node that is far behind announces heads, without
  * frames, so that its memory is bounded. The statuses of the store's walks. A pass that failed is
  * continued by the next one. In another epoch a pass announces nothing and answers
@@ -40,11 +40,14 @@ struct follow_hooks {
     void (*epoch_changed)(void *user, const char *epoch);
     /* A commit of another node. states[i] is the entity of batch->events[i]. */
     void (*commit)(void *user, const struct store_batch *batch, const struct store_entity *states);
+    /* False: commits that were made before this call need no announcement, because every later
+     * reader reads the store first. NULL: always true. */
+    bool (*is_watched)(void *user);
     /* The topic has advanced, by more than was announced. Topic absent: the log itself. */
     void (*head)(void *user, struct slice topic, uint64_t head_seq);
     void (*pruned)(void *user, struct slice topic, uint64_t oldest_seq);
-    /* After a hint, and when the role was taken or lost. Answers after how many milliseconds it
-     * shall be called again without that. */
+    /* When it was asked for, and when the role was taken or lost. Answers after how many
+     * milliseconds it shall be called again without that. */
     uint64_t (*beat)(void *user, struct store_session *side, const struct follow_beat *beat);
 };
 
@@ -59,6 +62,7 @@ struct follow {
     uint64_t pass_at_ns; /* when the log is read next without a hint */
     uint64_t beat_at_ns;
     atomic_bool is_hinted;
+    atomic_bool is_beat_asked;
     pthread_mutex_t lock;
     struct follow_wait *waits; /* under lock */
 };
@@ -76,12 +80,15 @@ MUST_CHECK enum status follow_pass(struct follow *follow, struct store_session *
 void follow_note(struct follow *follow, uint64_t log_id, const struct uuid *cursor);
 /* The role was taken or lost: the next turn has a beat. */
 void follow_note_role(struct follow *follow);
-/* What is due now: a pass, where the node has no role, and a beat. How long until the next is due;
- * negative: never. */
+/* What is due now: a pass, where the node has no role, and a beat. A beat has a pass before it. How
+ * long until the next is due; negative: never. */
 int64_t follow_turn(struct follow *follow, bool has_role);
 
 /* Any thread. The caller wakes the writer's thread. */
 void follow_wait_post(struct follow *follow, struct follow_wait *wait);
+/* The log may have advanced: the next turn has a pass. */
 void follow_hint(struct follow *follow);
+/* The next turn has a beat. */
+void follow_ask_beat(struct follow *follow);
 
 #endif
