@@ -211,12 +211,38 @@ static void a_session_that_waited_while_the_store_was_moved_does_not_get_the_rol
     assert_ok(commit_one(fixture, 2));
 }
 
+static uint64_t rows_of_commit(struct fixture *fixture, uint64_t log_id) {
+    uint64_t before = store_session_rows_read(fixture->writer);
+    assert_ok(commit_one(fixture, log_id));
+    return store_session_rows_read(fixture->writer) - before;
+}
+
+static void a_commit_asks_for_no_position_that_its_session_stored(void **state) {
+    struct fixture *fixture = *state;
+    assert_ok(commit_one(fixture, 1));
+    fixture_reopen(fixture);
+    /* The state of the log was read when the session began. */
+    assert_int_equal(log_end(fixture->writer), 1);
+    struct store_prefetch nothing = {0};
+    assert_ok(store_prefetch(fixture->writer, &nothing));
+    uint64_t unknown = rows_of_commit(fixture, 2);
+    assert_int_equal(rows_of_commit(fixture, 3), unknown - 1);
+    /* A session that was lost knows nothing any more. */
+    terminate(fixture);
+    assert_int_equal(commit_one(fixture, 4), STATUS_WRITER_LOST);
+    take_role(fixture);
+    assert_ok(store_prefetch(fixture->writer, &nothing));
+    assert_int_equal(rows_of_commit(fixture, 4), unknown);
+    assert_int_equal(rows_of_commit(fixture, 5), unknown - 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_of_a_store_are_bounded),
         cmocka_unit_test(a_session_lost_between_prefetch_and_commit_may_not_write),
         cmocka_unit_test(every_call_of_a_lost_write_session_says_so),
         cmocka_unit_test(a_higher_term_stops_the_writer),
+        cmocka_unit_test(a_commit_asks_for_no_position_that_its_session_stored),
         cmocka_unit_test(a_read_session_connects_again_by_itself),
         cmocka_unit_test(a_snapshot_that_lost_its_session_fails_until_its_end),
         cmocka_unit_test(a_dropped_derived_table_is_made_again),

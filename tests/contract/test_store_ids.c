@@ -131,8 +131,34 @@ static void an_id_without_the_mark_does_not_search_the_log(void **state) {
     assert_true(marked_rows > unmarked_rows);
 }
 
+static enum status commit_at(struct fixture *fixture, uint64_t log_id, uint64_t entity_ref,
+                             uint64_t seq) {
+    struct store_event event = rows_event(log_id, entity_ref, seq);
+    return store_commit(fixture->writer, &(struct store_batch){.events = &event, .event_count = 1});
+}
+
+/* A store may remember the last positions that it stored, of more or fewer entities. */
+static void a_position_follows_the_stored_one_whatever_was_stored_between(void **state) {
+    static const uint64_t distances[] = {1, 1024, 4096, 16384, 65536};
+    struct fixture *fixture = *state;
+    uint64_t log_id = 0;
+    assert_ok(commit_at(fixture, ++log_id, 2, 1));
+    for (size_t i = 0; i < sizeof(distances) / sizeof(distances[0]); i++) {
+        uint64_t seq = 2 + i;
+        assert_int_equal(commit_at(fixture, log_id + 1, 2, seq + 1), STATUS_SEQUENCE_CONFLICT);
+        assert_int_equal(commit_at(fixture, log_id + 1, 2, seq - 1), STATUS_SEQUENCE_CONFLICT);
+        assert_ok(commit_at(fixture, ++log_id, 2 + distances[i], 1));
+        assert_int_equal(commit_at(fixture, log_id + 1, 2 + distances[i], 3),
+                         STATUS_SEQUENCE_CONFLICT);
+        assert_ok(commit_at(fixture, ++log_id, 2, seq));
+        assert_int_equal(commit_at(fixture, log_id + 1, 2, seq + 2), STATUS_SEQUENCE_CONFLICT);
+        assert_ok(commit_at(fixture, ++log_id, 2 + distances[i], 2));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_position_follows_the_stored_one_whatever_was_stored_between),
         cmocka_unit_test(the_mark_never_changes_and_differs_between_stores),
         cmocka_unit_test(every_id_is_found_across_restarts),
         cmocka_unit_test(no_id_is_taken_twice),

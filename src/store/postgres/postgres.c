@@ -12,6 +12,7 @@ static void session_free(struct postgres_session *session) {
         atomic_store(&session->store->is_write_session_open, false);
     for (size_t i = 0; i < POSTGRES_PARAMETERS_MAX; i++)
         buffer_release(&session->parameters[i].bytes);
+    free(session->heads);
     atomic_fetch_sub(&session->store->session_count, 1);
     free(session);
 }

@@ -179,6 +179,14 @@ struct postgres_tail {
     struct id_mark id_mark;
 };
 
+/* The last event of an entity, as the write session stored it. An entity has one place, which it
+ * shares with others; the last one that was stored has it. */
+struct postgres_head {
+    uint64_t entity_ref; /* 0: none */
+    uint64_t seq;
+};
+#define POSTGRES_HEADS 16384
+
 /* One parameter that is being gathered. */
 struct postgres_parameter {
     struct buffer bytes;
@@ -192,14 +200,15 @@ struct postgres_session {
     PGconn *connection; /* NULL: not connected */
     bool prepared[STATEMENT_COUNT];
     struct postgres_tail tail;
-    uint64_t term;          /* of the writer role */
-    uint64_t limits_term;   /* in which the limits of the outbox were stored */
-    bool is_role_lost;      /* a write session without the writer lock */
-    bool is_role_elsewhere; /* another session held the lock at the last attempt */
-    bool in_transaction;    /* of store_read_begin, or of a walk */
-    bool is_read_lost;      /* the connection was lost inside a transaction */
-    bool has_warning;       /* the server sent a warning */
-    bool is_schema_foreign; /* it was logged that this build does not write the schema */
+    struct postgres_head *heads; /* POSTGRES_HEADS of them; NULL: none is known */
+    uint64_t term;               /* of the writer role */
+    uint64_t limits_term;        /* in which the limits of the outbox were stored */
+    bool is_role_lost;           /* a write session without the writer lock */
+    bool is_role_elsewhere;      /* another session held the lock at the last attempt */
+    bool in_transaction;         /* of store_read_begin, or of a walk */
+    bool is_read_lost;           /* the connection was lost inside a transaction */
+    bool has_warning;            /* the server sent a warning */
+    bool is_schema_foreign;      /* it was logged that this build does not write the schema */
     uint64_t changed_ns;    /* since when it waits for the nodes with the lock; 0: it does not */
     uint64_t connect_at_ns; /* no attempt to connect before */
     uint64_t connect_pause_ms;
@@ -439,6 +448,28 @@ MUST_CHECK enum status postgres_write_open(struct postgres_session *session);
 /* Ends the pipeline, if there is one, and commits for STATUS_OK. Otherwise rolls back and returns
  * the status. */
 MUST_CHECK enum status postgres_write_end(struct postgres_session *session, enum status status);
+
+/* The session's error about a batch that cannot follow what is stored. Returns the status. */
+enum status postgres_contradicts(struct postgres_session *session, enum status status,
+                                 const char *subject, uint64_t number);
+
+/* ---- events of a batch (postgres_events.c) --------------------------------------------------- */
+
+/* The events follow the tail. */
+MUST_CHECK enum status postgres_check_order(struct postgres_session *session,
+                                            const struct store_batch *batch);
+/* Sends the check that the first event of each entity in the batch follows a stored one, where the
+ * heads do not tell. *expected: how many stored events there must be. */
+MUST_CHECK enum status postgres_send_positions(struct postgres_session *session,
+                                               const struct store_batch *batch, uint64_t *expected);
+/* Sends the rows, the supplied ids, and the checks of all ids. *max: the largest supplied id. */
+MUST_CHECK enum status postgres_send_events(struct postgres_session *session,
+                                            const struct store_batch *batch, struct uuid *max);
+/* The batch is stored. */
+void postgres_note_heads(struct postgres_session *session, const struct store_batch *batch);
+void postgres_forget_heads(struct postgres_session *session);
+
+/* ---- other rows ------------------------------------------------------------------------------ */
 
 /* Sends the removal of the outbox rows that the batch answers. */
 MUST_CHECK enum status postgres_send_outbox(struct postgres_session *session,

@@ -11,8 +11,8 @@
 
 #include "store/postgres/postgres.h"
 
-static enum status contradicts(struct postgres_session *session, enum status status,
-                               const char *subject, uint64_t number) {
+enum status postgres_contradicts(struct postgres_session *session, enum status status,
+                                 const char *subject, uint64_t number) {
     snprintf(session->error, sizeof(session->error), "the batch contradicts the store: %s %llu",
              subject, (unsigned long long)number);
     session->reason = REASON_STORE_FAILED;
@@ -32,6 +32,7 @@ enum status postgres_load_tail(struct postgres_session *session) {
                                                .cursor = state.cursor,
                                                .client_id_max = state.event_id_max,
                                                .id_mark = state.id_mark};
+    postgres_forget_heads(session);
     return status;
 }
 
@@ -126,8 +127,8 @@ static enum status send_commit(struct postgres_session *session) {
     else if (!is_answered)
         status = postgres_fault(session, result);
     else if (!is_committed)
-        status = contradicts(session, STATUS_INTERNAL_ERROR, "rolled back at event",
-                             session->tail.log_id);
+        status = postgres_contradicts(session, STATUS_INTERNAL_ERROR, "rolled back at event",
+                                      session->tail.log_id);
     PQclear(result);
     return status;
 }
@@ -155,141 +156,6 @@ enum status postgres_write_end(struct postgres_session *session, enum status sta
     return status;
 }
 
-/* ---- events ---- */
-
-/* What must hold of an event before it, by its place in the log. */
-struct event_place {
-    uint64_t entity_ref;
-    uint64_t seq;
-};
-
-static int compare_places(const void *left, const void *right) {
-    const struct event_place *a = left, *b = right;
-    if (a->entity_ref != b->entity_ref)
-        return a->entity_ref < b->entity_ref ? -1 : 1;
-    return a->seq < b->seq ? -1 : a->seq > b->seq;
-}
-
-static bool is_supplied(const struct postgres_tail *tail, const struct store_event *event) {
-    /* An id that another store minted counts as supplied, even where it is the cursor's. */
-    return uuid_compare(&event->event_id, &event->cursor) != 0 ||
-           !id_mark_may_be_minted(&tail->id_mark, &event->event_id);
-}
-
-static enum status check_order(struct postgres_session *session, const struct store_batch *batch) {
-    uint64_t log_id = session->tail.log_id;
-    const struct uuid *cursor = &session->tail.cursor;
-    for (size_t i = 0; i < batch->event_count; i++) {
-        const struct store_event *event = &batch->events[i];
-        if (event->log_id != log_id + 1)
-            return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the log ends at event", log_id);
-        if (log_id > 0 && uuid_compare(&event->cursor, cursor) <= 0)
-            return contradicts(session, STATUS_SEQUENCE_CONFLICT,
-                               "the cursor does not rise at event", event->log_id);
-        log_id = event->log_id;
-        cursor = &event->cursor;
-    }
-    return STATUS_OK;
-}
-
-/* Sends the statement, unless its arrays are empty. */
-static enum status send_any(struct postgres_session *session) {
-    return session->parameters[0].count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
-}
-
-/* Sends the check that the first event of each entity in the batch follows a stored one. *expected:
- * how many stored events there must be. The events of one entity have no gap among themselves. */
-static enum status send_positions(struct postgres_session *session, const struct store_batch *batch,
-                                  uint64_t *expected) {
-    struct event_place *places = malloc(batch->event_count * sizeof(*places));
-    enum status status = STATUS_OK;
-    if (!places)
-        return STATUS_OUT_OF_MEMORY;
-    for (size_t i = 0; i < batch->event_count; i++)
-        places[i] = (struct event_place){batch->events[i].entity_ref, batch->events[i].seq};
-    qsort(places, batch->event_count, sizeof(*places), compare_places);
-    postgres_begin(session, STATEMENT_COUNT_POSITIONS);
-    *expected = 0;
-    for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++) {
-        bool is_first = i == 0 || places[i - 1].entity_ref != places[i].entity_ref;
-        if (places[i].seq == 0 || (!is_first && places[i].seq != places[i - 1].seq + 1))
-            status = contradicts(session, STATUS_SEQUENCE_CONFLICT,
-                                 "no event of the entity precedes its event", places[i].seq);
-        if (!is_first || places[i].seq <= 1)
-            continue;
-        postgres_put_number(session, places[i].entity_ref);
-        postgres_put_number(session, places[i].seq - 1);
-        (*expected)++;
-    }
-    free(places);
-    return status == STATUS_OK ? send_any(session) : status;
-}
-
-static void put_event(struct postgres_session *session, const struct store_event *event) {
-    bool is_cursor = uuid_compare(&event->event_id, &event->cursor) == 0;
-    bool has_owner = entity_row(event->entity_kind)->has_event_owner;
-    const struct slice absent = {0};
-    postgres_put_number(session, event->log_id);
-    postgres_put_number(session, event->entity_ref);
-    postgres_put_number(session, event->seq);
-    postgres_put_uuid(session, &event->cursor);
-    postgres_put_uuid(session, is_cursor ? NULL : &event->event_id);
-    postgres_put_text(session, event->type);
-    postgres_put_text(session, has_owner ? event->owner.user_id : absent);
-    postgres_put_text(session, has_owner ? event->owner.guest_scope : absent);
-    postgres_put_text(session, has_owner ? event->owner.org_id : absent);
-    postgres_put_bytes(session, event->payload_hash, sizeof(event->payload_hash));
-    postgres_put_bytes(session, event->prev_chain_hash, sizeof(event->prev_chain_hash));
-    postgres_put_bytes(session, event->chain_hash, sizeof(event->chain_hash));
-    postgres_put_text(session, event->payload);
-    if (event->recorded_at_ms == uuid7_timestamp_ms(&event->cursor))
-        postgres_put_optional(session, 0);
-    else
-        postgres_put_number(session, event->recorded_at_ms);
-    postgres_put_number(session, event->chain_version);
-}
-
-/* Sends the supplied ids. *max: the largest of them and of those before. */
-static enum status send_ids(struct postgres_session *session, const struct store_batch *batch,
-                            struct uuid *max) {
-    *max = session->tail.client_id_max;
-    postgres_begin(session, STATEMENT_ADD_EVENT_IDS);
-    for (size_t i = 0; i < batch->event_count; i++) {
-        const struct store_event *event = &batch->events[i];
-        if (!is_supplied(&session->tail, event))
-            continue;
-        if (uuid_compare(&event->event_id, max) > 0)
-            *max = event->event_id;
-        postgres_put_uuid(session, &event->event_id);
-        postgres_put_number(session, event->log_id);
-    }
-    return send_any(session);
-}
-
-/* An id is unique among supplied and minted ids together. The usual id needs no query. A minted id
- * is later than every supplied one. A supplied id that lacks the mark was not minted, and one that
- * is later than the last cursor was not minted yet. The queries see the rows of this batch. */
-static enum status send_id_checks(struct postgres_session *session, const struct store_batch *batch,
-                                  const struct uuid *max) {
-    const struct uuid *last = &batch->events[batch->event_count - 1].cursor;
-    postgres_begin(session, STATEMENT_FIND_SUPPLIED);
-    for (size_t i = 0; i < batch->event_count; i++) {
-        const struct store_event *event = &batch->events[i];
-        if (!is_supplied(&session->tail, event) && uuid_compare(&event->event_id, max) <= 0)
-            postgres_put_uuid(session, &event->event_id);
-    }
-    enum status status = send_any(session);
-    postgres_begin(session, STATEMENT_FIND_MINTED);
-    for (size_t i = 0; i < batch->event_count; i++) {
-        const struct store_event *event = &batch->events[i];
-        if (is_supplied(&session->tail, event) &&
-            id_mark_may_be_minted(&session->tail.id_mark, &event->event_id) &&
-            uuid_compare(&event->event_id, last) <= 0)
-            postgres_put_uuid(session, &event->event_id);
-    }
-    return status == STATUS_OK ? send_any(session) : status;
-}
-
 /* ---- the other rows ---- */
 
 static enum status send_entities(struct postgres_session *session,
@@ -315,13 +181,6 @@ static enum status send_entities(struct postgres_session *session,
         postgres_put_optional(session, entity->stopped_at_ms);
         postgres_put_optional(session, entity->last_heartbeat_at_ms);
     }
-    return postgres_pipeline_send(session);
-}
-
-static enum status send_events(struct postgres_session *session, const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_ADD_EVENTS);
-    for (size_t i = 0; i < batch->event_count; i++)
-        put_event(session, &batch->events[i]);
     return postgres_pipeline_send(session);
 }
 
@@ -443,16 +302,11 @@ static enum status send_authority(struct postgres_session *session, const struct
     enum status status = STATUS_OK;
     *max = session->tail.client_id_max;
     if (batch->event_count > 0)
-        status = send_positions(session, batch, expected);
+        status = postgres_send_positions(session, batch, expected);
     if (status == STATUS_OK && batch->entity_count > 0)
         status = send_entities(session, batch);
-    if (status == STATUS_OK && batch->event_count > 0) {
-        status = send_events(session, batch);
-        if (status == STATUS_OK)
-            status = send_ids(session, batch, max);
-        if (status == STATUS_OK)
-            status = send_id_checks(session, batch, max);
-    }
+    if (status == STATUS_OK && batch->event_count > 0)
+        status = postgres_send_events(session, batch, max);
     if (status == STATUS_OK && batch->key_count > 0)
         status = send_keys(session, batch);
     return status;
@@ -482,22 +336,23 @@ static enum status check_result(struct postgres_session *session, enum statement
     struct postgres_row row = {result, 0};
     uint64_t changed = strtoull(PQcmdTuples(result), NULL, 10);
     if (id == STATEMENT_COUNT_POSITIONS && postgres_number(row, 0) != expected)
-        return contradicts(session, STATUS_SEQUENCE_CONFLICT,
-                           "an event does not follow the last of its entity, from event",
-                           batch->events[0].log_id);
+        return postgres_contradicts(session, STATUS_SEQUENCE_CONFLICT,
+                                    "an event does not follow the last of its entity, from event",
+                                    batch->events[0].log_id);
     if (id == STATEMENT_PUT_ENTITIES && changed != batch->entity_count)
-        return contradicts(session, STATUS_ALREADY_EXISTS, "another entity has the ref of one of",
-                           batch->entity_count);
+        return postgres_contradicts(session, STATUS_ALREADY_EXISTS,
+                                    "another entity has the ref of one of", batch->entity_count);
     if (id == STATEMENT_PUT_TOPICS && changed != batch->topic_count)
-        return contradicts(session, STATUS_ALREADY_EXISTS, "another topic has the ref of one of",
-                           batch->topic_count);
+        return postgres_contradicts(session, STATUS_ALREADY_EXISTS,
+                                    "another topic has the ref of one of", batch->topic_count);
     if (id == STATEMENT_DELETE_OUTBOX && changed != batch->outbox_count)
-        return contradicts(session, STATUS_STORE_UNAVAILABLE,
-                           "another session removed or locked one of the outbox rows, of",
-                           batch->outbox_count);
+        return postgres_contradicts(session, STATUS_STORE_UNAVAILABLE,
+                                    "another session removed or locked one of the outbox rows, of",
+                                    batch->outbox_count);
     if ((id == STATEMENT_FIND_SUPPLIED || id == STATEMENT_FIND_MINTED) && PQntuples(result) > 0)
-        return contradicts(session, STATUS_ALREADY_EXISTS,
-                           "the id of an event has been given to event", postgres_number(row, 0));
+        return postgres_contradicts(session, STATUS_ALREADY_EXISTS,
+                                    "the id of an event has been given to event",
+                                    postgres_number(row, 0));
     return STATUS_OK;
 }
 
@@ -524,7 +379,7 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
     if (status != STATUS_OK)
         return status;
     struct postgres_tail tail = session->tail;
-    status = check_order(session, batch);
+    status = postgres_check_order(session, batch);
     if (status == STATUS_OK)
         status = send_authority(session, batch, &expected, &max);
     if (status == STATUS_OK)
@@ -542,6 +397,7 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
     tail.log_id = batch->events[batch->event_count - 1].log_id;
     tail.cursor = batch->events[batch->event_count - 1].cursor;
     session->tail = tail;
+    postgres_note_heads(session, batch);
     postgres_note_read(session->store, tail.log_id, &tail.cursor);
     return STATUS_OK;
 }
