@@ -136,7 +136,7 @@ enum { EVENT, POSITION, DOCUMENT, CHECKPOINT, JOURNAL, TOPIC, STATEMENT_COUNT };
 static const char *const statements[STATEMENT_COUNT] = {
     "INSERT INTO events VALUES (?1, ?2, ?3, ?4, NULL, 'bench.step', NULL, NULL, NULL, ?5, ?5, ?5, "
     "?6)",
-    "INSERT INTO event_positions_recent VALUES (?1, ?2, ?3)",
+    "INSERT INTO event_positions_recent VALUES (?1, ?2, ?3, 1)",
     "INSERT INTO sync_run_summaries VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (entity_ref) DO UPDATE "
     "SET doc_version = ?3, payload_hash = ?4, payload = ?5",
     "INSERT INTO khala_projection_checkpoints VALUES (?1, 'run_summary', ?2, ?3, "

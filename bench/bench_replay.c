@@ -81,10 +81,10 @@ static double bare_read(const struct replay *replay) {
     if (sqlite3_open_v2(path, &database, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
         sqlite3_prepare_v2(
             database,
-            "SELECT p.seq, e.cursor, e.event_id, e.type, e.payload_hash, e.payload FROM ("
-            "SELECT seq, log_id FROM event_positions WHERE entity_ref = " ENTITY " UNION ALL "
-            "SELECT seq, log_id FROM event_positions_recent WHERE entity_ref = " ENTITY
-            " ORDER BY seq) p JOIN events e ON e.log_id = p.log_id",
+            "SELECT e.seq, e.cursor, e.event_id, e.type, e.payload_hash, e.payload FROM ("
+            "SELECT * FROM event_positions WHERE entity_ref = " ENTITY " UNION ALL "
+            "SELECT * FROM event_positions_recent WHERE entity_ref = " ENTITY " ORDER BY seq) p "
+            "JOIN events e ON e.log_id BETWEEN p.log_id AND p.log_id + p.event_count - 1",
             -1, &rows, NULL) != SQLITE_OK)
         bench_fail("cannot read %s: %s", path, sqlite3_errmsg(database));
     double begun = bench_seconds();

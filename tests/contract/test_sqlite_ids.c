@@ -47,6 +47,10 @@ static void make_old(struct fixture *fixture) {
                             "ALTER TABLE sync_topic_sequences DROP COLUMN journal_epoch; "
                             "ALTER TABLE sync_topic_sequences DROP COLUMN damaged_seq; "
                             "ALTER TABLE khala_projection_drifts DROP COLUMN subject; "
+                            "DELETE FROM event_positions_recent; INSERT INTO "
+                            "event_positions_recent SELECT entity_ref, seq, log_id, 1 FROM events; "
+                            "ALTER TABLE event_positions DROP COLUMN event_count; "
+                            "ALTER TABLE event_positions_recent DROP COLUMN event_count; "
                             "PRAGMA user_version = 2");
 }
 

@@ -28,6 +28,8 @@
 #define SQLITE_STORE_RECENT_POSITIONS_MAX 16384
 /* Drifts are notes for people; only the latest are kept. */
 #define SQLITE_STORE_DRIFTS_MAX 10000
+/* Entities whose last seq the write session keeps, by their refs. */
+#define SQLITE_STORE_HEADS 4096
 
 enum statement_id {
     STATEMENT_BEGIN,
@@ -99,6 +101,8 @@ enum statement_id {
     STATEMENT_COUNT,
 };
 
+#define SQLITE_STORE_EVENT_COLUMNS 15
+#define SQLITE_STORE_FRAME_COLUMNS 11
 /* The events' first column in STATEMENT_WALK_JOURNAL. */
 #define SQLITE_STORE_JOURNAL_COLUMNS 9
 
@@ -110,6 +114,12 @@ struct sqlite_identity {
     ino_t inode;
 };
 
+/* The last seq of an entity. */
+struct sqlite_head {
+    uint64_t entity_ref; /* 0: none */
+    uint64_t seq;
+};
+
 struct sqlite_store {
     struct store base;
     char *path; /* of the database */
@@ -117,6 +127,16 @@ struct sqlite_store {
     struct sqlite_identity files[SQLITE_FILE_COUNT];
     int lock_fd; /* -1: opened without the lock */
     atomic_bool write_session_open;
+    struct sqlite_head
+        heads[SQLITE_STORE_HEADS]; /* of the write session, while its tail is known */
+};
+
+/* Events of an entity that follow each other in the log. */
+struct sqlite_range {
+    uint64_t entity_ref;
+    uint64_t seq; /* of the first */
+    uint64_t log_id;
+    uint64_t count;
 };
 
 /* The end of the log, as the write session knows it. A commit checks order and uniqueness with it,
@@ -136,6 +156,7 @@ struct sqlite_session {
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     struct sqlite_tail tail;
+    struct sqlite_range range; /* of the current commit, not written yet */
     char error[STORE_MESSAGE_MAX];
     enum reason reason; /* of the error */
 };
@@ -242,6 +263,15 @@ MUST_CHECK enum status sqlite_load_tail(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
+
+/* sqlite_positions.c */
+void sqlite_positions_forget(struct sqlite_session *session);
+/* STATUS_SEQUENCE_CONFLICT: the event does not follow the entity's last one, whose seq is answered.
+ */
+MUST_CHECK enum status sqlite_positions_add(struct sqlite_session *session,
+                                            const struct store_event *event, uint64_t *head_seq);
+/* Writes the positions of the commit, and moves the recent ones where they are many. */
+MUST_CHECK enum status sqlite_positions_end(struct sqlite_session *session);
 enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
 
 /* sqlite_location.c */

@@ -132,45 +132,9 @@ static enum status insert_event(struct sqlite_session *session, const struct sto
     return sqlite_run(session, statement);
 }
 
-static enum status head_seq(struct sqlite_session *session, uint64_t entity_ref, uint64_t *seq) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_HEAD_SEQ, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, entity_ref);
-    status = sqlite_next(session, statement);
-    *seq = status == STATUS_OK ? sqlite_number(statement, 0) : 0;
-    sqlite3_reset(statement);
-    return status;
-}
-
-static enum status add_position(struct sqlite_session *session, const struct store_event *event) {
-    sqlite3_stmt *statement = NULL;
-    uint64_t seq = 0;
-    enum status status = head_seq(session, event->entity_ref, &seq);
-    if (status == STATUS_OK && event->seq != seq + 1)
-        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the entity's last event is", seq);
-    if (status == STATUS_OK)
-        status = sqlite_statement(session, STATEMENT_ADD_POSITION, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, event->entity_ref);
-    sqlite_bind_number(statement, 2, event->seq);
-    sqlite_bind_number(statement, 3, event->log_id);
-    session->tail.recent_positions++;
-    return sqlite_run(session, statement);
-}
-
-static enum status move_positions(struct sqlite_session *session) {
-    enum status status = sqlite_execute(session, STATEMENT_MOVE_POSITIONS);
-    if (status == STATUS_OK)
-        status = sqlite_execute(session, STATEMENT_CLEAR_POSITIONS);
-    session->tail.recent_positions = 0;
-    return status;
-}
-
 static enum status add_event(struct sqlite_session *session, const struct store_event *event) {
     struct sqlite_tail *tail = &session->tail;
+    uint64_t head_seq = 0;
     /* An id that another store minted counts as supplied, even where it is the cursor's. */
     bool is_supplied = uuid_compare(&event->event_id, &event->cursor) != 0 ||
                        !id_mark_may_be_minted(&tail->id_mark, &event->event_id);
@@ -186,7 +150,9 @@ static enum status add_event(struct sqlite_session *session, const struct store_
     if (status == STATUS_OK)
         status = insert_event(session, event);
     if (status == STATUS_OK)
-        status = add_position(session, event);
+        status = sqlite_positions_add(session, event, &head_seq);
+    if (status == STATUS_SEQUENCE_CONFLICT)
+        return contradicts(session, status, "the entity's last event is", head_seq);
     tail->log_id = event->log_id;
     tail->cursor = event->cursor;
     return status;
@@ -310,9 +276,11 @@ enum status sqlite_load_tail(struct sqlite_session *session) {
                                 (uint64_t)sqlite3_column_bytes(statement, 0));
     tail.recent_positions = status == STATUS_OK ? sqlite_number(statement, 1) : 0;
     sqlite3_reset(statement);
-    if (status == STATUS_OK)
-        session->tail = tail;
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    session->tail = tail;
+    sqlite_positions_forget(session);
+    return STATUS_OK;
 }
 
 enum status sqlite_begin(struct sqlite_session *session) {
@@ -355,8 +323,8 @@ static enum status write_authority(struct sqlite_session *session,
         status = put_entity(session, &batch->entities[i]);
     for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
         status = add_event(session, &batch->events[i]);
-    if (status == STATUS_OK && session->tail.recent_positions >= SQLITE_STORE_RECENT_POSITIONS_MAX)
-        status = move_positions(session);
+    if (status == STATUS_OK)
+        status = sqlite_positions_end(session);
     for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
         status = add_key(session, &batch->keys[i]);
     return status;

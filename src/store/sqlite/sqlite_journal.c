@@ -3,9 +3,9 @@
 #include "store/sqlite/sqlite_journal.h"
 
 #define HEAD_LOG_ID                                                                                \
-    "coalesce((SELECT log_id FROM event_positions_recent WHERE entity_ref = d.entity_ref ORDER "   \
-    "BY seq DESC LIMIT 1), (SELECT log_id FROM event_positions WHERE entity_ref = d.entity_ref "   \
-    "ORDER BY seq DESC LIMIT 1))"
+    "coalesce((SELECT log_id + event_count - 1 FROM event_positions_recent WHERE entity_ref = "    \
+    "d.entity_ref ORDER BY seq DESC LIMIT 1), (SELECT log_id + event_count - 1 FROM "              \
+    "event_positions WHERE entity_ref = d.entity_ref ORDER BY seq DESC LIMIT 1))"
 #define INSERT_ROWS                                                                                \
     "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "            \
     "published_at, payload_hash, payload, first_entity_seq) "
@@ -138,11 +138,12 @@ static int add_shared_events(struct heal *heal, enum entity_kind kind, uint64_t 
         heal,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY p.log_id), p.log_id, e.entity_ref, 0, "
-        "%llu, e.payload_hash, NULL, NULL FROM bases b, (SELECT log_id FROM (SELECT q.log_id FROM "
-        "entities n JOIN event_positions q ON q.entity_ref = n.ref WHERE n.kind = %d UNION ALL "
-        "SELECT q.log_id FROM entities n JOIN event_positions_recent q ON q.entity_ref = n.ref "
-        "WHERE n.kind = %d) ORDER BY log_id DESC LIMIT %llu) p JOIN events e ON e.log_id = "
-        "p.log_id WHERE b.topic = %Q",
+        "%llu, e.payload_hash, NULL, NULL FROM bases b, (SELECT v.log_id FROM (SELECT q.log_id, "
+        "q.event_count FROM entities n JOIN event_positions q ON q.entity_ref = n.ref WHERE n.kind "
+        "= %d UNION ALL SELECT q.log_id, q.event_count FROM entities n JOIN event_positions_recent "
+        "q ON q.entity_ref = n.ref WHERE n.kind = %d) r JOIN events v ON v.log_id BETWEEN r.log_id "
+        "AND r.log_id + r.event_count - 1 ORDER BY v.log_id DESC LIMIT %llu) p JOIN events e ON "
+        "e.log_id = p.log_id WHERE b.topic = %Q",
         heal->now_ms, (int)kind, (int)kind, limit, topic_row(row->shared_topic)->pattern);
 }
 

@@ -74,7 +74,7 @@ bool sqlite_row_event(sqlite3_stmt *statement, int first, const struct sqlite_en
         event->type.data != NULL && event->payload.data != NULL && event->chain_version >= 1 &&
         event->chain_version <= STORE_CHAIN_VERSION;
     if (!name && intact) {
-        intact = sqlite_row_entity_name(statement, first + 15, &joined);
+        intact = sqlite_row_entity_name(statement, first + SQLITE_STORE_EVENT_COLUMNS, &joined);
         name = &joined;
     }
     if (intact) {

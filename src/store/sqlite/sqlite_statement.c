@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* A column of the position of an entity's last event. Recent positions follow all others. */
+/* seq or log_id of an entity's last event. Recent positions follow all others. */
 #define HEAD_OF(column, entity_ref)                                                                \
-    "coalesce((SELECT " column " FROM event_positions_recent WHERE entity_ref = " entity_ref       \
-    " ORDER BY seq DESC LIMIT 1), (SELECT " column                                                 \
-    " FROM event_positions WHERE entity_ref = " entity_ref " ORDER BY seq DESC LIMIT 1))"
+    "coalesce((SELECT " column " + event_count - 1 FROM event_positions_recent WHERE entity_ref "  \
+    "= " entity_ref " ORDER BY seq DESC LIMIT 1), (SELECT " column                                 \
+    " + event_count - 1 FROM event_positions WHERE entity_ref = " entity_ref                       \
+    " ORDER BY seq DESC LIMIT 1))"
 
 #define ENTITY_SELECT                                                                              \
     "SELECT n.ref, n.kind, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id, n.status, "       \
@@ -26,13 +27,23 @@
     "SELECT " EVENT_COLUMNS ", " ENTITY_NAME "FROM events e "                                      \
     "LEFT JOIN entities n ON n.ref = e.entity_ref "
 
-/* Positions of entity ?1 after seq ?2. SQLite merges the two ordered parts without sorting, and a
- * join keeps the order. A LIMIT in here would make SQLite materialise the rows, at half the speed.
- */
-#define POSITIONS                                                                                  \
-    "SELECT seq, log_id FROM event_positions WHERE entity_ref = ?1 AND seq > ?2 UNION ALL "        \
-    "SELECT seq, log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq > ?2 "           \
-    "ORDER BY seq"
+/* The log ids of entity ?1's events after seq ?2, as ranges. The search begins with the range that
+ * may hold the next event. SQLite merges the two ordered parts without sorting, and a join keeps
+ * the order. A LIMIT in here would make SQLite materialise the rows, at half the speed. */
+#define RANGES_IN(table)                                                                           \
+    "SELECT seq, max(log_id, log_id + ?2 + 1 - seq) AS first, log_id + event_count - 1 AS last, "  \
+    "seq + event_count - 1 AS last_seq FROM " table " WHERE entity_ref = ?1 AND seq >= "           \
+    "coalesce((SELECT seq FROM " table                                                             \
+    " WHERE entity_ref = ?1 AND seq <= ?2 + 1 ORDER BY seq DESC LIMIT 1), 0) "                     \
+    "AND seq + event_count > ?2 + 1"
+#define RANGES                                                                                     \
+    RANGES_IN("event_positions") " UNION ALL " RANGES_IN("event_positions_recent") " ORDER BY seq"
+#define EVENTS_OF_RANGES "(" RANGES ") p LEFT JOIN events e ON e.log_id BETWEEN p.first AND p.last "
+
+/* The log id of entity ?1's event ?2. */
+#define LOG_ID_IN(table)                                                                           \
+    "(SELECT iif(seq + event_count > ?2, log_id + ?2 - seq, NULL) FROM " table                     \
+    " WHERE entity_ref = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 1)"
 
 #define TOPIC_SELECT                                                                               \
     "SELECT ref, topic, stream_id, entity_ref, oldest_seq, "                                       \
@@ -81,10 +92,11 @@ static const char *const texts[STATEMENT_COUNT] = {
         "INSERT INTO events (log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
         "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
         "recorded_at, chain_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    [STATEMENT_ADD_POSITION] =
-        "INSERT INTO event_positions_recent (entity_ref, seq, log_id) VALUES (?, ?, ?)",
-    [STATEMENT_MOVE_POSITIONS] = "INSERT INTO event_positions (entity_ref, seq, log_id) SELECT "
-                                 "entity_ref, seq, log_id FROM event_positions_recent",
+    [STATEMENT_ADD_POSITION] = "INSERT INTO event_positions_recent (entity_ref, seq, log_id, "
+                               "event_count) VALUES (?, ?, ?, ?)",
+    [STATEMENT_MOVE_POSITIONS] =
+        "INSERT INTO event_positions (entity_ref, seq, log_id, event_count) SELECT entity_ref, "
+        "seq, log_id, event_count FROM event_positions_recent",
     [STATEMENT_CLEAR_POSITIONS] = "DELETE FROM event_positions_recent",
     [STATEMENT_ADD_EVENT_ID] = "INSERT INTO event_ids (event_id, log_id) VALUES (?, ?)",
     [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys (entity_ref, key, log_id) VALUES (?, ?, ?)",
@@ -153,31 +165,28 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_TOPIC_BY_STREAM] = TOPIC_SELECT "WHERE stream_id = ?",
     /* length() of a text counts characters, and of a blob bytes. */
     [STATEMENT_MEASURE_EVENTS] =
-        "SELECT count(*), sum(length(CAST(e.payload AS BLOB))) FROM (" POSITIONS " LIMIT ?3) p "
-        "LEFT JOIN events e ON e.log_id = p.log_id",
+        "SELECT count(*), sum(bytes) FROM (SELECT length(CAST(e.payload AS BLOB)) AS bytes "
+        "FROM " EVENTS_OF_RANGES "LIMIT ?3)",
     [STATEMENT_MEASURE_JOURNAL] =
         "SELECT count(*), sum(length(CAST(coalesce(j.payload, (SELECT e.payload FROM events e "
         "WHERE e.log_id = j.log_id)) AS BLOB))) FROM (SELECT log_id, payload FROM "
         "sync_stream_events WHERE topic_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) j",
-    [STATEMENT_EVENT_TIME] =
-        "SELECT cursor FROM events WHERE log_id = coalesce("
-        "(SELECT log_id FROM event_positions WHERE entity_ref = ?1 AND seq = ?2), "
-        "(SELECT log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq = ?2))",
-    [STATEMENT_EVENT_TIMES] = "SELECT p.seq, e.cursor, e.recorded_at FROM (" POSITIONS ") p "
-                              "LEFT JOIN events e ON e.log_id = p.log_id",
+    [STATEMENT_EVENT_TIME] = "SELECT cursor FROM events WHERE log_id = coalesce(" LOG_ID_IN(
+        "event_positions") ", " LOG_ID_IN("event_positions_recent") ")",
+    [STATEMENT_EVENT_TIMES] = "SELECT e.seq, e.cursor, e.recorded_at FROM " EVENTS_OF_RANGES,
     [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM sync_stream_events "
                             "WHERE topic_ref = ? AND seq >= ? ORDER BY seq",
     DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
         "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
         "last_projected_at FROM khala_projection_checkpoints "
         "WHERE entity_ref = ? AND projection_name = ?",
-    [STATEMENT_WALK_ENTITY_EVENTS] = "SELECT " EVENT_COLUMNS "FROM (" POSITIONS ") p "
-                                     "LEFT JOIN events e ON e.log_id = p.log_id LIMIT ?3",
+    [STATEMENT_WALK_ENTITY_EVENTS] =
+        "SELECT " EVENT_COLUMNS ", p.last_seq FROM " EVENTS_OF_RANGES "LIMIT ?3",
     /* Each column that is not read saves a part of the walk. */
     [STATEMENT_WALK_ENTITY_FRAMES] =
-        "SELECT p.log_id, p.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "
-        "e.owner_guest_scope, e.org_id, e.payload_hash, e.payload, e.recorded_at "
-        "FROM (" POSITIONS ") p LEFT JOIN events e ON e.log_id = p.log_id LIMIT ?3",
+        "SELECT e.log_id, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "
+        "e.owner_guest_scope, e.org_id, e.payload_hash, e.payload, e.recorded_at, p.last_seq "
+        "FROM " EVENTS_OF_RANGES "LIMIT ?3",
     [STATEMENT_ENTITY_NAME] = "SELECT " ENTITY_NAME "FROM entities n WHERE n.ref = ?",
     [STATEMENT_WALK_LOG] = EVENT_SELECT "WHERE e.log_id > ? ORDER BY e.log_id LIMIT ?",
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "

@@ -30,7 +30,8 @@ struct walk {
     sqlite3_stmt *statement;
     struct arena page;
     enum document_kind document_kind;
-    uint64_t last_seq; /* of an entity's events */
+    uint64_t last_seq;    /* of an entity's events */
+    uint64_t covered_seq; /* up to here events must follow */
     struct sqlite_entity_name entity_name;
     void *user;
     union {
@@ -104,13 +105,15 @@ static enum status read_event(struct walk *walk, union walk_row *row) {
                           sqlite_keep_event(&walk->page, event));
 }
 
-/* An entity's sequence has no gap: a gap in the rows is damage. */
+/* An entity's sequence has no gap: a gap in the rows is damage. Behind the event's columns stands
+ * the last seq of its position. */
 static enum status read_entity_event(struct walk *walk, union walk_row *row) {
     struct store_event *event = &row->event;
     if (!sqlite_row_event(walk->statement, 0, &walk->entity_name, event) ||
         !event->entity_id.data || event->seq != walk->last_seq + 1)
         return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
     walk->last_seq = event->seq;
+    walk->covered_seq = sqlite_number(walk->statement, SQLITE_STORE_EVENT_COLUMNS);
     return kept(walk, sqlite_keep_event(&walk->page, event));
 }
 
@@ -221,16 +224,27 @@ static enum status entity_walk_begin(struct walk *walk, uint64_t entity_ref, uin
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
+/* A walk that ends before its limit has seen all events that the positions cover, or some are lost.
+ */
+static enum status entity_walk_end(struct walk *walk, uint64_t after_seq, uint64_t limit) {
+    if (walk->last_seq >= walk->covered_seq || walk->last_seq - after_seq >= limit)
+        return STATUS_OK;
+    return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
+}
+
 enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
                                       uint64_t after_seq, uint64_t limit, void *user,
                                       store_event_cb *callback) {
-    struct walk walk = {.callback.event = callback, .last_seq = after_seq};
+    struct walk walk = {
+        .callback.event = callback, .last_seq = after_seq, .covered_seq = after_seq};
     sqlite3_stmt *name = NULL;
     enum status status = walk_begin(&walk, session, STATEMENT_WALK_ENTITY_EVENTS, user);
     if (status == STATUS_OK)
         status = entity_walk_begin(&walk, entity_ref, limit, &name);
     if (status == STATUS_OK)
         status = walk_rows(&walk, read_entity_event, call_event);
+    if (status == STATUS_OK)
+        status = entity_walk_end(&walk, after_seq, limit);
     sqlite3_reset(name);
     return status;
 }
@@ -244,6 +258,7 @@ static enum status next_frame(struct walk *walk, struct store_event *event) {
         event->seq != walk->last_seq + 1)
         return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
     walk->last_seq = event->seq;
+    walk->covered_seq = sqlite_number(walk->statement, SQLITE_STORE_FRAME_COLUMNS);
     return STATUS_OK;
 }
 
@@ -252,7 +267,7 @@ static enum status next_frame(struct walk *walk, struct store_event *event) {
 enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
                                       uint64_t after_seq, uint64_t limit, void *user,
                                       store_event_cb *callback) {
-    struct walk walk = {.last_seq = after_seq};
+    struct walk walk = {.last_seq = after_seq, .covered_seq = after_seq};
     sqlite3_stmt *name = NULL;
     enum status status = walk_begin(&walk, session, STATEMENT_WALK_ENTITY_FRAMES, user);
     if (status == STATUS_OK)
@@ -267,7 +282,7 @@ enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t en
     sqlite3_reset(name);
     if (status != STATUS_OK)
         return status;
-    return fetched == STATUS_NOT_FOUND ? STATUS_OK : fetched;
+    return fetched == STATUS_NOT_FOUND ? entity_walk_end(&walk, after_seq, limit) : fetched;
 }
 
 enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
