@@ -58,6 +58,23 @@ const struct store_event *batch_event(const struct batch *batch, uint64_t log_id
     return &batch->events[log_id - batch->first_log_id];
 }
 
+/* Minted ids are cursors, which rise. */
+uint64_t batch_find_minted(const struct batch *batch, const struct uuid *id) {
+    size_t first = 0;
+    size_t end = batch->event_count;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (uuid_compare(&batch->events[middle].cursor, id) < 0)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    bool is_found = first < batch->event_count &&
+                    uuid_compare(&batch->events[first].cursor, id) == 0 &&
+                    uuid_compare(&batch->events[first].event_id, id) == 0;
+    return is_found ? batch->events[first].log_id : 0;
+}
+
 static struct slice index_key(char *memory, uint64_t entity_ref, struct slice key) {
     memcpy(memory, &entity_ref, REF_BYTES);
     memcpy(memory + REF_BYTES, key.data, key.size);

@@ -43,6 +43,8 @@ void batch_begin(struct batch *batch, uint64_t first_log_id);
 
 /* NULL when the event is not in this batch. */
 const struct store_event *batch_event(const struct batch *batch, uint64_t log_id);
+/* The log_id of the event whose minted id this is; 0 when this batch has none. */
+uint64_t batch_find_minted(const struct batch *batch, const struct uuid *id);
 /* 0 when this batch has no such key. */
 uint64_t batch_find_key(const struct batch *batch, uint64_t entity_ref, struct slice key);
 const struct store_topic *batch_find_stream(const struct batch *batch, struct slice stream_id);

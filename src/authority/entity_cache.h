@@ -25,12 +25,13 @@ struct entity_entry {
     size_t lookup_index;  /* while the status is STATUS_NOT_FOUND: its number in the prefetch */
     struct store_entity entity;
     struct publish_bucket buckets[ENTITY_BUCKETS_MAX];
-    uint64_t batch;        /* the last one that used it */
-    uint64_t first_log_id; /* of its first event, where it was made while in memory; else 0 */
-    uint64_t last_log_id;  /* of the last event added while in memory; else 0 */
-    bool is_changed;       /* its row is part of the batch under way */
-    bool is_borrowing;     /* texts point into the batch's groups until entity_cache_settle */
-    char *texts;           /* otherwise holds the entity's texts, except the id */
+    const struct policy *policy; /* of its own topic; NULL: not looked up yet */
+    uint64_t batch;              /* the last one that used it */
+    uint64_t first_log_id;       /* of its first event, where it was made while in memory; else 0 */
+    uint64_t last_log_id;        /* of the last event added while in memory; else 0 */
+    bool is_changed;             /* its row is part of the batch under way */
+    bool is_borrowing;           /* texts point into the batch's groups until entity_cache_settle */
+    char *texts;                 /* otherwise holds the entity's texts, except the id */
     size_t text_bytes;
     char id[];
 };

@@ -26,7 +26,8 @@ enum status ledger_start_minting(struct ledger *ledger) {
 static enum status load(struct ledger *ledger) {
     enum status status = store_read_state(ledger->session, &ledger->state);
     if (status == STATUS_OK)
-        status = recent_ids_reset(&ledger->recent, &ledger->state.event_id_max);
+        status =
+            recent_ids_reset(&ledger->recent, &ledger->state.event_id_max, &ledger->state.id_mark);
     if (status == STATUS_OK)
         status = ledger_start_minting(ledger);
     if (status != STATUS_OK)
@@ -178,14 +179,19 @@ bool ledger_is_under_way(const struct ledger *ledger, const struct draft *draft)
 
 /* ---- limits ---- */
 
-/* The rows of the policy table that an entity's events are published under. */
-static size_t limits_of(const struct ledger *ledger, const struct store_entity *entity,
+/* The rows of the policy table that an entity's events are published under. A name is compared
+ * with all patterns of the table, so the entry keeps the row. */
+static size_t limits_of(const struct ledger *ledger, const struct draft *draft,
                         const struct policy *limits[LIMITS_OF_ENTITY_MAX]) {
     const struct policy *rows = ledger->policies->rows;
-    const struct entity_row *row = entity_row(entity->kind);
+    const struct entity_row *row = entity_row(draft->entity.kind);
+    limits[0] = draft->entry ? draft->entry->policy : NULL;
     /* The id of an application topic is its name, which may be one of the table (notifications). */
-    limits[0] = row->topic == TOPIC_APPLICATION ? policy_of(ledger->policies, entity->id)
-                                                : &rows[topic_row(row->topic)->policy];
+    if (!limits[0])
+        limits[0] = row->topic == TOPIC_APPLICATION ? policy_of(ledger->policies, draft->entity.id)
+                                                    : &rows[topic_row(row->topic)->policy];
+    if (draft->entry)
+        draft->entry->policy = limits[0];
     if (row->shared_topic == TOPIC_NONE)
         return 1;
     limits[1] = &rows[topic_row(row->shared_topic)->policy];
@@ -196,7 +202,7 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
     static const struct publish_bucket full = {0};
     struct append_refusal *refusal = &draft->request->refusal;
     const struct policy *limits[LIMITS_OF_ENTITY_MAX];
-    size_t count = limits_of(ledger, &draft->entity, limits);
+    size_t count = limits_of(ledger, draft, limits);
     for (size_t i = 0; !draft->request->import && i < count; i++) {
         const struct publish_bucket *bucket =
             draft->entry && !draft->request->is_rate_free ? &draft->entry->buckets[i] : &full;
@@ -284,7 +290,7 @@ static enum status add_entity(struct ledger *ledger, struct draft *draft) {
 static void update_entry(struct ledger *ledger, struct draft *draft) {
     struct entity_entry *entry = draft->entry;
     const struct policy *limits[LIMITS_OF_ENTITY_MAX];
-    size_t count = limits_of(ledger, &draft->entity, limits);
+    size_t count = limits_of(ledger, draft, limits);
     for (size_t i = 0; !draft->request->is_rate_free && i < count; i++)
         publish_bucket_take(&entry->buckets[i], limits[i]->publish_rate_per_second,
                             ledger->now.mono_ns);
@@ -316,7 +322,10 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     }
     draft->is_changed = draft->is_changed || is_new;
     update_entry(ledger, draft);
-    recent_ids_add(&ledger->recent, &event->event_id, event->log_id);
+    /* An imported id that another store minted counts as supplied, even where it is the cursor's.
+     */
+    if (request->has_event_id || request->import)
+        recent_ids_add(&ledger->recent, &event->event_id, event->log_id);
     request->event = *event;
     batch->states[batch->event_count] = draft->entry->entity;
     batch->event_count++;

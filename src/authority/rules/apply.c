@@ -47,10 +47,8 @@ static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
  * id that was supplied too long ago to be remembered is found by the commit, which refuses the
  * batch. */
 static struct uuid mint_cursor(struct ledger *ledger, const struct append_request *request) {
-    uint64_t log_id;
     struct uuid cursor = id_minter_next(&ledger->minter, ledger->now.wall_ms);
-    while (!request->has_event_id &&
-           recent_ids_find(&ledger->recent, &cursor, &log_id) == RECENT_KNOWN)
+    while (!request->has_event_id && recent_ids_has_minted(&ledger->recent, &cursor))
         cursor = id_minter_next(&ledger->minter, ledger->now.wall_ms);
     return cursor;
 }

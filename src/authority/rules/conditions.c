@@ -160,13 +160,17 @@ static enum status find_key(struct ledger *ledger, const struct draft *draft,
 }
 
 /* The event that has the request's id; its log_id is 0 where the id is new. The set of recent ids
- * holds all ids of the batch under way; of the others the prefetch knows. */
+ * holds all supplied ids of the batch under way, and the batch has those that it minted. Of the
+ * others the prefetch knows. */
 static enum status find_event_id(struct ledger *ledger, const struct draft *draft,
                                  struct store_event *event) {
     uint64_t log_id = 0;
     enum recent_answer answer =
         recent_ids_find(&ledger->recent, &draft->request->event_id, &log_id);
-    if (answer == RECENT_KNOWN && log_id > ledger->committed_log_id)
+    if (answer == RECENT_UNKNOWN &&
+        id_mark_may_be_minted(&ledger->state.id_mark, &draft->request->event_id))
+        log_id = batch_find_minted(&ledger->batch, &draft->request->event_id);
+    if (log_id > ledger->committed_log_id)
         return copy_batch_event(ledger, draft, log_id, event);
     return lookups_event(&ledger->lookups, draft->lookup->id_event, event);
 }

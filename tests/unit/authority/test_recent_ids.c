@@ -8,6 +8,9 @@ static struct uuid id_of(uint64_t number) {
     return id;
 }
 
+/* No id of these tests has it, except where a test says so. */
+static const struct id_mark mark = {.bytes = {0xff, 0xff, 0x01}};
+
 static enum recent_answer find(const struct recent_ids *recent, uint64_t number, uint64_t *log_id) {
     struct uuid id = id_of(number);
     return recent_ids_find(recent, &id, log_id);
@@ -23,7 +26,7 @@ static void an_id_is_known_when_added_and_new_above_the_floor(void **state) {
     struct recent_ids recent = {0};
     struct uuid floor = id_of(1000);
     uint64_t log_id = 0;
-    assert_ok(recent_ids_reset(&recent, &floor));
+    assert_ok(recent_ids_reset(&recent, &floor, &mark));
     assert_int_equal(find(&recent, 1000, &log_id), RECENT_UNKNOWN);
     assert_int_equal(find(&recent, 1001, &log_id), RECENT_NEW);
     add(&recent, 1001, 7);
@@ -35,7 +38,7 @@ static void an_id_is_known_when_added_and_new_above_the_floor(void **state) {
     assert_int_equal(find(&recent, 4, &log_id), RECENT_UNKNOWN);
     assert_int_equal(find(&recent, 1002, &log_id), RECENT_NEW);
     floor = id_of(2000);
-    assert_ok(recent_ids_reset(&recent, &floor));
+    assert_ok(recent_ids_reset(&recent, &floor, &mark));
     assert_int_equal(find(&recent, 1001, &log_id), RECENT_UNKNOWN);
     assert_int_equal(find(&recent, 2001, &log_id), RECENT_NEW);
     recent_ids_release(&recent);
@@ -50,7 +53,7 @@ static void a_forgotten_id_is_never_reported_as_new(void **state) {
     struct uuid floor = id_of(0);
     uint64_t seed = 3;
     uint64_t log_id;
-    assert_ok(recent_ids_reset(&recent, &floor));
+    assert_ok(recent_ids_reset(&recent, &floor, &mark));
     for (size_t i = 0; i < COUNT; i++) {
         /* Mostly rising, as ids made by clocks are. */
         numbers[i] = (i + 2000) * 1000 - test_random(&seed) % 1000000 / 1000 * 1000 + i % 7;
@@ -72,7 +75,7 @@ static void an_id_added_twice_keeps_its_first_event(void **state) {
     struct recent_ids recent = {0};
     struct uuid floor = id_of(0);
     uint64_t log_id;
-    assert_ok(recent_ids_reset(&recent, &floor));
+    assert_ok(recent_ids_reset(&recent, &floor, &mark));
     add(&recent, 9, 1);
     add(&recent, 9, 2);
     assert_int_equal(find(&recent, 9, &log_id), RECENT_KNOWN);
@@ -83,11 +86,31 @@ static void an_id_added_twice_keeps_its_first_event(void **state) {
     recent_ids_release(&recent);
 }
 
+static void an_id_that_may_be_minted_is_never_new(void **state) {
+    (void)state;
+    struct recent_ids recent = {0};
+    struct uuid floor = id_of(0);
+    struct uuid minted = id_of(0x55ffff01);
+    struct uuid next = id_of(0x56ffff01);
+    uint64_t log_id;
+    assert_ok(recent_ids_reset(&recent, &floor, &mark));
+    assert_int_equal(recent_ids_find(&recent, &minted, &log_id), RECENT_UNKNOWN);
+    assert_false(recent_ids_has_minted(&recent, &minted));
+    recent_ids_add(&recent, &minted, 4);
+    assert_int_equal(recent_ids_find(&recent, &minted, &log_id), RECENT_KNOWN);
+    assert_true(recent_ids_has_minted(&recent, &minted));
+    assert_false(recent_ids_has_minted(&recent, &next));
+    assert_ok(recent_ids_reset(&recent, &floor, &mark));
+    assert_false(recent_ids_has_minted(&recent, &minted));
+    recent_ids_release(&recent);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_is_known_when_added_and_new_above_the_floor),
         cmocka_unit_test(a_forgotten_id_is_never_reported_as_new),
         cmocka_unit_test(an_id_added_twice_keeps_its_first_event),
+        cmocka_unit_test(an_id_that_may_be_minted_is_never_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
