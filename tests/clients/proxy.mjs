@@ -3,6 +3,7 @@
 // connection again on a new one. The seed and the number of a connection decide its fault.
 import net from "node:net";
 import { seeded } from "../lib/seeded.mjs";
+import { resetSocket } from "../lib/tcp_proxy.mjs";
 import { Units } from "./units.mjs";
 
 const RUBBISH = [
@@ -133,7 +134,7 @@ export class FaultProxy {
       client.end();
       return;
     }
-    client.write(data.subarray(0, keep), () => (fault === "truncate" ? client.end() : client.resetAndDestroy()));
+    client.write(data.subarray(0, keep), () => (fault === "truncate" ? client.end() : resetSocket(client)));
     upstream.destroy();
   }
 
@@ -150,7 +151,7 @@ export class FaultProxy {
       if (hits === 0) this.counts.drop++;
       hits++;
       upstream.destroy();
-      client.resetAndDestroy();
+      resetSocket(client);
     };
     const heard = this.#afterSilence(client, () => 4 * SILENCE_MS_MAX, drop);
     upstream.on("end", () => client.end());

@@ -107,3 +107,12 @@ export async function tcpProxy(t, url) {
   proxy.url = behind.href;
   return proxy;
 }
+
+/**
+ * Resets the connection. Node never closes a socket that is reset while it ends or connects, and then
+ * does not exit, so such a socket is closed without a reset.
+ */
+export function resetSocket(socket) {
+  if (socket.writableEnded || socket.connecting) socket.destroy();
+  else socket.resetAndDestroy();
+}

@@ -4,13 +4,14 @@
  *
  * A TOKEN that ends with "-" gets the number of the question. LOOP is "own" or "given". The
  * variable STORED is the stored position of every topic. Each line of standard input is an event to
- * append, or "flush", "mint KEY REQUEST", "get PATH", "post PATH BODY", "upload PATH COUNT" or
- * "cancel PATH"; the end of the input closes the client. Each event is a line of JSON on standard
- * output.
+ * append, or "flush", "memory", "mint KEY REQUEST", "get PATH", "post PATH BODY", "upload PATH
+ * COUNT" or "cancel PATH"; the end of the input closes the client. Each event is a line of JSON on
+ * standard output.
  */
 #include <khala/khala.h>
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,6 +221,8 @@ static void read_input(void *user) {
     while ((size = getline(&line, &capacity, stdin)) > 0) {
         if (strcmp(line, "flush\n") == 0)
             (void)khala_flush(program->client, on_flushed, program);
+        else if (strcmp(line, "memory\n") == 0)
+            say("{\"allocated_bytes\":%zu}", mallinfo2().uordblks + mallinfo2().hblkhd);
         else if (strncmp(line, "mint ", 5) == 0)
             mint(program, line);
         else if (is_request(line))

@@ -22,6 +22,7 @@ export class Program {
 
   #take(line) {
     const seen = this.seen(line.topic);
+    this.state = line.state ?? this.state;
     if (line.reset) {
       seen.resets.push(line.reset);
       seen.documents = new Map((line.reset.documents ?? []).map((one) => [one.payload.run_id, one.payload]));
@@ -48,6 +49,11 @@ export class Program {
 
   append(event) {
     this.child.stdin.write(`${JSON.stringify(event)}\n`);
+  }
+
+  /** Sends "flush", "mint KEY REQUEST" or "memory". */
+  command(text) {
+    this.child.stdin.write(`${text}\n`);
   }
 
   /** Closes the client, and answers how the program ended. */

@@ -5,8 +5,10 @@ event of a client, topic, collection or producer, under the name that the comman
 """
 
 import asyncio
+import gc
 import json
 import pathlib
+import resource
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "clients/python/src"))
@@ -127,6 +129,11 @@ class Driver:
 
     async def do_close(self, name):
         await self.objects.pop(name).close()
+
+    async def do_memory(self):
+        """The number of objects that the garbage collector knows, and the memory of the process in bytes."""
+        gc.collect()
+        return {"objects": len(gc.get_objects()), "bytes": int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()}
 
     async def do_save(self, storage, key, text):
         self.storage(storage).save(key, text)
