@@ -65,6 +65,10 @@ const char *remote_url(const struct remote_options *options, char bound[REMOTE_U
     return first_of(options->url, "KHALA_OPERATOR_URL", fallback);
 }
 
+bool remote_is_named(const struct remote_options *options) {
+    return first_of(options->url, "KHALA_URL", NULL) != NULL;
+}
+
 const char *remote_ca_file(const struct remote_options *options) {
     return first_of(options->ca_file, "KHALA_CA_FILE", NULL);
 }

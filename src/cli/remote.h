@@ -28,6 +28,8 @@ struct remote_options {
 /* --url, KHALA_OPERATOR_URL for a verb that uses operator routes, KHALA_URL, or the address that
  * the settings would bind, which is written to bound. */
 const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]);
+/* Whether --url or KHALA_URL names the server. */
+bool remote_is_named(const struct remote_options *options);
 /* --ca, KHALA_CA_FILE, or NULL for the system's authorities. */
 const char *remote_ca_file(const struct remote_options *options);
 

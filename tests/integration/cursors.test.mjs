@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operate, refused } from "../lib/operator.mjs";
-import { sqliteOnly } from "../lib/database.mjs";
+import { onPostgres } from "../lib/database.mjs";
 import { sql } from "../lib/store.mjs";
 
 const PATH = "/v1/cursors/plan";
@@ -45,12 +45,13 @@ test("each cursor is planned in order against its topic's window", async (t) => 
   ]);
 });
 
-test("a plan measures topics with journal rows by their frames", sqliteOnly, async (t) => {
+test("a plan measures topics with journal rows by their frames", async (t) => {
   const operator = await operate(t);
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
   for (let i = 0; i < 3; i++) await operator.did("workers/w/events", { event_type: "worker.note", payload: { i } });
   const { plans } = await plan(operator, { "runtime.codex_worker_summaries": 1, "runtime.codex_worker_events": 1, "fleet:user:u:workers": 0 });
-  const frames = (topic, after) => Number(sql(operator.data, "SELECT coalesce(sum(length(CAST(coalesce(j.payload, e.payload) AS BLOB))), 0) " +
+  const bytes = (text) => (onPostgres ? `octet_length(${text})` : `length(CAST(${text} AS BLOB))`);
+  const frames = (topic, after) => Number(sql(operator.data, `SELECT coalesce(sum(${bytes("coalesce(j.payload, e.payload)")}), 0) ` +
     `FROM sync_stream_events j JOIN sync_topic_sequences t ON t.ref = j.topic_ref JOIN events e ON e.log_id = j.log_id WHERE t.topic = '${topic}' AND j.seq > ${after}`));
   for (const one of plans) {
     assert.equal(one.replay_events, one.window.head_seq - one.after_seq);

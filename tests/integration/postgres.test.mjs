@@ -8,6 +8,7 @@ import { operate } from "../lib/operator.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
 import { append, appended, eventOf, isReady, terminate } from "../lib/database_faults.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { until } from "../lib/wait.mjs";
 
 const SUPPORT = new URL("../support/postgres", import.meta.url).pathname;
 
@@ -108,7 +109,7 @@ test("a commit that no standby confirmed is not acknowledged, is delivered later
   psql(url, "SELECT pg_reload_conf()");
   const waiting = append(operator, eventOf(2));
   const cancelled = () => psql(url, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
-  while (cancelled() !== "t") await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(() => cancelled() === "t", "a commit that waits for the standby");
   const unknown = await waiting;
   assert.equal(unknown.status, 503);
   assert.equal(JSON.parse(unknown.body).error, "append_outcome_unknown");
@@ -118,6 +119,7 @@ test("a commit that no standby confirmed is not acknowledged, is delivered later
   assert.equal(JSON.parse(again.body).deduplicated, true);
   assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), "2|2");
   await stream.until(() => stream.lastSeq === 2, "the event of unknown outcome");
+  await isReady(operator);
 });
 
 test("a standby is refused with the reason", async (t) => {
@@ -134,9 +136,7 @@ test("a dropped derived table refuses no append, and is made again", async (t) =
   assert.equal((await operator.post("/internal/v1/runs", { run_id: "a", owner_user_id: "u" })).status, 201);
   psql(url, "DROP TABLE runtime.sync_run_summaries, runtime.journal CASCADE");
   assert.equal((await operator.post("/internal/v1/runs", { run_id: "b", owner_user_id: "u" })).status, 201);
-  const summary = () => psql(url, "SELECT count(*) FROM sync_run_summaries");
-  for (;;) {
-    if (psql(url, "SELECT to_regclass('runtime.sync_run_summaries') IS NOT NULL") === "t" && summary() === "2") break;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  const isMade = () => psql(url, "SELECT to_regclass('runtime.sync_run_summaries') IS NOT NULL") === "t";
+  await until(() => isMade() && psql(url, "SELECT count(*) FROM sync_run_summaries") === "2", "the summaries of both runs");
+  await isReady(operator);
 });

@@ -160,6 +160,7 @@ test("a replay whose client stops reading is cut off, and an abandoned one is re
   await operator.server.stop();
   // Only the reads have a short timeout: the batch may take as long as the machine needs.
   operator = await operate(t, { data, settings: { KHALA_REQUEST_TIMEOUT_MS: "1500" } });
+  operator.agent.keepAlive = false; // the server closes a connection that is idle for so long
   for (const leaves of [true, false]) {
     const peer = await connect(operator.server);
     await peer.send(`GET /internal/v1/runs/huge/replay HTTP/1.1\r\nHost: x\r\nX-Request-Id: unread\r\nAuthorization: Bearer ${operator.key}\r\n\r\n`);

@@ -88,11 +88,13 @@ test("the lag of an eviction counts what was appended since the client stopped r
   for (; !await struck(); head += 200) await operator.batch(events(200, { payload: wide }));
   await operator.batch(events(200, { payload: wide }));
   head += 200;
-  await operator.server.saw("log", /client.disconnected code=slow_consumer /);
+  const isEvicted = /client.disconnected code=slow_consumer /; // on a busy machine before the last batch
+  const later = isEvicted.test(operator.server.log) ? [head - 200, head] : [head];
+  await operator.server.saw("log", isEvicted);
   raw.peer.socket.resume();
   const { payload } = await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[3] === "sync:error");
   const [, , , , { lag, resume_after: [{ watermark }] }] = JSON.parse(payload);
-  assert.equal(lag, head - watermark);
+  assert.ok(later.includes(lag + watermark), `${lag} behind ${watermark}, head ${head}`);
 });
 
 /** A healthy client's latencies and the server's memory growth beside so many clients that never read. */

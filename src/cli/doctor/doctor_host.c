@@ -155,36 +155,40 @@ void doctor_check_files(struct doctor *doctor) {
 static void ask_server(struct doctor *doctor, const char *url) {
     struct exchange *client = NULL;
     unsigned http_status = 0;
+    char process[64] = ""; /* of an embedded store */
+    char holder[64] = "";
     const struct exchange_request request = {.target = "/healthz/ready"};
+    if (doctor->server_pid > 0) {
+        snprintf(process, sizeof(process), " (pid %ld)", (long)doctor->server_pid);
+        snprintf(holder, sizeof(holder), "process %ld has the store, and ",
+                 (long)doctor->server_pid);
+    }
     enum status status = exchange_open(&client, url, remote_ca_file(&doctor->remote));
     if (status == STATUS_OK)
         status = exchange_run(client, &request, &http_status);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG,
                    "give its address with --url, or check its log; another verb may hold the store",
-                   "process %ld has the store, and %s does not answer: %s",
-                   (long)doctor->server_pid, url,
+                   "%s%s does not answer: %s", holder, url,
                    client ? exchange_error(client) : status_message(status));
     else if (http_status != 200)
         doctor_say(doctor, FINDING_WRONG,
-                   "look at its log for store.commit_failed, and at the disk",
-                   "the server at %s (pid %ld) is not ready: it answers %u", url,
-                   (long)doctor->server_pid, http_status);
+                   "look at its log for store.commit_failed, and at the disk or the database",
+                   "the server at %s%s is not ready: it answers %u", url, process, http_status);
     else
-        doctor_say(doctor, FINDING_OK, NULL, "the server at %s (pid %ld) is ready", url,
-                   (long)doctor->server_pid);
+        doctor_say(doctor, FINDING_OK, NULL, "the server at %s%s is ready", url, process);
     exchange_close(client);
 }
 
 void doctor_check_server(struct doctor *doctor) {
     char bound[REMOTE_URL_BYTES_MAX];
-    if (*doctor->config.db_url) {
+    bool is_shared = *doctor->config.db_url;
+    doctor->server_pid =
+        doctor->has_folder && !is_shared ? store_lock_holder(doctor->config.data_dir) : 0;
+    if (is_shared && !remote_is_named(&doctor->remote))
         doctor_say(doctor, FINDING_OK, NULL,
-                   "the store is in PostgreSQL; /healthz/ready of each server shows its state");
-        return;
-    }
-    doctor->server_pid = doctor->has_folder ? store_lock_holder(doctor->config.data_dir) : 0;
-    if (doctor->server_pid == 0)
+                   "the store is in PostgreSQL; --url names a server to ask whether it is ready");
+    else if (!is_shared && doctor->server_pid == 0)
         doctor_say(doctor, FINDING_OK, NULL, "no server runs on this folder");
     else
         ask_server(doctor, remote_url(&doctor->remote, bound));
