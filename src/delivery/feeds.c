@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "base/list.h"
 #include "topic/topic_name.h"
 
@@ -19,8 +20,8 @@ struct feed {
     bool is_waking;          /* its members are being woken: it must not be freed */
     uint64_t seen_seq;       /* readers listed by owner were woken for their frames up to here */
     struct uuid seen_cursor; /* of that frame; 0: not known */
-    struct page *page;
-    struct hlist_node paged_node; /* among the feeds that have a page */
+    struct hlist pages;      /* the most recently used first */
+    size_t page_count;
     size_t name_size;
     char name[];
 };
@@ -39,6 +40,7 @@ void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub) {
     feeds->loop = loop;
     feeds->advanced.run = run_advanced;
     map_init(&feeds->by_name, MAP_COUNT_MAX);
+    list_init(&feeds->pages);
     hub_listen(hub, &feeds->listener, wake, feeds);
 }
 
@@ -48,15 +50,92 @@ void feeds_close(struct feeds *feeds) {
     map_release(&feeds->by_name);
 }
 
-static void page_drop(struct feed *feed) {
-    page_free(feed->page);
-    feed->page = NULL;
-    hlist_remove(&feed->paged_node);
+/* ---- pages ---- */
+
+static struct page *page_of(struct hlist_node *node) {
+    return node ? container_of(node, struct page, feed_node) : NULL;
+}
+
+static void page_drop(struct page *page) {
+    struct feed *feed = page->feed;
+    feed->page_count--;
+    feed->feeds->page_bytes -= page->kept_bytes;
+    hlist_remove(&page->feed_node);
+    list_remove(&page->age_node);
+    page_free(page);
+}
+
+static void page_link(struct feed *feed, struct page *page) {
+    hlist_push_front(&feed->pages, &page->feed_node);
+    list_push_back(&feed->feeds->pages, &page->age_node);
+}
+
+struct page *feed_page(struct feed *feed, uint64_t after_seq) {
+    for (struct page *page = page_of(feed->pages.first); page;
+         page = page_of(page->feed_node.next)) {
+        if (page->batch.after_seq != after_seq)
+            continue;
+        hlist_remove(&page->feed_node);
+        list_remove(&page->age_node);
+        page_link(feed, page);
+        return page;
+    }
+    return NULL;
+}
+
+static struct page *least_recent(const struct feed *feed) {
+    struct page *page = page_of(feed->pages.first);
+    while (page && page->feed_node.next)
+        page = page_of(page->feed_node.next);
+    return page;
+}
+
+/* Its frames and one form of it. */
+static size_t bytes_of(const struct page *page) {
+    size_t bytes = sizeof(*page);
+    for (size_t i = 0; i < page->batch.count; i++)
+        bytes += 2 * page->batch.frames[i]->bytes;
+    return bytes;
+}
+
+void feed_page_add(struct feed *feed, struct page *page) {
+    struct feeds *feeds = feed->feeds;
+    struct page *same = feed_page(feed, page->batch.after_seq);
+    if (same)
+        page_drop(same);
+    else if (feed->page_count == FEED_PAGES_MAX)
+        page_drop(least_recent(feed));
+    page->feed = feed;
+    page->round = feeds->round;
+    page->kept_bytes = bytes_of(page);
+    feed->page_count++;
+    feeds->page_bytes += page->kept_bytes;
+    while (feeds->page_bytes > FEED_PAGES_BYTES && list_first(&feeds->pages))
+        page_drop(container_of(list_first(&feeds->pages), struct page, age_node));
+    page_link(feed, page);
+}
+
+void feeds_pages_idle(struct feeds *feeds) {
+    feeds->round++;
+}
+
+bool feed_page_is_idle(const struct page *page) {
+    return page->round != page->feed->feeds->round;
+}
+
+/* The page before the head is of an older head. A subscriber that waits for its turn would be sent
+ * this page as the last one, and not learn of the new frames. */
+static void drop_last_pages(struct feed *feed) {
+    for (struct page *page = page_of(feed->pages.first), *next; page; page = next) {
+        next = page_of(page->feed_node.next);
+        if (page->batch.through_seq >= page->head_seq)
+            page_drop(page);
+    }
 }
 
 static void feed_free(struct feed *feed) {
-    if (feed->page)
-        page_drop(feed);
+    while (feed->pages.first)
+        page_drop(page_of(feed->pages.first));
     (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
     hub_unwatch(&feed->watch);
     readers_release(&feed->readers);
@@ -125,10 +204,7 @@ static void wake_listed(struct feed *feed) {
 
 static void feed_advanced(struct feed *feed) {
     struct wake wake = {0, true};
-    /* The page has an older head. A subscriber that waits for its turn would be sent this page as
-     * the last one, and not learn of the new frames. */
-    if (feed->page)
-        page_drop(feed);
+    drop_last_pages(feed);
     feed->is_waking = true;
     readers_visit_all(&feed->readers, wake_reader, &wake);
     if (feed->readers.entry_count > 0)
@@ -244,23 +320,6 @@ uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **c
 
 struct slice feed_name(const struct feed *feed) {
     return (struct slice){feed->name, feed->name_size};
-}
-
-struct page *feed_page(const struct feed *feed) {
-    return feed->page;
-}
-
-void feed_page_set(struct feed *feed, struct page *page) {
-    struct feeds *feeds = feed->feeds;
-    if (feed->page)
-        page_drop(feed);
-    feed->page = page;
-    hlist_push_front(&feeds->paged, &feed->paged_node);
-}
-
-void feeds_forget_pages(struct feeds *feeds) {
-    while (feeds->paged.first)
-        page_drop(container_of(feeds->paged.first, struct feed, paged_node));
 }
 
 struct hub_watch *feed_watch(struct feed *feed) {

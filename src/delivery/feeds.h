@@ -37,7 +37,9 @@ struct feeds {
     struct loop_task advanced; /* posted by the hub when topics advanced */
     struct hub_listener listener;
     struct map by_name;
-    struct hlist paged; /* the feeds that have a page */
+    struct list pages; /* of all feeds, the least recently used first */
+    size_t page_bytes;
+    uint64_t round; /* rises when no member waits for its turn */
 };
 
 void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub);
@@ -59,10 +61,14 @@ void feed_taken(struct feed_member *member, size_t count);
 uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor);
 struct hub_watch *feed_watch(struct feed *feed);
 struct slice feed_name(const struct feed *feed);
-/* The last page that a member was sent, for members at the same position; NULL: none. Takes over
- * the new one. */
-struct page *feed_page(const struct feed *feed);
-void feed_page_set(struct feed *feed, struct page *page);
-void feeds_forget_pages(struct feeds *feeds);
+/* The page behind that position, for members that are there; NULL: none. A feed keeps its most
+ * recently used pages. */
+struct page *feed_page(struct feed *feed, uint64_t after_seq);
+/* Takes over the page. */
+void feed_page_add(struct feed *feed, struct page *page);
+/* No member waits for its turn: the pages are idle from now on. Frames of an idle page may have
+ * been pruned since. */
+void feeds_pages_idle(struct feeds *feeds);
+bool feed_page_is_idle(const struct page *page);
 
 #endif

@@ -23,6 +23,8 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     made->batch.count = batch->count;
     memcpy(made->batch.frames, batch->frames, batch->count * sizeof(struct frame *));
     memset(made->pushes, 0, sizeof(made->pushes));
+    made->feed_node = (struct hlist_node){0};
+    made->age_node = (struct list_node){0};
     batch->count = 0;
     *page = made;
     return STATUS_OK;

@@ -7,10 +7,13 @@
 #ifndef DELIVERY_PAGE_H
 #define DELIVERY_PAGE_H
 
+#include "base/list.h"
 #include "delivery/push.h"
 #include "delivery/subscription.h"
 
 #define PAGE_FORMS_MAX 18
+
+struct feed;
 
 struct page {
     struct slice topic; /* a copy: a bound name ends with the subscription that made the page */
@@ -18,6 +21,12 @@ struct page {
     struct topic_epoch epoch;
     struct delivery_batch batch;
     struct push *pushes[PAGE_FORMS_MAX];
+    /* Of the feed that keeps it. */
+    struct feed *feed;
+    struct hlist_node feed_node;
+    struct list_node age_node;
+    size_t kept_bytes;
+    uint64_t round; /* of its feeds, when it was added */
     char topic_text[];
 };
 

@@ -24,13 +24,19 @@ static void end_turn(struct subscriber *subscriber) {
 
 /* ---- pages ---- */
 
+/* Frames that were pruned have left the memory of the hub. */
+static bool is_pruned(const struct page *page, struct hub_watch *watch) {
+    return feed_page_is_idle(page) && !hub_holds(watch, page->batch.after_seq + 1);
+}
+
 /* The page that another subscriber at the same position was sent. */
 static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
-    struct page *page = feed_page(subscriber->driver.member.feed);
     struct subscription *subscription = &subscriber->driver.subscription;
+    struct page *page = feed_page(subscriber->driver.member.feed, subscription->sent_seq);
     /* Frames that one client did not ask for would be missing for the others. */
     if (!page || subscription->options.wants || page->batch.count > frames_max ||
         !subscription_is_at(subscription, page->batch.after_seq) ||
+        is_pruned(page, subscription->options.watch) ||
         !page_suits(page, subscription->options.principal, subscription->options.view))
         return NULL;
     driver_pass(&subscriber->driver, &page->batch, page->head_seq);
@@ -117,7 +123,7 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
     /* Seqs of two epochs do not overlap, so a page belongs to one epoch. */
     page->epoch = driver->subscription.epoch;
     if (is_whole)
-        feed_page_set(driver->member.feed, page);
+        feed_page_add(driver->member.feed, page);
     send_page(subscriber, page, is_whole);
 }
 
@@ -287,8 +293,7 @@ bool sessions_serve(struct delivery_loop *delivery) {
             break;
         serve(container_of(turn, struct subscriber, turn), frames_max);
     }
-    /* No subscriber is at the position of a page any more. */
     if (scheduler->queued_count == 0)
-        feeds_forget_pages(&delivery->feeds);
+        feeds_pages_idle(&delivery->feeds);
     return scheduler->queued_count > 0;
 }

@@ -350,12 +350,59 @@ static void no_covered_position_passes_a_frame_that_was_not_sent(void **state) {
     fixture_close();
 }
 
+/* ---- pages ---- */
+
+static void add_page(struct feed *feed, uint64_t after_seq, uint64_t head_seq) {
+    struct delivery_batch batch = {.after_seq = after_seq, .through_seq = after_seq + 1};
+    const struct frame_content content = {.seq = after_seq + 1, .payload = SLICE("{}")};
+    struct page *page;
+    assert_ok(frame_make(&batch.frames[batch.count++], &content, &(struct frame_text){0}));
+    assert_ok(page_make(&page, SLICE(SUMMARIES), head_seq, &batch));
+    feed_page_add(feed, page);
+}
+
+static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
+    (void)state;
+    fixture_open(64, 1);
+    client_open(&fixture.clients[0], &user, 2);
+    struct feed *feed = fixture.clients[0].driver.member.feed;
+    for (uint64_t seq = 0; seq < FEED_PAGES_MAX; seq++)
+        add_page(feed, seq, 100);
+    assert_int_equal(feed_page(feed, 0)->batch.after_seq, 0);
+    add_page(feed, 50, 100);
+    assert_non_null(feed_page(feed, 0));
+    assert_null(feed_page(feed, 1));
+    assert_non_null(feed_page(feed, 50));
+    assert_null(feed_page(feed, 51));
+    assert_false(feed_page_is_idle(feed_page(feed, 50)));
+    feeds_pages_idle(&fixture.feeds);
+    assert_true(feed_page_is_idle(feed_page(feed, 50)));
+    add_page(feed, 50, 100);
+    assert_false(feed_page_is_idle(feed_page(feed, 50)));
+    fixture_close();
+}
+
+static void a_page_that_ends_at_the_head_goes_when_the_topic_advances(void **state) {
+    (void)state;
+    fixture_open(64, 1);
+    client_open(&fixture.clients[0], &user, 2);
+    struct feed *feed = fixture.clients[0].driver.member.feed;
+    add_page(feed, 3, 100);
+    add_page(feed, 99, 100);
+    commit(1);
+    assert_non_null(feed_page(feed, 3));
+    assert_null(feed_page(feed, 99));
+    fixture_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frame_wakes_the_members_of_its_owner_and_those_that_read_everything),
         cmocka_unit_test(a_member_that_was_not_woken_moves_to_the_last_frame_that_the_feed_handled),
         cmocka_unit_test(a_woken_member_skips_what_lies_before_its_frame_without_reading),
         cmocka_unit_test(no_covered_position_passes_a_frame_that_was_not_sent),
+        cmocka_unit_test(a_feed_keeps_the_pages_that_were_used_last),
+        cmocka_unit_test(a_page_that_ends_at_the_head_goes_when_the_topic_advances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
