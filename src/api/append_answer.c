@@ -15,8 +15,8 @@ static enum status write_event(struct buffer *out, const struct append_request *
     if (status == STATUS_OK)
         status = event_write_json(out, &request->event);
     if (status == STATUS_OK)
-        status =
-            buffer_printf(out, ",\"deduplicated\":%s", request->deduplicated ? "true" : "false");
+        status = buffer_append_slice(out, request->deduplicated ? SLICE(",\"deduplicated\":true")
+                                                                : SLICE(",\"deduplicated\":false"));
     return status;
 }
 
@@ -107,11 +107,21 @@ static enum status write_item_error(struct buffer *out, struct exchange *exchang
     return status;
 }
 
+static enum status write_index(struct buffer *out, uint64_t index, unsigned http_status) {
+    enum status status = buffer_append_slice(out, SLICE("{\"index\":"));
+    if (status == STATUS_OK)
+        status = buffer_append_u64(out, index);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"status\":"));
+    if (status == STATUS_OK)
+        status = buffer_append_u64(out, http_status);
+    return status == STATUS_OK ? buffer_append_byte(out, ',') : status;
+}
+
 enum status append_write_item(struct buffer *out, struct exchange *exchange, uint64_t index,
                               const struct append_request *request) {
     size_t before = out->size;
-    enum status status = buffer_printf(out, "{\"index\":%llu,\"status\":%u,",
-                                       (unsigned long long)index, append_http_status(request));
+    enum status status = write_index(out, index, append_http_status(request));
     if (status == STATUS_OK)
         status = request->status == STATUS_OK ? write_event(out, request)
                                               : write_item_error(out, exchange, request);

@@ -4,6 +4,7 @@
 #include <http_parser.h>
 #include <stdio.h>
 
+#include "base/decimal.h"
 #include "wire/http1_syntax.h"
 
 #define PARTS(...)                                                                                 \
@@ -24,18 +25,22 @@ static enum status append_parts(struct buffer *buffer, const struct slice *parts
     return status;
 }
 
+static struct slice number_text(char digits[DECIMAL_U64_SIZE_MAX], uint64_t number) {
+    return (struct slice){digits, (size_t)(decimal_write_u64(digits, number) - digits)};
+}
+
 enum status http1_response_begin(struct buffer *buffer, unsigned http_status, bool keep_alive) {
     assert(http_status >= 100 && http_status <= 599);
-    char number[4];
-    snprintf(number, sizeof(number), "%u", http_status % 1000);
+    char digits[DECIMAL_U64_SIZE_MAX];
     struct slice connection = SLICE("");
     /* HTTP/1.0 peers keep a connection only when told so; 101 says Connection: Upgrade. */
     if (http_status >= 200)
         connection =
             keep_alive ? SLICE("Connection: keep-alive\r\n") : SLICE("Connection: close\r\n");
-    return append_parts(buffer, PARTS(SLICE("HTTP/1.1 "), slice_of(number), SLICE(" "),
-                                      slice_of(http_status_str((enum http_status)http_status)),
-                                      SLICE("\r\n"), connection));
+    return append_parts(buffer,
+                        PARTS(SLICE("HTTP/1.1 "), number_text(digits, http_status), SLICE(" "),
+                              slice_of(http_status_str((enum http_status)http_status)),
+                              SLICE("\r\n"), connection));
 }
 
 enum status http1_response_header(struct buffer *buffer, struct slice name, struct slice value) {
@@ -46,10 +51,9 @@ enum status http1_response_header(struct buffer *buffer, struct slice name, stru
 }
 
 enum status http1_response_end_length(struct buffer *buffer, uint64_t content_length) {
-    char number[24];
-    snprintf(number, sizeof(number), "%llu", (unsigned long long)content_length);
-    return append_parts(buffer,
-                        PARTS(SLICE("Content-Length: "), slice_of(number), SLICE("\r\n\r\n")));
+    char digits[DECIMAL_U64_SIZE_MAX];
+    return append_parts(buffer, PARTS(SLICE("Content-Length: "),
+                                      number_text(digits, content_length), SLICE("\r\n\r\n")));
 }
 
 enum status http1_response_end_chunked(struct buffer *buffer) {
