@@ -28,6 +28,9 @@
 #define SQLITE_STORE_RECENT_POSITIONS_MAX 16384
 /* Drifts are notes for people; only the latest are kept. */
 #define SQLITE_STORE_DRIFTS_MAX 10000
+/* Bytes of the write-ahead log that are written at once. SQLite writes less than 128 KiB in a call.
+ */
+#define SQLITE_STORE_GATHER_BYTES (124 << 10)
 /* Entities whose last seq the write session keeps, by their refs. */
 #define SQLITE_STORE_HEADS 4096
 

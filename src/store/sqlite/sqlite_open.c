@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "store/sqlite/sqlite_gather.h"
 #include "store/sqlite/sqlite_heal.h"
 #include "store/sqlite/sqlite_migrations.h"
 #include "store/store_epoch.h"
@@ -153,6 +154,7 @@ static void configure_library(void) {
     /* Counting every allocation takes a lock that all sessions would share. A library that runs
      * already keeps its setting, and that is no harm. */
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+    sqlite_gather_register();
 }
 
 int sqlite_pragma(sqlite3 *database, const char *text, const char *wanted) {
@@ -221,7 +223,7 @@ enum status sqlite_connect(const char *path, enum store_mode mode, bool create, 
      * log, whatever it wants to do next. query_only keeps them from anything else. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create ? SQLITE_OPEN_CREATE : 0);
     *database = NULL;
-    int code = sqlite3_open_v2(path, database, flags, NULL);
+    int code = sqlite3_open_v2(path, database, flags, SQLITE_GATHER_VFS);
     if (code == SQLITE_OK)
         code = sqlite3_busy_timeout(*database, SQLITE_STORE_BUSY_MS);
     if (code == SQLITE_OK)

@@ -1,0 +1,17 @@
+/* The file access of the embedded store: the system's, with the writes to the write-ahead log
+ * gathered into few and large ones.
+ * Any thread; a file belongs to its connection. Memory: SQLITE_STORE_GATHER_BYTES for a connection
+ * that writes, freed with it.
+ * Errors are those of the system's file access. The error of a gathered write is reported by the
+ * sync, or by whatever access made it necessary.
+ * Bytes are in the file before a sync of it begins. */
+#ifndef STORE_SQLITE_SQLITE_GATHER_H
+#define STORE_SQLITE_SQLITE_GATHER_H
+
+/* The name to open a connection with. */
+#define SQLITE_GATHER_VFS "khala"
+
+/* Once, before the first connection. */
+void sqlite_gather_register(void);
+
+#endif
