@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,10 @@
 /* Of the command line. */
 #define ARGUMENTS_MAX      64
 #define ARGUMENT_BYTES_MAX 16384
+/* Larger blocks of memory are mapped one by one; so much freed memory at the end of a heap is kept.
+ */
+#define MAPPED_BYTES_MIN (4 << 20)
+#define FREED_BYTES_KEPT (16 << 20)
 
 struct run;
 
@@ -436,6 +441,13 @@ static void raise_descriptor_limit(const struct config *config) {
                   log_int("connections_max", (int64_t)config->connections_max));
 }
 
+/* A batch takes and frees a few megabytes. Without this the memory goes back to the system after
+ * each batch, and the next one faults it in again, page by page. */
+static void keep_freed_memory(void) {
+    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
+    (void)mallopt(M_TRIM_THRESHOLD, FREED_BYTES_KEPT);
+}
+
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
     /* Static, because the signal handlers use it until the process ends. */
     static struct run run;
@@ -446,6 +458,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     /* A file that may not grow is a full disk like any other, and the store reports it. */
     signal(SIGXFSZ, SIG_IGN);
     raise_descriptor_limit(&server->config);
+    keep_freed_memory();
     /* A server that cannot listen must not create a data folder. The sockets themselves are bound
      * when the store is open: a bound socket that does not listen yet would not keep another
      * server from the address. */
