@@ -33,6 +33,15 @@ export class Authority {
     return { certificate: this.#path(name, "pem"), key: this.#path(name, "key") };
   }
 
+  /** Issues a certificate that expired yesterday. */
+  issueExpired(name) {
+    const [request, certificate] = [this.#path(name, "csr"), this.#path(name, "pem")];
+    openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", this.#path(name, "key"), "-out", request,
+      "-subj", `/CN=${name}`, "-addext", NAMES);
+    openssl("x509", "-req", "-in", request, "-CA", this.file, "-CAkey", this.#path("authority", "key"), "-days", "-1", "-copy_extensions", "copy", "-out", certificate);
+    return { certificate, key: this.#path(name, "key") };
+  }
+
   /** The settings of a server with that certificate. */
   static settings({ certificate, key }) {
     return { KHALA_TLS_CERT_FILE: certificate, KHALA_TLS_KEY_FILE: key };

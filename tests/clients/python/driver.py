@@ -9,6 +9,7 @@ import gc
 import json
 import pathlib
 import resource
+import ssl
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "clients/python/src"))
@@ -32,6 +33,11 @@ def reset_of(reset):
     if reset.documents is not None:
         members["documents"] = [{"doc_key": one.doc_key} for one in reset.documents]
     return members
+
+
+def trusting(ca_file):
+    """The option that trusts only the authorities of the file."""
+    return {"ssl": ssl.create_default_context(cafile=ca_file)} if ca_file else {}
 
 
 def position_of(position):
@@ -98,7 +104,8 @@ class Driver:
 
     # ---- consuming ----
 
-    async def do_open(self, name, url, token, storage=None, back_off=None, **options):
+    async def do_open(self, name, url, token, storage=None, back_off=None, ca_file=None, **options):
+        options.update(trusting(ca_file))
         client = khala.Khala(url, token=self.token_callback(token, name), storage=self.storage(storage),
                              back_off=khala.BackOff(*back_off or [0.02, 0.2]), **options)
         client.on_warning(lambda error: tell({"of": name, "warning": error_of(error)}))
@@ -161,7 +168,8 @@ class Driver:
 
     # ---- producing ----
 
-    async def do_produce(self, name, url, token, back_off=None, limits=None, outbox=None, **options):
+    async def do_produce(self, name, url, token, back_off=None, limits=None, outbox=None, ca_file=None, **options):
+        options.update(trusting(ca_file))
         self.objects[name] = khala.Producer(
             url, token=self.token_callback(token, name), back_off=khala.BackOff(*back_off or [0.02, 0.2]),
             limits=khala.Limits(**limits or {}), outbox=khala.Outbox(outbox) if outbox else None,
