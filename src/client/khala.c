@@ -531,9 +531,9 @@ enum khala_result khala_open(struct khala **client, const struct khala_options *
         result = KHALA_NO_MEMORY;
     made->sender_hooks =
         (struct sender_hooks){.user = made, .ask_token = on_sender_token, .wait = on_wait};
-    if (result == KHALA_OK && sender_init(&made->sender, &made->options, &made->sender_hooks,
-                                          &made->inbox->lock, &made->target) != STATUS_OK)
-        result = KHALA_FAILED;
+    if (result == KHALA_OK)
+        result = sender_result(sender_init(&made->sender, &made->options, &made->sender_hooks,
+                                           &made->inbox->lock, &made->target));
     if (result == KHALA_OK)
         result = start(made);
     if (result == KHALA_OK)

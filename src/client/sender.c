@@ -69,16 +69,22 @@ static enum khala_result make_line(struct sender *sender, struct slice event,
     return KHALA_OK;
 }
 
+enum khala_result sender_result(enum status status) {
+    if (status == STATUS_OK)
+        return KHALA_OK;
+    return status == STATUS_OUT_OF_MEMORY ? KHALA_NO_MEMORY : KHALA_FAILED;
+}
+
 enum khala_result sender_make_item(struct sender *sender, struct slice event,
                                    struct sender_item **item) {
     uv_mutex_lock(sender->lock);
     enum khala_result result = is_full(sender) ? KHALA_FULL : make_line(sender, event, item);
     sender->was_full = sender->was_full || result == KHALA_FULL;
-    if (result == KHALA_OK &&
-        outbox_file_add(&sender->outbox, (struct slice){(*item)->line, (*item)->size - 1}) !=
-            STATUS_OK) {
-        free(*item);
-        result = KHALA_FAILED;
+    if (result == KHALA_OK) {
+        const struct slice line = {(*item)->line, (*item)->size - 1};
+        result = sender_result(outbox_file_add(&sender->outbox, line));
+        if (result != KHALA_OK)
+            free(*item);
     }
     if (result == KHALA_OK) {
         sender->count++;

@@ -76,6 +76,8 @@ void sender_attach(struct sender *sender, uv_loop_t *loop, struct socket_holds *
 void sender_stop(struct sender *sender);
 void sender_release(struct sender *sender);
 
+/* The result of a status of sender_init or of the outbox. */
+enum khala_result sender_result(enum status status);
 /* Counts the event, gives it an id and stores it in the outbox. KHALA_OK: post the item. */
 enum khala_result sender_make_item(struct sender *sender, struct slice event,
                                    struct sender_item **item);

@@ -137,8 +137,10 @@ static void mint(struct program *program, char *line) {
     if (!request)
         return;
     *request++ = '\0';
-    (void)khala_mint(program->client, key, (struct khala_text){request, strlen(request)}, on_minted,
-                     program);
+    enum khala_result result = khala_mint(
+        program->client, key, (struct khala_text){request, strlen(request)}, on_minted, program);
+    if (result != KHALA_OK)
+        say("{\"unminted\":\"\",\"result\":%d}", (int)result);
 }
 
 struct asking {
