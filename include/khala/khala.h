@@ -131,7 +131,10 @@ struct khala_options {
     unsigned queue_frames_max;   /* 1000, of each topic whose application answers KHALA_LATER */
     /* Appending. */
     void (*room)(void *user); /* the queue was full, and has room again */
-    const char *outbox;       /* a file that keeps events until their answer; NULL: none */
+    /* A file that keeps events until their answer; NULL: none. An event that khala_append accepted
+     * survives the death of the process. The file is synced to its disk soon after, once for all
+     * events that wait, so a loss of power may lose the last events. */
+    const char *outbox;
     /* NULL: /v1/events:batch, for tokens. /internal/v1/events:batch takes the operator's key too.
      */
     const char *append_path;

@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/map.h"
@@ -62,6 +65,22 @@ static enum status give_unanswered(struct slice text, const struct map *answered
     return status;
 }
 
+/* A new file is safe when its folder has it on disk. */
+static enum status sync_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    int size = slash ? snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path) + 1, path)
+                     : snprintf(folder, sizeof(folder), ".");
+    int fd = size > 0 && size < (int)sizeof(folder)
+                 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                 : -1;
+    if (fd < 0)
+        return STATUS_SYSTEM_ERROR;
+    enum status status = fsync(fd) == 0 ? STATUS_OK : STATUS_SYSTEM_ERROR;
+    close(fd);
+    return status;
+}
+
 enum status outbox_file_open(struct outbox_file *file, const char *path, void *user,
                              enum status (*each)(void *user, struct slice event)) {
     struct buffer text;
@@ -71,7 +90,9 @@ enum status outbox_file_open(struct outbox_file *file, const char *path, void *u
         return STATUS_SYSTEM_ERROR;
     buffer_init(&text, CLIENT_OUTBOX_LINES_BYTES_MAX);
     map_init(&answered, MAP_COUNT_MAX);
-    enum status status = read_all(file->fd, &text);
+    enum status status = sync_folder(path);
+    if (status == STATUS_OK)
+        status = read_all(file->fd, &text);
     const char *last = text.size > 0 ? memrchr(text.data, '\n', text.size) : NULL;
     size_t whole = last ? (size_t)(last - text.data) + 1 : 0;
     if (status == STATUS_OK && whole < text.size && ftruncate(file->fd, (off_t)whole) != 0)

@@ -2,8 +2,9 @@
  * One thread at a time; the sender's lock orders the threads that append.
  * Holds a descriptor. A line is "+EVENT" or "-ID" of an answered event.
  * STATUS_SYSTEM_ERROR leaves errno set. A line that broke off at the end of the file is dropped.
- * A line is written by one call before the event is accepted. The system's cache may lose it when
- * the machine dies, not when the process dies. */
+ * A line is written by one call before the event is accepted, so it survives the death of the
+ * process. The sender syncs the file soon after, so that it also survives the death of the machine.
+ */
 #ifndef CLIENT_OUTBOX_FILE_H
 #define CLIENT_OUTBOX_FILE_H
 

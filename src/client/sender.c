@@ -16,6 +16,38 @@ static void wait_until(struct sender *sender, uint64_t at_ms) {
 
 static void send_next(struct sender *sender);
 
+/* ---- syncing the outbox ------------------------------------------------------------------- */
+
+static void sync_outbox(struct sender *sender);
+
+static void on_synced(uv_fs_t *request) {
+    struct sender *sender = request->data;
+    const struct khala_error error = {.code = "outbox_failed",
+                                      .message = "The outbox could not be synced to its disk."};
+    bool is_failed = request->result < 0;
+    uv_fs_req_cleanup(request);
+    sender->is_syncing = false;
+    if (is_failed && sender->options->warned)
+        sender->options->warned(sender->options->user, &error);
+    if (sender->must_sync)
+        sync_outbox(sender);
+    socket_let_go(sender->holds); /* last: it may free the sender */
+}
+
+/* Events that are added while one sync is in progress share the next one. */
+static void sync_outbox(struct sender *sender) {
+    sender->must_sync = sender->outbox.fd >= 0;
+    if (!sender->must_sync || sender->is_syncing)
+        return;
+    sender->sync.data = sender;
+    /* Without memory for the request, the next event brings the sync. */
+    if (uv_fs_fdatasync(sender->loop, &sender->sync, sender->outbox.fd, on_synced) != 0)
+        return;
+    socket_hold(sender->holds);
+    sender->is_syncing = true;
+    sender->must_sync = false;
+}
+
 /* ---- items -------------------------------------------------------------------------------- */
 
 /* A closed inbox leaves the item to sender_forget. */
@@ -394,6 +426,7 @@ void sender_add(struct sender *sender, struct sender_item *item) {
     list_push_back(&sender->queue, &item->node);
     sender->queue_count++;
     sender->queue_bytes += item->size;
+    sync_outbox(sender);
     if (sender->is_failed) {
         settle_error(sender, item, &sender->error, true);
     } else if (sender->queue_count >= sender->options->batch_items_max ||

@@ -65,6 +65,9 @@ struct sender {
     unsigned refusals;
     bool is_failed;
     struct client_error error;
+    uv_fs_t sync; /* of the outbox */
+    bool is_syncing;
+    bool must_sync; /* events were added to the outbox after the sync in progress began */
 };
 
 /* Also reads the outbox. Call before the loop runs. */

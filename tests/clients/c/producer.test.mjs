@@ -90,6 +90,14 @@ test("a token is minted with the operator's key, and a wrong key is the answer's
   assert.equal(await other.close(), 0);
 });
 
+test("an outbox is synced to its disk, also without an answer", async (t) => {
+  const program = open(t, { OUTBOX: join(folder(t), "outbox") }, { url: "http://127.0.0.1:1", name: "khala_client_failing" });
+  for (const n of range(1, 10)) program.append(said("room:synced", n));
+  assert.equal(await program.close(), 0);
+  const [{ syncs }] = program.all("syncs");
+  assert.ok(syncs >= 1 && syncs <= 10, `${syncs} syncs`);
+});
+
 test("events of an outbox survive kill -9 of the process, and are stored once", async (t) => {
   const OUTBOX = join(folder(t), "outbox");
   const lost = open(t, { OUTBOX }, { url: "http://127.0.0.1:1" });
