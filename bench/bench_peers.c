@@ -12,30 +12,21 @@
  * --quick         small sizes, one run
  * --out FILE      writes the report there; default of the full table: bench/RESULTS.md
  * --fault NAME    ack, event: the client drops one, so every figure must be void */
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/pidfd.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "peers/report.h"
+#include "peers/cell.h"
 
-#define CELL_SECONDS_MAX 180
-#define QUICK_CLIENTS    10 /* one of so many clients is left with --quick */
+#define QUICK_CLIENTS 10 /* one of so many clients is left with --quick */
 
 #define ingest(title_, shape_, batch_, connections_, events_, quick_)                              \
     .titles = {title_}, .cost = "us CPU/event", .rate = "events/s",                                \
-    .supports = work_ingest_supports, .run = work_ingest, .shape = shape_, .batch = batch_,        \
-    .connections = connections_, .events = events_, .quick_events = quick_
+    .supports = work_ingest_supports, .run = work_ingest, .shape = (shape_), .batch = (batch_),    \
+    .connections = (connections_), .events = (events_), .quick_events = (quick_)
 
 #define fanout(title_, clients_)                                                                   \
     .titles = {title_ ", one event at a time", title_ ", bursts of 50"},                           \
     .cost = "us CPU/delivery", .rate = "deliveries/s", .supports = work_delivery_supports,         \
-    .run = work_fanout, .kind = DELIVERY_FANOUT, .clients = clients_
+    .run = work_fanout, .kind = DELIVERY_FANOUT, .clients = (clients_)
 
 static const struct work works[] = {
     {"ingest-plain", ingest("appends in batches of 1 024, one topic, 2 connections", INGEST_PLAIN,
@@ -77,60 +68,6 @@ static const struct peer peers[] = {
 };
 #define WORK_COUNT (sizeof(works) / sizeof(*works))
 #define PEER_COUNT (sizeof(peers) / sizeof(*peers))
-
-/* ---- one measurement ---- */
-
-/* Written by the process of the measurement. */
-struct outcome {
-    struct sample samples[2];
-    bool is_done;
-};
-
-/* The reason that bench_fail printed, or else the first line. */
-static void problem_read(int fd, struct cell *cell) {
-    char text[4096];
-    ssize_t size = pread(fd, text, sizeof(text) - 1, 0);
-    text[size > 0 ? size : 0] = '\0';
-    const char *found = strstr(text, "bench: ");
-    const char *reason = found ? found + strlen("bench: ") : text;
-    int reason_size = (int)strcspn(reason, "\n");
-    snprintf(cell->problem, sizeof(cell->problem), "%.*s", reason_size > 0 ? reason_size : 9,
-             reason_size > 0 ? reason : "no reason");
-}
-
-/* Waits for the process, and ends it when it takes too long. Its servers end with it. */
-static void cell_wait(pid_t pid) {
-    struct pollfd ended = {.fd = pidfd_open(pid, 0), .events = POLLIN};
-    if (poll(&ended, 1, CELL_SECONDS_MAX * 1000) != 1)
-        kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-    close(ended.fd);
-}
-
-static void cell_run(struct cell *cell, const struct work *work) {
-    struct outcome *outcome =
-        mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int errors = memfd_create("errors", MFD_CLOEXEC);
-    if (outcome == MAP_FAILED || errors < 0)
-        bench_fail("no shared memory");
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid < 0)
-        bench_fail("cannot fork");
-    if (pid == 0) {
-        dup2(errors, STDERR_FILENO);
-        work->run(cell->peer, work, outcome->samples);
-        outcome->is_done = true;
-        _exit(0);
-    }
-    cell_wait(pid);
-    if (outcome->is_done)
-        memcpy(cell->samples[cell->runs++], outcome->samples, sizeof(outcome->samples));
-    else
-        problem_read(errors, cell);
-    close(errors);
-    munmap(outcome, sizeof(*outcome));
-}
 
 /* ---- the table ---- */
 
@@ -182,13 +119,6 @@ static void page_write(const struct table *table, const char *path) {
     fclose(out);
 }
 
-/* Everything that is made meanwhile is in this folder. Other users' programs may enter it. */
-static void scratch_make(char path[64]) {
-    strcpy(path, "/tmp/khala-peers-XXXXXX");
-    if (!mkdtemp(path) || chmod(path, 0711) != 0 || setenv("TMPDIR", path, 1) != 0)
-        bench_fail("cannot make a folder");
-}
-
 int main(int count, char **arguments) {
     static struct table table;
     char scratch[64];
@@ -209,7 +139,7 @@ int main(int count, char **arguments) {
                                         is_full ? BENCH_SOURCE_DIR "/bench/RESULTS.md" : NULL);
     if (table.is_quick)
         fprintf(stderr, "--quick: a tenth of the clients, and fewer events\n");
-    scratch_make(scratch);
+    cell_scratch(scratch);
     for (size_t i = 0; i < WORK_COUNT; i++)
         if (begins(works[i].name, table.row))
             work_measure(&table, &works[i]);

@@ -82,6 +82,7 @@ static void service_exec(const struct bench_service *service, const char *progra
                          const char *const *more) {
     char port[16];
     const char *arguments[ARGUMENTS_MAX] = {program};
+    char *given[ARGUMENTS_MAX];
     bool is_nats = strcmp(program, "nats-server") == 0;
     const char *const own[] = {is_nats ? "-a" : "--bind", "127.0.0.1", is_nats ? "-p" : "--port",
                                port};
@@ -92,11 +93,12 @@ static void service_exec(const struct bench_service *service, const char *progra
         arguments[count++] = own[i];
     while (*more && count < ARGUMENTS_MAX - 1)
         arguments[count++] = *more++;
+    memcpy(given, arguments, sizeof(given));
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(nothing, 1);
     dup2(nothing, 2);
     if (chdir(service->folder) == 0)
-        execvp(program, (char *const *)(uintptr_t)arguments);
+        execvp(program, given);
     _exit(127);
 }
 
