@@ -55,7 +55,9 @@ export function newDatabase(template = "template0") {
 
 process.on("exit", () => {
   const names = [...new Set(databases.values())].map((url) => url.slice(url.lastIndexOf("/") + 1));
-  for (const name of names) psql(`${server}/postgres`, `DROP DATABASE ${name} WITH (FORCE)`);
+  // Each statement is a transaction of its own, on one connection.
+  const drops = names.flatMap((name) => ["-c", `DROP DATABASE ${name} WITH (FORCE)`]);
+  if (names.length > 0) execFileSync("psql", ["-Xq", "-d", `${server}/postgres`, ...drops], { stdio: "ignore" });
 });
 
 /** The database of a data folder. */
