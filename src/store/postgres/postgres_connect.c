@@ -25,10 +25,13 @@
     "'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', "               \
     "'idle_session_timeout'); "
 /* Every statement finds its rows by an index. The planner knows nothing about a table that grew
- * since it was last analysed, so the plans that scan whole tables are switched off. */
+ * since it was last analysed, so the plans that scan whole tables are switched off. The plan that
+ * is left does not depend on the parameters. To make it again each time cost as much as to read a
+ * page of events. */
 #define SETTINGS                                                                                   \
     "SET search_path = runtime; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = "   \
-    "off; SET enable_mergejoin = off; SET enable_bitmapscan = off; " NO_TIMEOUTS
+    "off; SET enable_mergejoin = off; SET enable_bitmapscan = off; SET plan_cache_mode = "         \
+    "force_generic_plan; " NO_TIMEOUTS
 #define SETTINGS_READ SETTINGS "SET default_transaction_read_only = on"
 /* A role or a database may say synchronous_commit = off, which would lose acknowledged events. */
 #define SETTINGS_SIDE                                                                              \

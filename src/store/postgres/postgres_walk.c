@@ -7,7 +7,7 @@
 #include "store/postgres/postgres.h"
 
 /* The first pages of a long walk are small, since many callbacks stop early. A short walk is one
- * page, and needs no transaction. */
+ * page, and needs no transaction. The walks of a side session read all rows. */
 #define PAGE_ROWS_FIRST 4
 #define PAGE_ROWS_ALONE 64
 
@@ -110,18 +110,21 @@ static enum status walk_pages(struct walk *walk, uint64_t row_count) {
 }
 
 static enum status walk_begin(struct walk *walk, struct store_session *session, void *user) {
+    bool is_side = session->mode == STORE_SIDE;
+    uint64_t alone = is_side ? POSTGRES_WALK_PAGE_ROWS_MAX : PAGE_ROWS_ALONE;
+    uint64_t first = is_side ? POSTGRES_WALK_PAGE_ROWS_MAX : PAGE_ROWS_FIRST;
     walk->session = postgres_session_of(session);
     walk->user = user;
-    if (walk->limit <= PAGE_ROWS_ALONE)
-        return walk_pages(walk, PAGE_ROWS_ALONE);
+    if (walk->limit <= alone)
+        return walk_pages(walk, alone);
     if (walk->session->in_transaction)
-        return walk_pages(walk, PAGE_ROWS_FIRST);
+        return walk_pages(walk, first);
     postgres_begin(walk->session, STATEMENT_READ_BEGIN);
     enum status status = postgres_run(walk->session);
     if (status != STATUS_OK)
         return status;
     walk->session->in_transaction = true;
-    status = walk_pages(walk, PAGE_ROWS_FIRST);
+    status = walk_pages(walk, first);
     postgres_read_end(session);
     return status;
 }
