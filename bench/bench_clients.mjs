@@ -5,6 +5,7 @@
 // --frames N  of the topic (default 50000)
 // --rounds N  (default 7)
 import { spawnSync } from "node:child_process";
+import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { fileURLToPath } from "node:url";
 import { operate } from "../tests/lib/operator.mjs";
@@ -22,6 +23,7 @@ const python = (...args) => ["/usr/bin/python3", fileURLToPath(new URL("clients/
 const followers = [
   { name: "bare socket (ws)", command: program("bare.mjs") },
   { name: "bare socket, messages parsed", command: program("bare.mjs", "parse") },
+  { name: "libkhala", command: [join(dirname(process.env.KHALA_BINARY), "bench/client_follow")] },
   { name: "clients/js", command: program("js.mjs") },
   { name: "bare websockets, parsed", command: python("bare") },
   { name: "clients/python", command: python() },
