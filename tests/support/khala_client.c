@@ -3,10 +3,10 @@
  *     khala_client URL TOKEN LOOP TOPIC…
  *
  * A TOKEN that ends with "-" gets the number of the question. LOOP is "own" or "given". The
- * variable STORED is the stored position of every topic. Each line of standard input is an event to
- * append, or "flush", "memory", "mint KEY REQUEST", "get PATH", "post PATH BODY", "upload PATH
- * COUNT" or "cancel PATH"; the end of the input closes the client. Each event is a line of JSON on
- * standard output.
+ * variable STORED is the stored position of every topic; STORAGE_FAILS makes the storage fail. Each
+ * line of standard input is an event to append, or "flush", "memory", "mint KEY REQUEST", "get
+ * PATH", "post PATH BODY", "upload PATH COUNT" or "cancel PATH"; the end of the input closes the
+ * client. Each event is a line of JSON on standard output.
  */
 #include <khala/khala.h>
 
@@ -24,6 +24,8 @@
 struct program {
     const char *token;
     unsigned tokens;
+    unsigned token_faults;
+    struct khala_token *late_token;
     struct khala *client;
     uv_loop_t loop;
     uv_thread_t reader;
@@ -42,9 +44,29 @@ static void say(const char *format, ...) {
     va_end(arguments);
 }
 
+/* With TOKEN_FAULTS the first answers are a failure, an empty text, and none before the next
+ * question. */
+static bool token_fails(struct program *program, struct khala_token *token) {
+    if (program->late_token)
+        khala_token_give(program->late_token, "late");
+    program->late_token = NULL;
+    if (!getenv("TOKEN_FAULTS") || program->token_faults == 3)
+        return false;
+    program->token_faults++;
+    if (program->token_faults == 1)
+        khala_token_fail(token, "offline", false);
+    else if (program->token_faults == 2)
+        khala_token_give(token, "");
+    else
+        program->late_token = token;
+    return true;
+}
+
 static void on_token(void *user, struct khala_token *token) {
     struct program *program = user;
     char text[4096];
+    if (token_fails(program, token))
+        return;
     size_t size = strlen(program->token);
     if (size > 0 && program->token[size - 1] == '-')
         snprintf(text, sizeof(text), "%s%u", program->token, ++program->tokens);
@@ -57,11 +79,15 @@ static int on_load(void *user, const char *topic, char *text, size_t size) {
     const char *stored = getenv("STORED");
     (void)user;
     (void)topic;
+    if (getenv("STORAGE_FAILS"))
+        return -1;
     return stored ? snprintf(text, size, "%s", stored) : 0;
 }
 
 static int on_save(void *user, const char *topic, const char *text, size_t size) {
     (void)user;
+    if (getenv("STORAGE_FAILS"))
+        return -1;
     say("{\"topic\":\"%s\",\"saved\":%.*s}", topic, (int)size, text);
     return 0;
 }
