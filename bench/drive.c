@@ -11,7 +11,7 @@
 
 #define ANSWER_BYTES_MAX ((size_t)16 << 20)
 #define PIECE_BYTES      65536
-#define SILENCE_MS_MAX   10000
+#define SILENCE_MS_MAX   30000
 
 void drive_open(struct drive *drive, const struct drive_options *options) {
     drive->options = *options;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +53,7 @@ void cell_run(struct cell *cell, const struct work *work) {
     if (pid < 0)
         bench_fail("cannot fork");
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(errors, STDERR_FILENO);
         work->run(cell->peer, work, outcome->samples);
         outcome->is_done = true;
