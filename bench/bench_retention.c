@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/exchange.h"
+#include "client/blocking_http.h"
 #include "harness.h"
 #include "wire/json.h"
 
@@ -153,13 +153,13 @@ static enum status collect_answer(void *user, unsigned http_status, struct slice
 
 static void *prune_main(void *user) {
     struct pruning *pruning = user;
-    struct exchange *client;
+    struct blocking_http *client;
     char url[64];
     unsigned http_status;
     struct json_field deleted = {.name = SLICE("deleted")};
     snprintf(url, sizeof(url), "http://127.0.0.1:%u", pruning->server->port);
-    must(exchange_open(&client, url, NULL));
-    const struct exchange_request request = {.method = "POST",
+    must(blocking_http_open(&client, url, NULL));
+    const struct blocking_request request = {.method = "POST",
                                              .target = "/internal/v1/retention/run",
                                              .key = pruning->server->key,
                                              .content_type = "application/json",
@@ -167,12 +167,12 @@ static void *prune_main(void *user) {
                                              .user = pruning,
                                              .on_body = collect_answer};
     buffer_init(&pruning->answer, REQUEST_BYTES);
-    must(exchange_run(client, &request, &http_status));
+    must(blocking_http_run(client, &request, &http_status));
     const struct json_limits limits = {pruning->answer.size, JSON_DEPTH_MAX};
     must(json_read_object(buffer_slice(&pruning->answer), &limits, &deleted, 1));
     if (!json_u64(deleted.value, UINT64_MAX, &pruning->deleted))
         bench_fail("the answer lacks the number of pruned frames");
-    exchange_close(client);
+    blocking_http_close(client);
     buffer_release(&pruning->answer);
     atomic_store(&pruning->is_over, true);
     return NULL;

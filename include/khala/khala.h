@@ -43,11 +43,12 @@ struct khala_error {
     const char *topic;    /* NULL: not of one topic */
     unsigned http_status; /* 0: not of an HTTP answer */
     const char *details;  /* the server's details, a JSON object; NULL: none */
+    bool is_final;        /* no later attempt can succeed */
 };
 
 /* Behind the last frame that was applied: exclusive. */
 struct khala_position {
-    const char *epoch;
+    const char *epoch; /* as a start: NULL means the epoch that the topic has */
     uint64_t seq;
 };
 
@@ -65,7 +66,7 @@ struct khala_reset {
     const char *topic;
     const char *reason; /* "start" at the first start */
     uint64_t from_seq;
-    bool truncated;              /* earlier frames exist, and will not arrive */
+    bool truncated; /* earlier frames exist that the application asked for, and will not arrive */
     struct khala_text documents; /* a JSON array: all documents of a summary topic; or absent */
     struct khala_position position;
 };
@@ -77,9 +78,16 @@ struct khala_follow {
     const char *replay;                 /* NULL, or "all": everything that the log has */
     const struct khala_position *after; /* NULL: the stored position, or the beginning */
     bool from_start;                    /* ignore the stored position; after is NULL */
+    /* Instead of the beginning, if there is no position: the next new frame, or the first frame of
+     * a time such as "2026-11-16T08:00:00Z" or "90s" ago. */
+    bool from_head;
+    const char *since;
     void *user;
     enum khala_result (*frame)(void *user, const struct khala_frame *frame);
     enum khala_result (*reset)(void *user, const struct khala_reset *reset);
+    /* Every frame that was there at the subscription was applied; the next ones are new. Comes
+     * again after each connection. May be NULL. */
+    void (*caught_up)(void *user);
     /* The last call for this topic. error is NULL if the application ended it. */
     void (*ended)(void *user, const struct khala_error *error);
 };
@@ -164,6 +172,26 @@ KHALA_API enum khala_result khala_follow(struct khala *client, const struct khal
 /* Offers the frame again that the application answered with KHALA_LATER. */
 KHALA_API enum khala_result khala_next(struct khala *client, uint64_t number);
 KHALA_API enum khala_result khala_unfollow(struct khala *client, uint64_t number);
+
+/* The whole log in the order of its commits, by event cursors. The token needs runtime.audit or
+ * runtime.read_all. Failed connections are warnings; the library reconnects by itself. */
+struct khala_follow_log {
+    const char *after; /* a cursor, exclusive; NULL: the beginning */
+    bool from_head;    /* instead of the beginning: the next new event */
+    const char *since; /* instead of the beginning: the first event of a time */
+    void *user;
+    /* The cursor, to be stored with what the application makes of the event, as after. */
+    void (*event)(void *user, const char *cursor, struct khala_text event);
+    /* The log has lost the cursor's event: the log begins anew. May be NULL. */
+    void (*reset)(void *user, const char *reason);
+    /* The server sent something, at least a heartbeat; events came before. May be NULL. */
+    void (*heard)(void *user);
+    /* The last call. error is NULL if the application ended it by khala_unfollow. */
+    void (*ended)(void *user, const struct khala_error *error);
+};
+
+KHALA_API enum khala_result
+khala_follow_log(struct khala *client, const struct khala_follow_log *follow, uint64_t *number);
 
 /* Appends an event: a JSON object as of POST /v1/events:batch, such as {"topic":"room:1",
  * "event_type":"said","payload":{}}. It gets an event_id if it has none, so a repeated request

@@ -17,22 +17,22 @@ static const char *first_of(const char *given, const char *variable, const char 
     return environment && *environment ? environment : fallback;
 }
 
-static bool key_take(struct remote *remote, const char *given) {
+static bool key_take(char *key, const char *given) {
     size_t size = strlen(given);
     if (size == 0 || size > REMOTE_KEY_BYTES_MAX)
         return false;
     for (size_t i = 0; i < size; i++)
         if (given[i] <= ' ' || given[i] > '~')
             return false;
-    memcpy(remote->key, given, size + 1);
+    memcpy(key, given, size + 1);
     return true;
 }
 
-static int key_read(struct remote *remote, const struct remote_options *options) {
+static int key_read(char *taken, const struct remote_options *options) {
     const char *folder = first_of(options->data_dir, "KHALA_DATA_DIR", "./khala-data");
     struct operator_key key;
     enum status status = operator_key_read(&key, folder);
-    if (status == STATUS_OK && key_take(remote, key.text))
+    if (status == STATUS_OK && key_take(taken, key.text))
         return EXIT_CODE_DONE;
     return cli_fail(EXIT_CODE_USAGE,
                     "no operator key: give --key, set KHALA_OPERATOR_KEY, or name the server's "
@@ -40,11 +40,11 @@ static int key_read(struct remote *remote, const struct remote_options *options)
                     key.path, status == STATUS_INVALID_CONFIG ? "holds no key" : strerror(errno));
 }
 
-static int key_load(struct remote *remote, const struct remote_options *options) {
+int remote_key(const struct remote_options *options, char key[REMOTE_KEY_BYTES_MAX + 1]) {
     const char *given = first_of(options->key, "KHALA_OPERATOR_KEY", NULL);
     if (!given)
-        return key_read(remote, options);
-    bool is_taken = key_take(remote, given);
+        return key_read(key, options);
+    bool is_taken = key_take(key, given);
     /* What stands on the command line is seen by everybody on the machine: no longer than needed.
      */
     if (options->key)
@@ -78,10 +78,10 @@ int remote_open(struct remote *remote, const struct remote_options *options) {
     const char *url = remote_url(options, bound);
     *remote = (struct remote){.client = NULL};
     buffer_init(&remote->answer, ANSWER_BYTES_MAX);
-    int code = key_load(remote, options);
+    int code = remote_key(options, remote->key);
     if (code != EXIT_CODE_DONE)
         return code;
-    enum status status = exchange_open(&remote->client, url, remote_ca_file(options));
+    enum status status = blocking_http_open(&remote->client, url, remote_ca_file(options));
     if (status == STATUS_INVALID_REQUEST)
         return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT] or https://HOST[:PORT]",
                         url);
@@ -91,7 +91,7 @@ int remote_open(struct remote *remote, const struct remote_options *options) {
 }
 
 void remote_close(struct remote *remote) {
-    exchange_close(remote->client);
+    blocking_http_close(remote->client);
     buffer_release(&remote->answer);
 }
 
@@ -101,7 +101,7 @@ static enum status gather(void *user, unsigned http_status, struct slice piece) 
     return buffer_append_slice(&remote->answer, piece);
 }
 
-int remote_exchange(struct remote *remote, struct exchange_request *request,
+int remote_exchange(struct remote *remote, struct blocking_request *request,
                     unsigned *http_status) {
     request->key = remote->key;
     if (!request->on_body) {
@@ -109,16 +109,16 @@ int remote_exchange(struct remote *remote, struct exchange_request *request,
         request->user = remote;
     }
     buffer_clear(&remote->answer);
-    enum status status = exchange_run(remote->client, request, http_status);
+    enum status status = blocking_http_run(remote->client, request, http_status);
     if (status == STATUS_OK)
         return EXIT_CODE_DONE;
-    const char *reason = exchange_error(remote->client);
+    const char *reason = blocking_http_error(remote->client);
     return cli_fail(EXIT_CODE_UNREACHABLE, "%s", *reason ? reason : status_message(status));
 }
 
 int remote_ask(struct remote *remote, const char *target, struct slice body,
                unsigned *http_status) {
-    struct exchange_request request = {.method = body.data ? "POST" : "GET",
+    struct blocking_request request = {.method = body.data ? "POST" : "GET",
                                        .target = target,
                                        .content_type = body.data ? "application/json" : NULL,
                                        .body = body};
@@ -168,7 +168,7 @@ int remote_refused(struct remote *remote, unsigned http_status) {
 }
 
 void remote_error_set(struct remote_error *error, const struct khala_error *given) {
-    *error = (struct remote_error){.http_status = given->http_status};
+    *error = (struct remote_error){.http_status = given->http_status, .is_final = given->is_final};
     snprintf(error->code, sizeof(error->code), "%s", given->code ? given->code : "");
     snprintf(error->message, sizeof(error->message), "%s", given->message ? given->message : "");
     if (given->details && strlen(given->details) < sizeof(error->details))
@@ -186,13 +186,14 @@ static enum status write_error(struct buffer *out, const struct remote_error *er
 
 int remote_error_print(const struct remote_error *error) {
     struct remote shown = {.client = NULL};
-    if (error->http_status == 0)
-        return cli_fail(EXIT_CODE_UNREACHABLE, "%s", error->message);
+    if (error->http_status == 0 && (!error->is_final || !*error->code))
+        return cli_fail(error->is_final ? EXIT_CODE_NO : EXIT_CODE_UNREACHABLE, "%s",
+                        error->message);
     buffer_init(&shown.answer, ANSWER_BYTES_MAX);
     /* Without memory only the HTTP status is printed. */
     if (write_error(&shown.answer, error) != STATUS_OK)
         buffer_clear(&shown.answer);
-    int code = remote_refused(&shown, error->http_status);
+    int code = remote_refused(&shown, error->http_status ? error->http_status : 400);
     buffer_release(&shown.answer);
     return code;
 }

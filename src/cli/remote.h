@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 #include "cli/cli.h"
-#include "client/exchange.h"
+#include "client/blocking_http.h"
 #include "http/admit/operator_key.h"
 
 /* A token is longer than an operator key. */
@@ -33,8 +33,12 @@ bool remote_is_named(const struct remote_options *options);
 /* --ca, KHALA_CA_FILE, or NULL for the system's authorities. */
 const char *remote_ca_file(const struct remote_options *options);
 
+/* The operator key, or a token: --key, KHALA_OPERATOR_KEY, or the file of the data folder. Prints
+ * its error and returns an exit code. */
+MUST_CHECK int remote_key(const struct remote_options *options, char key[REMOTE_KEY_BYTES_MAX + 1]);
+
 struct remote {
-    struct exchange *client;
+    struct blocking_http *client;
     char key[REMOTE_KEY_BYTES_MAX + 1]; /* the operator key, or a token */
     struct buffer answer;               /* the body of the last answer */
 };
@@ -45,7 +49,7 @@ void remote_close(struct remote *remote);
 MUST_CHECK int remote_ask(struct remote *remote, const char *target, struct slice body,
                           unsigned *http_status);
 /* The same for any request whose key and on_body are set here when absent. */
-MUST_CHECK int remote_exchange(struct remote *remote, struct exchange_request *request,
+MUST_CHECK int remote_exchange(struct remote *remote, struct blocking_request *request,
                                unsigned *http_status);
 /* Prints the server's error from the answer, with --json as it came; returns the exit code for that
  * HTTP status. */
@@ -53,7 +57,8 @@ int remote_refused(struct remote *remote, unsigned http_status);
 
 /* A copy of an error of libkhala. */
 struct remote_error {
-    unsigned http_status; /* 0: the client's own */
+    unsigned http_status; /* 0: not of an HTTP answer */
+    bool is_final;        /* the server refuses for good */
     char code[64];
     char message[512];
     char details[512]; /* "" if there are none */

@@ -88,11 +88,13 @@ const struct cli_command cli_commands[] = {
      "[--key KEY] [--data-dir DIR] [--config FILE]\n"
      "tail --audit [--after CURSOR | --since TIME | --from-start] [--json] [--url URL] [--ca FILE] "
      "[--key KEY] [--data-dir DIR] [--config FILE]\n"
-     "tail … [--operator-url URL] [--client-build-id ID]",
+     "tail … [--cursor-file FILE] [--operator-url URL] [--client-build-id ID]",
      "Follow a topic or the whole log. Reconnects and continues after the last printed event.",
      "khala tail run:demo:events --from-start\nkhala tail --audit --since 2h --json", cli_tail,
      "TOPIC",
      OPTIONS({"--after", "SEQ|CURSOR", "start after this position; default: new events only"},
+             {"--cursor-file", "FILE",
+              "keep the position of the last printed event in this file, and start after it"},
              {"--since", "TIME", "start at this time (RFC 3339), or 90s, 2h or 7d ago"},
              {"--from-start", NULL,
               "start with the first event; topics with a journal: with their snapshot"},

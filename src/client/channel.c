@@ -147,7 +147,8 @@ static bool is_same_text(const char *a, const char *b) {
 
 static bool goes_with(const struct follower *first, const struct follower *other) {
     return first == other || (!first->is_alone && !other->is_alone &&
-                              is_same_text(first->follow.replay, other->follow.replay));
+                              is_same_text(first->follow.replay, other->follow.replay) &&
+                              is_same_text(first->since, other->since));
 }
 
 /* Takes the followers of the next request from the list. */
@@ -196,12 +197,12 @@ static struct follower *find_value(const struct channel *channel, struct json_va
 }
 
 static enum status take_window(struct follower *follower, struct json_value epoch,
-                               struct json_value bootstrap) {
+                               struct json_value bootstrap, struct json_value resume_after) {
     struct json_field fields[] = {
         {.name = SLICE("snapshot")}, {.name = SLICE("from_seq")}, {.name = SLICE("truncated")}};
     uint64_t from_seq = 0;
     if (bootstrap.kind != JSON_KIND_OBJECT)
-        return follower_accepted(follower, epoch);
+        return follower_accepted(follower, epoch, resume_after);
     if (json_read_members(bootstrap, fields, 3) != STATUS_OK)
         return STATUS_INVALID_MESSAGE;
     bool has_snapshot = fields[0].present && fields[0].value.kind != JSON_KIND_NULL &&
@@ -224,11 +225,12 @@ static enum status take_accepted(struct channel *channel, const struct push *pus
         return STATUS_OK;
     struct json_iterator windows = json_iterate(list.value);
     while (status == STATUS_OK && !channel->is_closed && json_next_element(&windows, &window)) {
-        enum { TOPIC, STREAM, EPOCH, BOOTSTRAP, COUNT };
+        enum { TOPIC, STREAM, EPOCH, BOOTSTRAP, RESUME_AFTER, COUNT };
         struct json_field fields[COUNT] = {{.name = SLICE("topic")},
                                            {.name = SLICE("stream_id")},
                                            {.name = SLICE("epoch")},
-                                           {.name = SLICE("bootstrap")}};
+                                           {.name = SLICE("bootstrap")},
+                                           {.name = SLICE("resume_after")}};
         if (window.kind != JSON_KIND_OBJECT ||
             json_read_members(window, fields, COUNT) != STATUS_OK)
             continue;
@@ -236,7 +238,8 @@ static enum status take_accepted(struct channel *channel, const struct push *pus
         if (!follower)
             follower = find_value(channel, fields[STREAM].value);
         if (follower && channel_push_has(push, follower->number))
-            status = take_window(follower, fields[EPOCH].value, fields[BOOTSTRAP].value);
+            status = take_window(follower, fields[EPOCH].value, fields[BOOTSTRAP].value,
+                                 fields[RESUME_AFTER].value);
     }
     return status;
 }

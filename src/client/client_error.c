@@ -92,9 +92,11 @@ struct client_error client_error_read(struct json_value body, unsigned close,
         error.retry_after_ms = hint_of(body);
         if (error.retry_after_ms < 0 && fields[DETAILS].present)
             error.retry_after_ms = hint_of(fields[DETAILS].value);
-        struct slice details = fields[DETAILS].value.raw;
-        if (fields[DETAILS].value.kind == JSON_KIND_OBJECT && details.size < sizeof(error.details))
-            memcpy(error.details, details.data, details.size);
+        /* In the Phoenix dialect the details are members of the body. */
+        bool is_flat = fields[CODE].present && !fields[DETAILS].present;
+        struct json_value details = is_flat ? body : fields[DETAILS].value;
+        if (details.kind == JSON_KIND_OBJECT && details.raw.size < sizeof(error.details))
+            memcpy(error.details, details.raw.data, details.raw.size);
     }
     for (int i = 0; i < 2 && !deciding; i++)
         if (is_known(numbers[i])) {
@@ -153,5 +155,7 @@ struct khala_error client_error_shown(const struct client_error *error, const ch
                                 .message = error->message,
                                 .topic = topic,
                                 .http_status = error->http_status,
+                                .is_final = error->policy == CLIENT_POLICY_FINAL ||
+                                            error->policy == CLIENT_POLICY_TOPIC_FINAL,
                                 .details = *error->details ? error->details : NULL};
 }

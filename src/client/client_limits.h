@@ -40,6 +40,7 @@
 #define CLIENT_BACK_OFF_MAX_MS  30000
 #define CLIENT_TOPIC_BASE_MS    1000
 #define CLIENT_RENEW_MAX_MS     10000
+#define CLIENT_LOG_SILENCE_MS   60000 /* of the stream of the log, which has heartbeats */
 
 #define CLIENT_APPEND_ITEMS_MAX       1000
 #define CLIENT_APPEND_BYTES_MAX       (8u << 20)

@@ -5,6 +5,10 @@
 
 #include "base/clock.h"
 
+/* A time of the future is the head. */
+#define SINCE_HEAD "9999-12-31T00:00:00Z"
+#define NO_VALUE   ((struct json_value){JSON_KIND_NULL, {"", 0}})
+
 /* The data of the inputs of this file. */
 struct start {
     struct position position;
@@ -58,14 +62,16 @@ void follower_load(struct follower *follower, bool is_live) {
     if (after) {
         follower->received.position.seq = after->seq;
         follower->received.is_known =
-            topic_epoch_read(slice_of(after->epoch), &follower->received.position.epoch) ==
-            STATUS_OK;
+            !after->epoch || topic_epoch_read(slice_of(after->epoch),
+                                              &follower->received.position.epoch) == STATUS_OK;
         if (!follower->received.is_known)
             set_reason(follower, "position_unreadable");
     } else if (follower->options->load && !follower->follow.from_start) {
         load_stored(follower);
     }
     follower->applied = follower->received;
+    if (strcmp(follower->reason, "start") != 0 || follower->received.is_known)
+        follower->since = NULL;
     machine_give(&follower->machine, TOPIC_INPUT_LOADED, NULL);
     if (is_live)
         machine_give(&follower->machine, TOPIC_INPUT_CONNECTED, NULL);
@@ -148,6 +154,14 @@ static bool has_room(const struct follower *follower, size_t part) {
            follower->queue.bytes < CLIENT_QUEUE_BYTES_MAX / part;
 }
 
+static void tell_caught_up(struct follower *follower) {
+    if (!follower->has_caught_up || follower->is_over || entry_queue_first(&follower->queue))
+        return;
+    follower->has_caught_up = false;
+    if (follower->follow.caught_up)
+        follower->follow.caught_up(follower->follow.user);
+}
+
 void follower_abandon(struct follower *follower) {
     entry_queue_clear(&follower->queue);
     finish(follower);
@@ -160,6 +174,7 @@ void follower_next(struct follower *follower) {
         if (apply(follower, entry))
             entry_queue_drop_first(&follower->queue);
     save(follower);
+    tell_caught_up(follower);
     if (follower->machine.state == TOPIC_STATE_PAUSED && has_room(follower, 2))
         machine_give(&follower->machine, TOPIC_INPUT_DRAINED, NULL);
     finish(follower);
@@ -185,6 +200,7 @@ static enum status restart(struct follower *follower, const struct position *pos
     if (status != STATUS_OK)
         return status;
     set_reason(follower, "");
+    follower->since = NULL;
     recent_clear(&follower->recent);
     follower->received = (struct follower_place){true, *position};
     return STATUS_OK;
@@ -409,6 +425,8 @@ static enum status fault(struct follower *follower, bool is_gap, const char *rea
             follower->faults[kept++] = follower->faults[i];
     if (!is_gap && *reason)
         set_reason(follower, reason);
+    if (!is_gap)
+        follower->since = NULL;
     if (kept + 1 < CLIENT_FAULTS_MAX) {
         follower->faults[kept] = (struct follower_fault){now, is_gap};
         follower->fault_count = kept + 1;
@@ -426,8 +444,14 @@ void follower_stale(struct follower *follower, const char *reason) {
         follower->failure = STATUS_OK;
 }
 
-enum status follower_accepted(struct follower *follower, struct json_value epoch) {
+enum status follower_accepted(struct follower *follower, struct json_value epoch,
+                              struct json_value resume_after) {
     struct topic_epoch read;
+    uint64_t after;
+    if (!follower->received.is_known && follower->since)
+        return range_read_seq(resume_after, &after)
+                   ? follower_started(follower, epoch, after + 1, false)
+                   : STATUS_INVALID_MESSAGE;
     if (follower->received.is_known && follower->machine.state == TOPIC_STATE_JOINING &&
         range_read_epoch(epoch, &read))
         follower->received.position.epoch = read;
@@ -443,7 +467,7 @@ enum status follower_started(struct follower *follower, struct json_value epoch,
     /* A start at the client's own position, such as 0, is a resume. */
     if (follower->received.is_known && range_is_same_epoch(&start.position.epoch, &own->epoch) &&
         own->seq == start.position.seq)
-        return follower_accepted(follower, epoch);
+        return follower_accepted(follower, epoch, NO_VALUE);
     return give(follower, TOPIC_INPUT_STARTED, &start);
 }
 
@@ -462,6 +486,10 @@ enum status follower_range(struct follower *follower, struct json_value body) {
     if (!continues(follower, &range))
         return fault(follower, true, "");
     enum status status = give(follower, input, &range);
+    if (status == STATUS_OK && range.is_complete) {
+        follower->has_caught_up = true;
+        tell_caught_up(follower);
+    }
     if (status == STATUS_OK && !has_room(follower, 1))
         status = give(follower, TOPIC_INPUT_FULL, NULL);
     return status;
@@ -521,7 +549,7 @@ static size_t text_size(const char *text) {
 enum status follower_make(struct follower **follower, const struct khala_follow *follow,
                           const struct follower_link *link, const struct khala_options *options) {
     const struct khala_position *after = follow->after;
-    size_t size = text_size(follow->topic) + text_size(follow->replay) +
+    size_t size = text_size(follow->topic) + text_size(follow->replay) + text_size(follow->since) +
                   (after ? sizeof(*after) + text_size(after->epoch) : 0);
     struct follower *made = calloc(1, sizeof(*made));
     char *texts = calloc(1, size + 1);
@@ -543,6 +571,8 @@ enum status follower_make(struct follower **follower, const struct khala_follow 
     }
     made->follow.topic = copy_text(&texts, follow->topic);
     made->follow.replay = copy_text(&texts, follow->replay);
+    made->follow.since = copy_text(&texts, follow->since);
+    made->since = follow->from_head ? SINCE_HEAD : made->follow.since;
     made->machine = (struct machine){.table = &topic_machine,
                                      .state = TOPIC_STATE_LOADING,
                                      .user = made,

@@ -56,6 +56,8 @@ struct follower {
     struct follower_place received;
     struct follower_place applied;
     bool is_unsaved;
+    const char *since;  /* where to begin without a position; NULL: at the beginning */
+    bool has_caught_up; /* the application is to be told */
     char reason[CLIENT_CODE_BYTES_MAX]; /* of the next reset; "" is none */
     struct recent recent;
     struct buffer documents; /* the parts of a snapshot, without brackets */
@@ -84,7 +86,8 @@ void follower_load(struct follower *follower, bool is_live);
 void follower_give(struct follower *follower, enum topic_input input,
                    const struct client_error *error);
 /* Answers of the server. A status other than STATUS_OK ends the connection. */
-MUST_CHECK enum status follower_accepted(struct follower *follower, struct json_value epoch);
+MUST_CHECK enum status follower_accepted(struct follower *follower, struct json_value epoch,
+                                         struct json_value resume_after);
 MUST_CHECK enum status follower_started(struct follower *follower, struct json_value epoch,
                                         uint64_t from_seq, bool is_truncated);
 MUST_CHECK enum status follower_range(struct follower *follower, struct json_value body);

@@ -14,6 +14,7 @@
 
 enum command_kind {
     COMMAND_FOLLOW,
+    COMMAND_FOLLOW_LOG,
     COMMAND_UNFOLLOW,
     COMMAND_NEXT,
     COMMAND_TOKEN,

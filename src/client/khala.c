@@ -11,8 +11,10 @@
 #include <uv.h>
 
 #include "base/clock.h"
+#include "client/client_options.h"
 #include "client/connection.h"
 #include "client/inbox.h"
+#include "client/log_follower.h"
 #include "client/requester.h"
 #include "client/sender.h"
 
@@ -36,6 +38,8 @@ struct khala {
     struct sender_hooks sender_hooks;
     struct sender sender;
     struct requester requester;
+    struct log_link log_link;
+    struct list logs;             /* followers of the log */
     struct command close_command; /* so that closing needs no memory */
     uint64_t numbers;             /* of followers, under the inbox's lock */
     bool is_closing;
@@ -75,6 +79,7 @@ static void on_timer(uv_timer_t *timer) {
     connection_tick(&client->connection);
     sender_tick(&client->sender);
     requester_tick(&client->requester);
+    log_followers_tick(&client->logs);
     connection_settle(&client->connection);
 }
 
@@ -165,7 +170,8 @@ static void keep_close(struct command *command) {
     (void)command;
 }
 
-static uint64_t next_number(struct khala *client) {
+static uint64_t next_number(void *user) {
+    struct khala *client = user;
     uv_mutex_lock(&client->inbox->lock);
     uint64_t number = ++client->numbers;
     uv_mutex_unlock(&client->inbox->lock);
@@ -175,7 +181,7 @@ static uint64_t next_number(struct khala *client) {
 enum khala_result khala_follow(struct khala *client, const struct khala_follow *follow,
                                uint64_t *number) {
     if (!follow->topic || !*follow->topic || strlen(follow->topic) > CLIENT_TOPIC_BYTES_MAX ||
-        !follow->frame || (follow->after && !follow->after->epoch))
+        !follow->frame || (follow->since && (follow->from_head || !*follow->since)))
         return KHALA_INVALID;
     struct follow_command *made = calloc(1, sizeof(*made));
     if (!made || follower_make(&made->follower, follow, &client->connection.link,
@@ -188,6 +194,20 @@ enum khala_result khala_follow(struct khala *client, const struct khala_follow *
     if (number)
         *number = given;
     made->command = (struct command){.kind = COMMAND_FOLLOW, .free = free_follow};
+    return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
+}
+
+enum khala_result khala_follow_log(struct khala *client, const struct khala_follow_log *follow,
+                                   uint64_t *number) {
+    int starts = (follow->after != NULL) + follow->from_head + (follow->since != NULL);
+    if (!follow->event || starts > 1)
+        return KHALA_INVALID;
+    uint64_t given = next_number(client);
+    struct log_follower *made = log_follower_make(follow, given);
+    if (!made)
+        return KHALA_NO_MEMORY;
+    if (number)
+        *number = given;
     return inbox_post(client->inbox, &made->command) ? KHALA_OK : KHALA_CLOSED;
 }
 
@@ -287,6 +307,7 @@ static void shut(struct khala *client) {
     client->is_closing = true;
     while ((command = inbox_take(client->inbox)))
         run_command(client, command);
+    log_followers_stop(&client->logs);
     requester_stop(&client->requester);
     connection_settle(&client->connection);
     uv_close((uv_handle_t *)&client->timer, on_handle_closed);
@@ -315,7 +336,7 @@ static void run_number(struct khala *client, const struct number_command *comman
     else if (!follower && command->command.kind == COMMAND_NEXT)
         requester_next(&client->requester, command->number);
     else if (!follower)
-        return;
+        log_follower_end(&client->logs, command->number);
     else if (command->command.kind == COMMAND_NEXT)
         follower_next(follower);
     else if (follower->is_over)
@@ -325,9 +346,9 @@ static void run_number(struct khala *client, const struct number_command *comman
 }
 
 static void run_command(struct khala *client, struct command *command) {
-    /* The sender and the requester keep their commands. */
-    bool is_kept = command->kind == COMMAND_APPEND || command->kind == COMMAND_FLUSH ||
-                   command->kind == COMMAND_REQUEST;
+    /* The sender, the requester and the followers of the log keep their commands. */
+    bool is_kept = command->kind == COMMAND_FOLLOW_LOG || command->kind == COMMAND_APPEND ||
+                   command->kind == COMMAND_FLUSH || command->kind == COMMAND_REQUEST;
     switch (command->kind) {
     case COMMAND_FOLLOW: {
         struct follow_command *follow = container_of(command, struct follow_command, command);
@@ -335,6 +356,10 @@ static void run_command(struct khala *client, struct command *command) {
         follow->follower = NULL;
         break;
     }
+    case COMMAND_FOLLOW_LOG:
+        log_follower_start(&client->logs, container_of(command, struct log_follower, command),
+                           &client->log_link);
+        break;
     case COMMAND_UNFOLLOW:
     case COMMAND_NEXT:
     case COMMAND_CANCEL:
@@ -381,60 +406,6 @@ static void on_finished(void *user) {
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */
-
-static size_t text_size(const char *text) {
-    return text ? strlen(text) + 1 : 0;
-}
-
-static const char *copy_text(char **at, const char *text) {
-    char *copy = *at;
-    if (!text)
-        return NULL;
-    memcpy(copy, text, text_size(text));
-    *at += text_size(text);
-    return copy;
-}
-
-static bool copy_options(struct khala *client, const struct khala_options *options) {
-    struct khala_options *own = &client->options;
-    char *at = malloc(text_size(options->url) + text_size(options->ca_file) +
-                      text_size(options->client_build_id) + text_size(options->outbox) +
-                      text_size(options->append_path));
-    if (!at)
-        return false;
-    client->texts = at;
-    *own = *options;
-    own->url = copy_text(&at, options->url);
-    own->ca_file = copy_text(&at, options->ca_file);
-    own->client_build_id = copy_text(&at, options->client_build_id);
-    own->outbox = copy_text(&at, options->outbox);
-    own->append_path = copy_text(&at, options->append_path);
-    client->target.ca_file = own->ca_file;
-    const struct {
-        unsigned *value;
-        unsigned fallback;
-    } numbers[] = {
-        {&own->back_off_base_ms, CLIENT_BACK_OFF_BASE_MS},
-        {&own->back_off_max_ms, CLIENT_BACK_OFF_MAX_MS},
-        {&own->token_timeout_ms, CLIENT_TOKEN_MS},
-        {&own->connect_timeout_ms, CLIENT_CONNECT_MS},
-        {&own->queue_frames_max, CLIENT_QUEUE_FRAMES_MAX},
-        {&own->append_items_max, CLIENT_APPEND_ITEMS_MAX},
-        {&own->append_bytes_max, CLIENT_APPEND_BYTES_MAX},
-        {&own->batch_items_max, CLIENT_BATCH_ITEMS_MAX},
-        {&own->batch_bytes_max, CLIENT_BATCH_BYTES_MAX},
-        {&own->batch_ms, CLIENT_BATCH_MS},
-        {&own->request_timeout_ms, CLIENT_REQUEST_MS},
-    };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        if (*numbers[i].value == 0)
-            *numbers[i].value = numbers[i].fallback;
-    if (own->batch_items_max > CLIENT_BATCH_ITEMS_MAX)
-        own->batch_items_max = CLIENT_BATCH_ITEMS_MAX;
-    if (own->batch_bytes_max > CLIENT_BATCH_BYTES_MAX)
-        own->batch_bytes_max = CLIENT_BATCH_BYTES_MAX;
-    return true;
-}
 
 static void free_client(struct khala *client) {
     connection_release(&client->connection);
@@ -499,6 +470,12 @@ static enum khala_result start(struct khala *client) {
                                            .wait = on_wait,
                                            .ask_token = on_request_token};
     list_init(&client->requester.requests);
+    client->log_link = (struct log_link){.requester = &client->requester,
+                                         .options = &client->options,
+                                         .user = client,
+                                         .wait = on_wait,
+                                         .next_number = next_number};
+    list_init(&client->logs);
     bool is_begun = begin(client);
     if (is_begun &&
         (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0))
@@ -526,7 +503,9 @@ enum khala_result khala_open(struct khala **client, const struct khala_options *
     made->close_command = (struct command){.kind = COMMAND_CLOSE, .free = keep_close};
     connection_init(&made->connection, &made->options, &made->hooks, NULL, &made->holds,
                     &made->target);
-    enum khala_result result = copy_options(made, options) ? KHALA_OK : KHALA_NO_MEMORY;
+    enum khala_result result =
+        client_options_copy(&made->options, &made->texts, options) ? KHALA_OK : KHALA_NO_MEMORY;
+    made->target.ca_file = made->options.ca_file;
     if (result == KHALA_OK && inbox_make(&made->inbox) != STATUS_OK)
         result = KHALA_NO_MEMORY;
     made->sender_hooks =

@@ -76,8 +76,10 @@ static void limit(struct request *request, uint64_t wait_ms) {
 
 static void on_progress(void *user) {
     struct request *request = user;
+    unsigned silence_ms =
+        request->silence_ms ? request->silence_ms : request->requester->options->request_timeout_ms;
     if (!request->is_held)
-        limit(request, request->requester->options->request_timeout_ms);
+        limit(request, silence_ms);
 }
 
 static enum status on_more(void *user, struct slice *piece, bool *is_last) {

@@ -33,10 +33,11 @@ struct request {
     struct khala_request asked; /* its texts are in texts */
     uint64_t number;
     struct http_call *call;
-    bool is_asking;    /* for a token */
-    bool is_held;      /* the application has nothing to send now */
-    bool is_stopped;   /* a callback of the application ended it */
-    uint64_t until_ms; /* 0: no limit */
+    bool is_asking;      /* for a token */
+    bool is_held;        /* the application has nothing to send now */
+    bool is_stopped;     /* a callback of the application ended it */
+    uint64_t until_ms;   /* 0: no limit */
+    unsigned silence_ms; /* 0: request_timeout_ms */
     unsigned http_status;
     size_t key_size;
     char texts[];

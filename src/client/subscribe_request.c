@@ -17,7 +17,8 @@ static enum status write_position(struct buffer *out, const struct follower *fol
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), slice_of(follower->follow.topic));
     object_number(&object, SLICE("watermark"), follower->received.position.seq);
-    object_text(&object, SLICE("epoch"), slice_of(follower->received.position.epoch.text));
+    if (topic_epoch_is_known(&follower->received.position.epoch))
+        object_text(&object, SLICE("epoch"), slice_of(follower->received.position.epoch.text));
     return object_end(&object);
 }
 
@@ -35,6 +36,12 @@ enum status subscribe_request_write(struct buffer *out, struct follower **group,
     }
     if (status == STATUS_OK)
         status = buffer_append_byte(out, ']');
+    /* The server takes it for topics without a position. */
+    if (status == STATUS_OK && group[0]->since) {
+        status = buffer_append_slice(out, SLICE(",\"since\":"));
+        if (status == STATUS_OK)
+            status = json_write_string(out, slice_of(group[0]->since));
+    }
     if (status == STATUS_OK && group[0]->follow.replay) {
         status = buffer_append_slice(out, SLICE(",\"replay\":"));
         if (status == STATUS_OK)

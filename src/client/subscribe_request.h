@@ -2,7 +2,7 @@
  * Belongs to the thread of the client's loop.
  * Appends to the caller's buffer; allocates nothing else.
  * Errors: the buffer's own; the caller discards the buffer then.
- * All followers of a group have the replay of the first. */
+ * All followers of a group have the replay and the start of the first. */
 #ifndef CLIENT_SUBSCRIBE_REQUEST_H
 #define CLIENT_SUBSCRIBE_REQUEST_H
 

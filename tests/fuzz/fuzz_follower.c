@@ -77,7 +77,7 @@ static enum status give(struct follower *follower, char kind, struct json_value 
     case 's':
         return follower_started(follower, fields[0].value, through, false);
     case 'a':
-        return follower_accepted(follower, fields[0].value);
+        return follower_accepted(follower, fields[0].value, fields[1].value);
     case 'b':
         follower_give(follower, TOPIC_INPUT_SNAPSHOT, NULL);
         return STATUS_OK;

@@ -1,7 +1,10 @@
 // khala tail over stale cursors, restarts and signals.
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
+import { join } from "node:path";
 import { test } from "node:test";
+import { WebSocketServer } from "ws";
 import { folder, run, startVerb } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { events, range, TOPIC } from "../lib/samples.mjs";
@@ -160,42 +163,89 @@ test("khala tail ends when its reader closes the pipe", async (t) => {
   }, "the end of the verb");
 });
 
-/** A fake server: it answers numbered tokens and ends its first stream as an expired token does. */
+/** A fake server: it answers numbered tokens and ends its first connection as an expired token does. */
 async function impostor(t) {
   const seen = [];
+  const sockets = new WebSocketServer({ noServer: true });
   const server = http.createServer((request, response) => {
-    seen.push({ method: request.method, url: new URL(request.url, "http://x"), authorization: request.headers.authorization });
-    if (request.method === "POST") {
-      let body = "";
-      request.on("data", (piece) => { body += piece; });
-      request.on("end", () => {
-        seen.at(-1).body = JSON.parse(body);
-        response.end(JSON.stringify({ token: `token-${seen.length}` }));
-      });
-      return;
-    }
-    const is_first = seen.filter((one) => one.method === "GET").length === 1;
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    response.write(`retry: 600000\n\nid: ${is_first ? 1 : 2}@e\ndata: {"sequence":${is_first ? 1 : 2}}\n\n`);
-    if (is_first) response.write("event: error\ndata: {\"code\":\"token_expired\"}\n\n", () => request.socket.destroySoon());
+    let body = "";
+    request.on("data", (piece) => { body += piece; });
+    request.on("end", () => {
+      seen.push({ path: request.url, authorization: request.headers.authorization, body: JSON.parse(body) });
+      response.end(JSON.stringify({ token: `token-${seen.length}` }));
+    });
+  });
+  server.on("upgrade", (request, socket, head) => {
+    const { pathname, searchParams } = new URL(request.url, "http://x");
+    const connection = { path: pathname, authorization: request.headers.authorization, token: searchParams.get("token") };
+    const seq = seen.filter((one) => one.path === pathname).length + 1;
+    seen.push(connection);
+    sockets.handleUpgrade(request, socket, head, (accepted) => accepted.on("message", (data) => {
+      const [join_ref, ref, channel, event, payload] = JSON.parse(data);
+      connection[event] = payload;
+      const send = (name, body) => accepted.send(JSON.stringify([join_ref, ref, channel, name, body]));
+      send("phx_reply", { status: "ok", response: { windows: [{ topic: "a", epoch: "e", resume_after: seq - 1 }] } });
+      if (event !== "sync:subscribe") return;
+      const frame = { topic: "a", seq, kind: "said", payload: {}, projected_at: 7, watermark: seq, hydration_required: false };
+      send("sync:update_batch", { topic: "a", epoch: "e", after: seq - 1, through: seq, updates: [frame], replay_complete: true });
+      if (seq > 1) return;
+      send("sync:error", { code: "token_expired", message: "The token has expired." });
+      accepted.close(4002);
+    }));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => { server.closeAllConnections(); server.close(); });
+  t.after(() => { for (const socket of sockets.clients) socket.terminate(); server.closeAllConnections(); server.close(); });
   return { seen, url: `http://127.0.0.1:${server.address().port}` };
 }
 
 test("khala tail gets a token for each connection and sends the key only to the token endpoint", async (t) => {
   const { seen, url } = await impostor(t);
-  const one = tail(t, { server: { url }, key: "the-operator-key" }, ["a", "--after", "0", "--client-build-id", "20260101T000000Z"]);
-  await one.until(() => one.lines.length === 2, "both streams");
-  assert.deepEqual(seen.map(({ method, url: { pathname }, authorization }) => [method, pathname, authorization]), [
-    ["POST", "/api/sync/token", "Bearer the-operator-key"], ["GET", "/v1/topics/a/sse", "Bearer token-1"],
-    ["POST", "/api/sync/token", "Bearer the-operator-key"], ["GET", "/v1/topics/a/sse", "Bearer token-3"]]);
+  const one = tail(t, { server: { url }, key: "the-operator-key" }, ["a", "--after", "0", "--json", "--client-build-id", "20260101T000000Z"]);
+  await one.until(() => one.lines.length === 2, "both connections");
+  assert.deepEqual(seen.map(({ path, authorization, token }) => [path, authorization ?? token]), [
+    ["/api/sync/token", "Bearer the-operator-key"], ["/socket/websocket", "token-1"],
+    ["/api/sync/token", "Bearer the-operator-key"], ["/socket/websocket", "token-3"]]);
   assert.deepEqual(seen[0].body, { scopes: ["runtime.read_all"] });
-  assert.equal(seen[3].url.searchParams.get("after_seq"), "1@e");
-  assert.equal(seen[3].url.searchParams.get("client_build_id"), "20260101T000000Z");
+  assert.deepEqual(seen[1]["sync:subscribe"].resume_after, [{ topic: "a", watermark: 0 }]);
+  assert.deepEqual(seen[3]["sync:subscribe"].resume_after, [{ topic: "a", watermark: 1, epoch: "e" }]);
+  assert.equal(seen[3].phx_join.client_build_id, "20260101T000000Z");
+  assert.deepEqual(json(one), [1, 2].map((seq) => ({ after: seq - 1, topic: "a", seq, kind: "said", payload: {}, projected_at: 7, sequence: seq, published_at: 7 })));
   assert.equal(one.log, "");
   assert.equal((await one.end("SIGINT")).code, 0);
+});
+
+test("khala tail with a cursor file resumes exactly, over crashes of the server and restarts of its own", async (t) => {
+  const data = folder(t);
+  const places = { topic: [TOPIC], audit: ["--audit"] };
+  const printed = { topic: [], audit: [] };
+  const file = (name) => join(data, `${name}.cursor`);
+  let operator = await operate(t, { data });
+  const { port } = operator.server;
+  await operator.did("runs", { run_id: "a" }, 201);
+  for (let round = 1; round <= 3; round++) {
+    await operator.batch(events(40));
+    const verbs = Object.entries(places).map(([name, args]) => [name, tail(t, operator, [...args, "--from-start", "--json", "--cursor-file", file(name)])]);
+    const came = (count) => Promise.all(verbs.map(([name, one]) => one.until(() => printed[name].length + one.lines.length >= count, `${count} events`)));
+    await came(60 * round - 19);
+    await operator.server.crash();
+    operator = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
+    await operator.batch(events(20));
+    await came(60 * round + 1);
+    for (const [name, one] of verbs) {
+      assert.equal((await one.end("SIGTERM")).code, 0, one.log);
+      printed[name].push(...json(one));
+    }
+  }
+  const log = await operator.events("a");
+  assert.deepEqual(printed.topic.map((one) => [one.event_id, one.after]), log.map((one, i) => [one.event_id, i]));
+  assert.deepEqual(printed.audit, log);
+  assert.equal(JSON.parse(readFileSync(file("topic"), "utf8")).seq, log.length);
+  assert.equal(readFileSync(file("audit"), "utf8").trim(), log.at(-1).cursor);
+  const both = run(["tail", TOPIC, "--after", "1", "--cursor-file", file("topic"), "--url", operator.server.url, "--key", operator.key]);
+  assert.equal(both.code, 2);
+  writeFileSync(file("topic"), "rubbish\n");
+  const rubbish = run(["tail", TOPIC, "--cursor-file", file("topic"), "--url", operator.server.url, "--key", operator.key]);
+  assert.deepEqual([rubbish.code, rubbish.problem], [1, `khala: '${file("topic")}' holds no position of a topic\n`]);
 });
 
 test("khala tail and khala snapshot work with a separate operator address and a compatibility gate", async (t) => {

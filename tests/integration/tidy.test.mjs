@@ -56,6 +56,9 @@ const faults = {
   "a layer that includes a later one": [
     { "src/wire/late.h": "int late(void);\n", "src/base/thing.c": `#include "wire/late.h"\n\n${GOOD}` },
     /^src\/base\/thing\.c:1: base must not include wire$/],
+  "a verb that includes the inside of the client library": [
+    { "src/client/late.h": "int late(void);\n", "src/cli/verb/tail.c": `#include "client/late.h"\n\n${GOOD}` },
+    /^src\/cli\/verb\/tail\.c:1: this verb must not include client, but <khala\/khala\.h>$/],
   "an unknown layer": [
     { "src/cellar/x.h": "int x(void);\n", "src/base/thing.c": `#include "cellar/x.h"\n\n${GOOD}` },
     /^src\/base\/thing\.c:1: include of unknown layer cellar$/],

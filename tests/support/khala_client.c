@@ -267,6 +267,37 @@ static unsigned number_of(const char *variable, unsigned fallback) {
     return text ? (unsigned)strtoul(text, NULL, 10) : fallback;
 }
 
+static void on_caught_up(void *user) {
+    (void)user;
+    say("{\"caught_up\":true}");
+}
+
+static void on_event(void *user, const char *cursor, struct khala_text event) {
+    (void)user;
+    say("{\"cursor\":\"%s\",\"event\":%.*s}", cursor, (int)event.size, event.data);
+}
+
+static void on_log_reset(void *user, const char *reason) {
+    (void)user;
+    say("{\"log_reset\":\"%s\"}", reason);
+}
+
+/* START is "head", "after CURSOR", or a time; otherwise the beginning. LOG follows the log. */
+static void follow_log(struct program *program, const char *start) {
+    bool is_after = start && strncmp(start, "after ", 6) == 0;
+    bool is_head = start && strcmp(start, "head") == 0;
+    const struct khala_follow_log follow = {.after = is_after ? start + 6 : NULL,
+                                            .from_head = is_head,
+                                            .since = is_after || is_head ? NULL : start,
+                                            .user = program,
+                                            .event = on_event,
+                                            .reset = on_log_reset,
+                                            .ended = on_ended};
+    enum khala_result result = khala_follow_log(program->client, &follow, NULL);
+    if (result != KHALA_OK)
+        say("{\"follow\":%d}", (int)result);
+}
+
 int main(int argc, char **argv) {
     struct program program = {.tokens = 0};
     if (argc < 4)
@@ -298,8 +329,15 @@ int main(int argc, char **argv) {
         say("{\"open\":%d}", (int)result);
         return is_given && uv_loop_close(&program.loop) != 0;
     }
+    const char *start = getenv("START");
+    bool is_head = start && strcmp(start, "head") == 0;
+    if (getenv("LOG"))
+        follow_log(&program, start);
     for (int i = 4; i < argc; i++) {
         const struct khala_follow follow = {.topic = argv[i],
+                                            .from_head = is_head,
+                                            .since = is_head ? NULL : start,
+                                            .caught_up = start ? on_caught_up : NULL,
                                             .user = &program,
                                             .frame = on_frame,
                                             .reset = on_reset,

@@ -153,31 +153,31 @@ void doctor_check_files(struct doctor *doctor) {
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static void ask_server(struct doctor *doctor, const char *url) {
-    struct exchange *client = NULL;
+    struct blocking_http *client = NULL;
     unsigned http_status = 0;
     char process[64] = ""; /* of an embedded store */
     char holder[64] = "";
-    const struct exchange_request request = {.target = "/healthz/ready"};
+    const struct blocking_request request = {.target = "/healthz/ready"};
     if (doctor->server_pid > 0) {
         snprintf(process, sizeof(process), " (pid %ld)", (long)doctor->server_pid);
         snprintf(holder, sizeof(holder), "process %ld has the store, and ",
                  (long)doctor->server_pid);
     }
-    enum status status = exchange_open(&client, url, remote_ca_file(&doctor->remote));
+    enum status status = blocking_http_open(&client, url, remote_ca_file(&doctor->remote));
     if (status == STATUS_OK)
-        status = exchange_run(client, &request, &http_status);
+        status = blocking_http_run(client, &request, &http_status);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG,
                    "give its address with --url, or check its log; another verb may hold the store",
                    "%s%s does not answer: %s", holder, url,
-                   client ? exchange_error(client) : status_message(status));
+                   client ? blocking_http_error(client) : status_message(status));
     else if (http_status != 200)
         doctor_say(doctor, FINDING_WRONG,
                    "look at its log for store.commit_failed, and at the disk or the database",
                    "the server at %s%s is not ready: it answers %u", url, process, http_status);
     else
         doctor_say(doctor, FINDING_OK, NULL, "the server at %s%s is ready", url, process);
-    exchange_close(client);
+    blocking_http_close(client);
 }
 
 void doctor_check_server(struct doctor *doctor) {

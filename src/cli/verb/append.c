@@ -377,7 +377,7 @@ static bool batch_send(struct batch_run *run) {
 
 /* Without events the server and the key are tried all the same. */
 static int batch_nothing(struct remote *remote) {
-    struct exchange_request request = {.target = EVENT_SENDER_PATH,
+    struct blocking_request request = {.target = EVENT_SENDER_PATH,
                                        .content_type = "application/x-ndjson"};
     unsigned http_status = 0;
     int code = remote_exchange(remote, &request, &http_status);

@@ -66,7 +66,7 @@ static enum status export_body(void *user, unsigned http_status, struct slice pi
 
 static int export_all(struct remote *remote, const char *target, bool progress) {
     struct export_run run = {.remote = remote};
-    struct exchange_request request = {
+    struct blocking_request request = {
         .method = "GET", .target = target, .user = &run, .on_body = export_body};
     unsigned http_status = 0;
     progress_begin(&run.progress, "export", "lines");

@@ -259,7 +259,7 @@ static enum status get_body(void *user, unsigned http_status, struct slice piece
 static int get(struct remote *remote, const char *target, bool passes, const struct listing *list) {
     const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct get_run run = {remote, passes};
-    struct exchange_request request = {
+    struct blocking_request request = {
         .method = "GET", .target = target, .user = &run, .on_body = get_body};
     unsigned http_status = 0;
     struct json_value value;

@@ -131,7 +131,7 @@ static int import_file(struct remote *remote, const char *file,
     begin_progress(&run, "import: send", "bytes");
     run.shows_progress = options->progress || run.progress.is_terminal;
     json_items_init(&run.answers, JSON_ITEMS_LINES, &limits);
-    struct exchange_request request = {.method = "POST",
+    struct blocking_request request = {.method = "POST",
                                        .target = "/api/events/import",
                                        .content_type = "application/x-ndjson",
                                        .next = import_next,

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "cli/cli.h"
-#include "cli/token_client.h"
+#include "cli/subscriber.h"
 #include "wire/json.h"
 
 #define TARGET_BYTES_MAX 4096
+#define SILENCE_MS_MAX   60000
 #define PIECE_BYTES_MAX  (256u << 20)
 #define HEAD_BYTES_MAX   (64u << 10)
 #define DOCUMENTS        "\"documents\":["
@@ -15,7 +17,9 @@
 enum print_state { PRINT_HEAD, PRINT_DOCUMENT, PRINT_SEPARATOR, PRINT_END };
 
 struct printing {
-    struct remote *remote;
+    struct subscriber subscriber;
+    struct remote remote; /* only for its answer: the body of a refusal */
+    unsigned http_status;
     bool passes;
     enum print_state state;
     struct buffer text; /* bytes not yet printed */
@@ -108,81 +112,84 @@ static enum status print_piece(struct printing *printing, struct slice piece) {
     return status;
 }
 
-static enum status snapshot_body(void *user, unsigned http_status, struct slice piece) {
-    struct printing *printing = user;
+static struct printing *printing_of(struct subscriber *subscriber) {
+    return container_of(subscriber, struct printing, subscriber);
+}
+
+static enum khala_result on_piece(void *user, unsigned http_status, struct khala_text piece) {
+    struct printing *printing = printing_of(user);
+    struct slice text = {piece.data, piece.size};
     if (http_status != 200)
-        return buffer_append_slice(&printing->remote->answer, piece);
+        return buffer_append_slice(&printing->remote.answer, text) == STATUS_OK ? KHALA_OK
+                                                                                : KHALA_FAILED;
     if (!printing->passes)
-        return print_piece(printing, piece);
-    return fwrite(piece.data, 1, piece.size, stdout) == piece.size ? STATUS_OK
-                                                                   : STATUS_SYSTEM_ERROR;
+        return print_piece(printing, text) == STATUS_OK ? KHALA_OK : KHALA_FAILED;
+    return fwrite(piece.data, 1, piece.size, stdout) == piece.size ? KHALA_OK : KHALA_FAILED;
 }
 
-static int print_snapshot(struct token_client *token_client, const char *target, bool passes) {
-    struct printing printing = {.remote = token_client->remote, .passes = passes};
-    struct exchange_request request = {
-        .method = "GET", .target = target, .user = &printing, .on_body = snapshot_body};
-    unsigned http_status = 0;
-    int code = EXIT_CODE_DONE;
-    buffer_init(&printing.text, PIECE_BYTES_MAX);
-    enum status status = token_client_exchange(token_client, &request, &http_status);
-    if (status != STATUS_OK)
-        code = cli_fail(EXIT_CODE_UNREACHABLE, "%s",
-                        *token_client->error ? token_client->error : status_message(status));
-    else if (http_status != 200)
-        code = remote_refused(token_client->remote, http_status);
-    else if (!passes && printing.state != PRINT_END)
-        code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is no snapshot");
-    buffer_release(&printing.text);
-    return code;
+static void on_answered(void *user, unsigned http_status, const struct khala_error *error) {
+    printing_of(user)->http_status = http_status;
+    subscriber_end(user, error);
 }
 
-static enum status snapshot_target(const struct token_client *token_client, const char *topic,
-                                   struct buffer *target) {
+static enum status snapshot_target(const char *topic, const char *build, struct buffer *target) {
     enum status status = buffer_append_slice(target, SLICE("/v1/topics/"));
     if (status == STATUS_OK)
         status = remote_encode(target, topic);
     if (status == STATUS_OK)
-        status = buffer_append_slice(target, SLICE("/snapshot"));
+        status = buffer_append_slice(target, SLICE("/snapshot?" SUBSCRIBER_VERSIONS));
     if (status == STATUS_OK)
-        status = token_client_append_versions(token_client, target);
+        status = remote_encode(target, build);
     return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
 }
 
-static int snapshot_run(struct token_client *token_client, const char *topic, bool json) {
-    struct buffer target;
-    buffer_init(&target, TARGET_BYTES_MAX);
-    enum status status = snapshot_target(token_client, topic, &target);
-    int code = status == STATUS_OK ? print_snapshot(token_client, target.data, json)
-                                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
-    buffer_release(&target);
+static int snapshot_run(struct printing *printing, const struct subscriber_options *options,
+                        const char *target) {
+    const struct khala_options client = {.request_timeout_ms = SILENCE_MS_MAX};
+    int code = subscriber_open(&printing->subscriber, options, &client);
+    if (code != EXIT_CODE_DONE)
+        return code;
+    const struct khala_request request = {
+        .path = target, .user = &printing->subscriber, .piece = on_piece, .answered = on_answered};
+    if (khala_request(printing->subscriber.client, &request, NULL) != KHALA_OK)
+        subscriber_end(&printing->subscriber,
+                       &(struct khala_error){.code = "",
+                                             .message = status_message(STATUS_INVALID_TOPIC),
+                                             .is_final = true});
+    code = subscriber_run(&printing->subscriber);
+    if (code == EXIT_CODE_DONE && printing->http_status != 200)
+        code = printing->http_status > 0 ? remote_refused(&printing->remote, printing->http_status)
+                                         : EXIT_CODE_NO; /* a signal ended it */
+    else if (code == EXIT_CODE_DONE && !printing->passes && printing->state != PRINT_END)
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is no snapshot");
     return code;
 }
 
 int cli_snapshot(int argc, char **argv) {
-    struct remote_options options = {.is_client = true};
-    struct token_client_options token_options = {.operator_url = NULL};
+    static struct printing printing;
+    struct subscriber_options options = {.remote.is_client = true};
     bool json = false;
-    const struct cli_option table[] = {{"--url", NULL, &options.url},
-                                       {"--key", NULL, &options.key},
-                                       {"--data-dir", NULL, &options.data_dir},
-                                       {"--ca", NULL, &options.ca_file},
-                                       {"--operator-url", NULL, &token_options.operator_url},
-                                       {"--client-build-id", NULL, &token_options.client_build_id},
+    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
+                                       {"--key", NULL, &options.remote.key},
+                                       {"--data-dir", NULL, &options.remote.data_dir},
+                                       {"--ca", NULL, &options.remote.ca_file},
+                                       {"--operator-url", NULL, &options.operator_url},
+                                       {"--client-build-id", NULL, &options.client_build_id},
                                        {"--json", &json, NULL}};
-    struct remote remote;
-    struct token_client token_client;
+    struct buffer target;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 1)
         return cli_usage("snapshot", "give one topic, not %d", argc);
-    int code = remote_open(&remote, &options);
-    if (code == EXIT_CODE_DONE) {
-        code = token_client_open(&token_client, &remote, &options, &token_options);
-        if (code == EXIT_CODE_DONE)
-            code = snapshot_run(&token_client, argv[0], json);
-        token_client_close(&token_client);
-    }
-    remote_close(&remote);
+    printing = (struct printing){.passes = json};
+    buffer_init(&target, TARGET_BYTES_MAX);
+    buffer_init(&printing.text, PIECE_BYTES_MAX);
+    buffer_init(&printing.remote.answer, HEAD_BYTES_MAX);
+    enum status status = snapshot_target(argv[0], subscriber_build_id(&options), &target);
+    int code = status == STATUS_OK ? snapshot_run(&printing, &options, target.data)
+                                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    buffer_release(&printing.remote.answer);
+    buffer_release(&printing.text);
+    buffer_release(&target);
     return code;
 }

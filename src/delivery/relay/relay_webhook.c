@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/exchange.h"
+#include "client/blocking_http.h"
 #include "delivery/relay/relay.h"
 
 struct webhook {
-    struct exchange *client;
+    struct blocking_http *client;
     char *target; /* path and query of the URL */
     const char *key;
 };
@@ -27,16 +27,16 @@ static enum status webhook_send(void *user, const struct relay_message *message,
                                 char error[RELAY_ERROR_BYTES_MAX]) {
     struct webhook *webhook = user;
     unsigned http_status = 0;
-    const struct exchange_request request = {
+    const struct blocking_request request = {
         .target = webhook->target,
         .key = webhook->key,
         .content_type = "application/json",
         .body = message->text,
         .stop_fd = stop_fd,
     };
-    enum status status = exchange_run(webhook->client, &request, &http_status);
+    enum status status = blocking_http_run(webhook->client, &request, &http_status);
     if (status != STATUS_OK) {
-        snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", exchange_error(webhook->client));
+        snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", blocking_http_error(webhook->client));
         return STATUS_SYSTEM_ERROR;
     }
     if (http_status >= 200 && http_status < 300)
@@ -47,7 +47,7 @@ static enum status webhook_send(void *user, const struct relay_message *message,
 
 static void webhook_close(void *user) {
     struct webhook *webhook = user;
-    exchange_close(webhook->client);
+    blocking_http_close(webhook->client);
     free(webhook->target);
     free(webhook);
 }
@@ -72,7 +72,7 @@ enum status relay_webhook_open(struct relay_target *target, const char *url, con
         }
     }
     if (status == STATUS_OK)
-        status = exchange_open(&made->client, server, NULL);
+        status = blocking_http_open(&made->client, server, NULL);
     free(server);
     if (status != STATUS_OK) {
         if (made)

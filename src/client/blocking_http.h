@@ -3,18 +3,18 @@
  * Memory is bounded, however long the bodies are: callbacks get the answer as it arrives, also
  * while the request is still being sent.
  * STATUS_INVALID_REQUEST for a URL that is not http[s]://host[:port]; STATUS_SYSTEM_ERROR when the
- * server cannot be reached, stays silent for too long or does not speak HTTP: exchange_error has
- * the reason. An error of a callback ends the request with that status.
- * The connection is kept for the next request if the server allows it. */
-#ifndef CLIENT_EXCHANGE_H
-#define CLIENT_EXCHANGE_H
+ * server cannot be reached, stays silent for too long or does not speak HTTP: blocking_http_error
+ * has the reason. An error of a callback ends the request with that status. The connection is kept
+ * for the next request if the server allows it. */
+#ifndef CLIENT_BLOCKING_HTTP_H
+#define CLIENT_BLOCKING_HTTP_H
 
 #include "base/slice.h"
 #include "spec/codes.h"
 
-struct exchange;
+struct blocking_http;
 
-struct exchange_request {
+struct blocking_request {
     const char *method;       /* NULL: GET, or POST with a body */
     const char *target;       /* path and query, encoded */
     const char *key;          /* the bearer key, or NULL */
@@ -30,13 +30,14 @@ struct exchange_request {
 };
 
 /* ca_file: the authorities to trust for https, as PEM; NULL: the system's. */
-MUST_CHECK enum status exchange_open(struct exchange **exchange, const char *url,
-                                     const char *ca_file);
+MUST_CHECK enum status blocking_http_open(struct blocking_http **http, const char *url,
+                                          const char *ca_file);
 /* NULL is allowed. */
-void exchange_close(struct exchange *exchange);
-MUST_CHECK enum status exchange_run(struct exchange *exchange,
-                                    const struct exchange_request *request, unsigned *http_status);
+void blocking_http_close(struct blocking_http *http);
+MUST_CHECK enum status blocking_http_run(struct blocking_http *http,
+                                         const struct blocking_request *request,
+                                         unsigned *http_status);
 /* Why the last request failed, for people; "" if it did not, or a callback's status says it. */
-const char *exchange_error(const struct exchange *exchange);
+const char *blocking_http_error(const struct blocking_http *http);
 
 #endif

@@ -1,4 +1,4 @@
-#include "client/exchange.h"
+#include "client/blocking_http.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -80,25 +80,25 @@ static enum status next_of(void *user, struct slice *piece, bool *is_last) {
 }
 
 /* Asks once; the body is in out, the reason of a failure too. */
-static enum status ask(struct canned *canned, struct exchange_request request, struct buffer *out,
+static enum status ask(struct canned *canned, struct blocking_request request, struct buffer *out,
                        unsigned *http_status) {
-    struct exchange *client;
+    struct blocking_http *client;
     buffer_init(out, 4096);
     struct asking asking = {out, request.user, request.next};
     request.on_body = gather;
     request.next = request.next ? next_of : NULL;
     request.user = &asking;
-    assert_ok(exchange_open(&client, canned->url, NULL));
-    enum status status = exchange_run(client, &request, http_status);
+    assert_ok(blocking_http_open(&client, canned->url, NULL));
+    enum status status = blocking_http_run(client, &request, http_status);
     if (status != STATUS_OK) {
         buffer_clear(out);
-        assert_ok(buffer_append_slice(out, slice_of(exchange_error(client))));
+        assert_ok(buffer_append_slice(out, slice_of(blocking_http_error(client))));
     }
-    exchange_close(client);
+    blocking_http_close(client);
     return status;
 }
 
-static const struct exchange_request get_x = {.method = "GET", .target = "/x", .key = "k"};
+static const struct blocking_request get_x = {.method = "GET", .target = "/x", .key = "k"};
 
 static void answers(const char *text, unsigned expected_status, const char *expected_body) {
     struct canned canned;
@@ -154,7 +154,7 @@ static void a_request_carries_its_key_and_its_body(void **state) {
     struct buffer out;
     unsigned http_status = 0;
     canned_start(&canned, "{\"a\":1}", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    struct exchange_request request = {.method = "POST",
+    struct blocking_request request = {.method = "POST",
                                        .target = "/a?b=c",
                                        .key = "secret",
                                        .content_type = "application/json",
@@ -190,7 +190,7 @@ static void a_body_in_pieces_is_chunked(void **state) {
     unsigned http_status = 0;
     struct pieces pieces = {texts, 0};
     canned_start(&canned, "0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-    struct exchange_request request = {.method = "POST",
+    struct blocking_request request = {.method = "POST",
                                        .target = "/",
                                        .content_type = "application/x-ndjson",
                                        .user = &pieces,
@@ -217,7 +217,7 @@ static void an_answer_that_comes_before_the_body_is_sent_is_read(void **state) {
     struct buffer out;
     unsigned http_status = 0;
     canned_start(&canned, NULL, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno");
-    struct exchange_request request = {
+    struct blocking_request request = {
         .method = "POST", .target = "/", .content_type = "text/plain", .next = endless_piece};
     assert_ok(ask(&canned, request, &out, &http_status));
     assert_int_equal(http_status, 401);
@@ -234,25 +234,25 @@ static void a_url_is_a_host_and_maybe_a_port(void **state) {
     static const char *const bad[] = {
         "",           "localhost:4100", "https://",     "httpx://a", "https://a/b",   "http://",
         "http://a/b", "http://a?x=1",   "http://u:p@a", "ftp://a",   "http://a:99999"};
-    struct exchange *client;
+    struct blocking_http *client;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        assert_ok(exchange_open(&client, good[i], NULL));
-        exchange_close(client);
+        assert_ok(blocking_http_open(&client, good[i], NULL));
+        blocking_http_close(client);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        if (exchange_open(&client, bad[i], NULL) != STATUS_INVALID_REQUEST)
+        if (blocking_http_open(&client, bad[i], NULL) != STATUS_INVALID_REQUEST)
             fail_msg("'%s' is taken", bad[i]);
 }
 
 static void an_unreachable_server_is_reported(void **state) {
     (void)state;
-    struct exchange *client;
+    struct blocking_http *client;
     unsigned http_status;
-    const struct exchange_request request = get_x;
-    assert_ok(exchange_open(&client, "http://127.0.0.1:1", NULL));
-    assert_int_equal(exchange_run(client, &request, &http_status), STATUS_SYSTEM_ERROR);
-    assert_non_null(strstr(exchange_error(client), "Connection refused"));
-    exchange_close(client);
+    const struct blocking_request request = get_x;
+    assert_ok(blocking_http_open(&client, "http://127.0.0.1:1", NULL));
+    assert_int_equal(blocking_http_run(client, &request, &http_status), STATUS_SYSTEM_ERROR);
+    assert_non_null(strstr(blocking_http_error(client), "Connection refused"));
+    blocking_http_close(client);
 }
 
 /* Answers each request of one connection, and ends. */
@@ -272,15 +272,15 @@ static void *patient_thread(void *user) {
 static void the_connection_is_kept(void **state) {
     (void)state;
     struct canned canned;
-    struct exchange *client;
+    struct blocking_http *client;
     unsigned http_status = 0;
     canned_listen(&canned, patient_thread);
-    assert_ok(exchange_open(&client, canned.url, NULL));
+    assert_ok(blocking_http_open(&client, canned.url, NULL));
     for (int i = 0; i < 3; i++) {
-        assert_ok(exchange_run(client, &get_x, &http_status));
+        assert_ok(blocking_http_run(client, &get_x, &http_status));
         assert_int_equal(http_status, 200);
     }
-    exchange_close(client);
+    blocking_http_close(client);
     pthread_join(canned.thread, NULL);
     buffer_release(&canned.received);
 }
@@ -302,27 +302,27 @@ static enum status refuse(void *user, unsigned http_status, struct slice piece) 
 static void a_request_can_be_stopped(void **state) {
     (void)state;
     struct canned canned;
-    struct exchange *client;
+    struct blocking_http *client;
     unsigned http_status = 0;
     int stops[2];
     assert_int_equal(pipe(stops), 0);
     canned_start(&canned, "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nhe");
-    struct exchange_request request = get_x;
+    struct blocking_request request = get_x;
     request.stop_fd = stops[0];
     request.user = &stops[1];
     request.on_body = stop;
-    assert_ok(exchange_open(&client, canned.url, NULL));
+    assert_ok(blocking_http_open(&client, canned.url, NULL));
     /* The server ends its side too; whichever is seen first. */
-    enum status status = exchange_run(client, &request, &http_status);
+    enum status status = blocking_http_run(client, &request, &http_status);
     assert_true(status == STATUS_SHUTTING_DOWN || status == STATUS_SYSTEM_ERROR);
-    exchange_close(client);
+    blocking_http_close(client);
     canned_stop(&canned);
     canned_start(&canned, "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhe");
     request = get_x;
     request.on_body = refuse;
-    assert_ok(exchange_open(&client, canned.url, NULL));
-    assert_int_equal(exchange_run(client, &request, &http_status), STATUS_INVALID_JSON);
-    exchange_close(client);
+    assert_ok(blocking_http_open(&client, canned.url, NULL));
+    assert_int_equal(blocking_http_run(client, &request, &http_status), STATUS_INVALID_JSON);
+    blocking_http_close(client);
     canned_stop(&canned);
     close(stops[0]);
     close(stops[1]);

@@ -1,0 +1,16 @@
+/* The options of a client with copies of their texts and the defaults of their numbers.
+ * Any thread; a pure function apart from its allocation.
+ * The texts live in one block of memory, which the caller frees.
+ * False: no memory, and nothing was changed.
+ * No number is zero, or beyond its maximum, afterwards. */
+#ifndef CLIENT_CLIENT_OPTIONS_H
+#define CLIENT_CLIENT_OPTIONS_H
+
+#include <khala/khala.h>
+
+#include "spec/codes.h"
+
+MUST_CHECK bool client_options_copy(struct khala_options *own, char **texts,
+                                    const struct khala_options *options);
+
+#endif
