@@ -153,6 +153,7 @@ static struct batch_group *group_new(struct batch *batch) {
     return group;
 }
 
+/* The caller sets all of the request. */
 static struct append_request *group_add(struct batch_group *group) {
     struct append_group *posted = &group->group;
     assert(posted->request_count < APPEND_GROUP_REQUESTS_MAX);
@@ -164,9 +165,7 @@ static struct append_request *group_add(struct batch_group *group) {
         posted->requests = requests;
         group->capacity = capacity;
     }
-    struct append_request *request = &posted->requests[posted->request_count++];
-    *request = (struct append_request){.status = STATUS_OK};
-    return request;
+    return &posted->requests[posted->request_count++];
 }
 
 /* Refuses requests that would overtake one of a group that the writer did not take. */
@@ -208,12 +207,10 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
         return;
     }
     batch->item_count++;
-    if (item->kind == JSON_ITEM_BAD) {
-        append_refuse(request, item->status, NULL);
-        return;
-    }
-    enum status admitted = api_check_producer(batch->exchange);
+    enum status admitted =
+        item->kind == JSON_ITEM_BAD ? item->status : api_check_producer(batch->exchange);
     if (admitted != STATUS_OK) {
+        *request = (struct append_request){.status = STATUS_OK};
         append_refuse(request, admitted, NULL);
         return;
     }
