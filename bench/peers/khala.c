@@ -137,11 +137,14 @@ static void delivery_start(struct peer_server *server, enum delivery_kind kind) 
     server->port = server->khala.port;
     buffer_init(&server->token, 8192);
     bench_token(&server->khala, PEER_TOPIC, &server->token);
-    publisher_open(&server->publisher, &server->khala, PEER_TOPIC, PEER_EVENT_BYTES);
 }
 
 static void delivery_publish(struct peer_server *server, unsigned events, unsigned subscribers) {
     (void)subscribers;
+    /* The server closes a new connection without a request, and subscribers may need long to join.
+     */
+    if (server->published == 0)
+        publisher_open(&server->publisher, &server->khala, PEER_TOPIC, PEER_EVENT_BYTES);
     publisher_send(&server->publisher, events);
     server->published = server->publisher.published;
 }
@@ -154,7 +157,8 @@ static void delivery_check(struct peer_server *server) {
 }
 
 static void delivery_stop(struct peer_server *server) {
-    publisher_close(&server->publisher);
+    if (server->published > 0)
+        publisher_close(&server->publisher);
     buffer_release(&server->token);
     bench_server_stop(&server->khala);
 }
