@@ -1,0 +1,34 @@
+"""Client of the resumable sync server Khala, for asyncio."""
+
+from ._client import ConnectionState, Khala
+from ._collection import Change, Collection
+from ._errors import KhalaError, TokenDenied
+from ._frames import Document, Frame, Position, Reset
+from ._machine import BackOff
+from ._topic import Topic
+from .outbox import Outbox
+from .producer import Appended, Limits, Producer, event_id
+from .storage import FileStorage, MemoryStorage, Storage
+
+__all__ = [
+    "Appended",
+    "BackOff",
+    "Change",
+    "Collection",
+    "ConnectionState",
+    "Document",
+    "FileStorage",
+    "Frame",
+    "Khala",
+    "KhalaError",
+    "Limits",
+    "MemoryStorage",
+    "Outbox",
+    "Position",
+    "Producer",
+    "Reset",
+    "Storage",
+    "TokenDenied",
+    "Topic",
+    "event_id",
+]

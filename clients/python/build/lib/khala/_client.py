@@ -1,0 +1,188 @@
+"""The client: topics and collections of one server, over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Optional, Sequence, Set, Union
+
+from ._collection import Collection, call
+from ._connection import Connection, Options, TokenCallback, Transport, TransportEvents
+from ._errors import KhalaError
+from ._fallback import EventStreamTransport, PollTransport
+from ._fallback import Settings as HttpSettings
+from ._frames import Position
+from ._http import base_of
+from ._machine import BackOff, World
+from ._phoenix import PhoenixTransport, Settings
+from ._position import read_position
+from ._subscription import Subscription
+from ._topic import ResetHandler, Topic
+from .storage import MemoryStorage, Storage
+
+
+@dataclass(frozen=True)
+class ConnectionState:
+    status: str
+    transport: Optional[str]
+    error: Optional[KhalaError]
+
+
+class _Stored:
+    """Stands for the stored position, which None cannot: None starts at the beginning."""
+
+
+STORED = _Stored()
+TRANSPORTS = ("websocket", "sse", "poll")  # in the order of preference
+
+
+class Khala:
+    """A client of one server. Use it in a running event loop, as `async with Khala(url, token=…)`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: TokenCallback,
+        storage: Optional[Storage] = None,
+        transports: Sequence[str] = TRANSPORTS,
+        back_off: BackOff = BackOff(),
+        token_timeout: float = 15.0,
+        connect_timeout: float = 10.0,
+        client_build_id: Optional[str] = None,
+        ssl: Optional[tls.SSLContext] = None,
+        world: Optional[World] = None,
+    ) -> None:
+        if not callable(token):
+            raise TypeError("token must be a function that answers a token")
+        self._world = world or World()
+        self._storage: Storage = storage if storage is not None else MemoryStorage()
+        self._listeners: Set[Callable[[ConnectionState], Any]] = set()
+        self._warners: Set[Callable[[KhalaError], Any]] = set()
+        self._collections: Dict[str, Collection] = {}
+        self._loading: Set[asyncio.Future[None]] = set()
+        self._state = ConnectionState("idle", None, None)
+        join: Dict[str, Any] = {"protocol_version": "khala.ws.v1", "schema_version": 1}
+        if client_build_id:
+            join["client_build_id"] = client_build_id
+        makers = self._makers(base_of(url), join, ssl, connect_timeout)
+        usable = [makers[name] for name in transports if name in makers]
+        if not usable:
+            raise ValueError(f"transports must name some of {', '.join(TRANSPORTS)}")
+        options = Options(token, usable, self._changed, self._warn, token_timeout, connect_timeout, back_off)
+        self._connection = Connection(options, self._world)
+
+    def _makers(
+        self, url: str, join: Dict[str, Any], context: Optional[tls.SSLContext], connect_timeout: float
+    ) -> Dict[str, Callable[[TransportEvents], Transport]]:
+        settings = Settings(url, join, context, connect_timeout)
+        http = HttpSettings(url, join if "client_build_id" in join else {}, context)
+        return {
+            "websocket": lambda events: PhoenixTransport(settings, self._world, events),
+            "sse": lambda events: EventStreamTransport(http, self._world, events),
+            "poll": lambda events: PollTransport(http, self._world, events),
+        }
+
+    @property
+    def state(self) -> ConnectionState:
+        """The same object until it changes."""
+        return self._state
+
+    def _changed(self) -> None:
+        connection = self._connection
+        state = ConnectionState(connection.state, connection.transport_name, connection.error)
+        if state != self._state:
+            self._state = state
+            for listener in list(self._listeners):
+                call(listener, state)
+
+    def _warn(self, error: KhalaError) -> None:
+        for warner in list(self._warners):
+            call(warner, error)
+
+    def subscribe(self, listener: Callable[[ConnectionState], Any]) -> Callable[[], None]:
+        """Calls the listener after each change of the state; the returned function ends that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def on_warning(self, listener: Callable[[KhalaError], Any]) -> Callable[[], None]:
+        """Calls the listener for errors that the client survives.
+
+        They are of the storage, of the token callback, or of a topic that is stale again and again.
+        """
+        self._warners.add(listener)
+        return lambda: self._warners.discard(listener)
+
+    def wake(self) -> None:
+        """Tries at once. Call it when the machine woke up or its network came back; the client notices sleep itself."""
+        self._connection.give("wake")
+
+    def topic(
+        self,
+        name: str,
+        *,
+        reset: Optional[ResetHandler] = None,
+        after: Union[Position, None, _Stored] = STORED,
+        replay: Optional[str] = None,
+        storage: Optional[Storage] = None,
+        key: Optional[str] = None,
+    ) -> Topic:
+        """A topic to follow.
+
+        reset(reset) is called before the first frame of each history; without it, a history that
+        lost frames ends the loop with an error. after is a position in place of the stored one, or
+        None for the beginning; the position is then not stored. replay="all" reads the whole log,
+        with the scope runtime.replay_all. key is the key of the position in the storage.
+        """
+
+        def follow(is_given: bool, position: Optional[Position]) -> Subscription:
+            return self._follow(name, replay, None if is_given else storage or self._storage, key, position)
+
+        is_given = after is not STORED
+        position = read_position(after) if is_given else None
+        if is_given and after is not None and position is None:
+            raise ValueError("after must be a position or None")
+        return Topic(name, follow, reset, is_given, position)
+
+    def _follow(
+        self, name: str, replay: Optional[str], storage: Optional[Storage], key: Optional[str], given: Optional[Position]
+    ) -> Subscription:
+        connection = self._connection
+        if connection.state == "closed":
+            raise connection.error or KhalaError("closed", "The client is closed.")
+        if name in connection.subscriptions:
+            raise KhalaError("already_followed", f"The topic {name} is followed already.", topic=name)
+        subscription = Subscription(name, connection, self._world, storage, key or f"khala:{name}", replay)
+        connection.add(subscription)
+        if storage is None:
+            subscription.begin(given, "start")
+        else:
+            loading = asyncio.ensure_future(subscription.load())
+            self._loading.add(loading)
+            loading.add_done_callback(self._loading.discard)
+        return subscription
+
+    def collection(self, name: str) -> Collection:
+        """The documents of a summary topic. Every call for one name answers the same collection."""
+        if name not in self._collections:
+            self._collections[name] = Collection(lambda reset: self.topic(name, after=None, reset=reset))
+        return self._collections[name]
+
+    async def close(self) -> None:
+        """Ends every topic and collection, and waits until their positions are stored."""
+        subscriptions: Sequence[Subscription] = list(self._connection.subscriptions.values())
+        self._connection.give("stop")
+        for loading in list(self._loading):
+            loading.cancel()
+        for subscription in subscriptions:
+            await subscription.saved()
+        for collection in self._collections.values():
+            await collection.close()
+        await self._connection.finished()
+
+    async def __aenter__(self) -> Khala:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()

@@ -1,0 +1,356 @@
+"""Transports for networks that block WebSockets: an event stream or a long poll for each topic."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+import math
+import re
+import ssl
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
+from urllib.parse import quote, urlencode
+
+from ._connection import TransportEvents
+from ._errors import Refusal, hint_of, refusal_of
+from ._frames import Position
+from ._http import Answer, BadAnswer, HttpClient
+from ._machine import World
+from ._phoenix import reasons_of, start_of
+from ._position import Part, Range, is_seq, stream_of
+
+EVENT_CHARS_MAX = 64 << 20
+POLL_WAIT_MS = 20_000
+POLL_PAUSE_SECONDS = 0.26  # the server's least time between polls that have caught up
+POLL_FRAMES_MAX = 200
+
+
+class Refused(Exception):
+    """The answer is a refusal, or the stream ended with one."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
+@dataclass(frozen=True)
+class Settings:
+    url: str
+    query: Mapping[str, Any]
+    ssl: Optional[ssl.SSLContext]
+
+
+class Stream:
+    """One topic of a transport."""
+
+    def __init__(self, name: str, replay: Optional[str], now: float) -> None:
+        self.name = name
+        self.replay = replay
+        self.heard_at = now
+        self.task: Optional[asyncio.Task[None]] = None
+
+
+class HttpTransport:
+    name = ""
+    silence = 0.0  # seconds of a stream without a message
+
+    def __init__(self, settings: Settings, world: World, events: TransportEvents) -> None:
+        self._settings = settings
+        self._world = world
+        self._events = events
+        self._http = HttpClient(settings.url, settings.ssl)
+        self._token = ""
+        self._is_closed = False
+        self._streams: Dict[str, Stream] = {}
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    def open(self, token: str) -> None:
+        self._token = token
+        self._soon(self._events.opened)
+
+    def join(self) -> None:
+        # Each stream watches its own silence.
+        self._soon(lambda: self._events.joined(1.0, math.inf))
+
+    @staticmethod
+    def _soon(act: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(act)
+
+    def refresh(self, token: str) -> None:
+        """Every stream begins again with the new token, behind the frames that arrived."""
+        self._token = token
+        for stream in list(self._streams.values()):
+            self.subscribe(stream.name, self._events.position(stream.name), stream.replay)
+        self._soon(self._events.refreshed)
+
+    def heartbeat(self) -> None:
+        now = self._world.now()
+        if any(now - stream.heard_at > self.silence for stream in self._streams.values()):
+            self._events.closed(Refusal("retry", "silent", "The server sent nothing for too long."))
+
+    def close(self) -> None:
+        self._is_closed = True
+        for name in list(self._streams):
+            self.unsubscribe(name)
+        self._http.close()
+
+    async def closed(self) -> None:
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def unsubscribe(self, name: str) -> None:
+        stream = self._streams.pop(name, None)
+        if stream and stream.task and stream.task is not asyncio.current_task():
+            stream.task.cancel()
+
+    def subscribe(self, name: str, position: Optional[Position], replay: Optional[str]) -> None:
+        self.unsubscribe(name)
+        stream = self._streams[name] = Stream(name, replay, self._world.now())
+        stream.task = asyncio.ensure_future(self._run(stream, position))
+        self._tasks.add(stream.task)
+        stream.task.add_done_callback(self._tasks.discard)
+
+    def is_current(self, stream: Stream) -> bool:
+        return not self._is_closed and self._streams.get(stream.name) is stream
+
+    async def _run(self, stream: Stream, position: Optional[Position]) -> None:
+        try:
+            await self.follow(stream, position)
+        except Refused as cause:
+            self._failed(stream, cause.refusal)
+        except Exception as cause:  # of the network, of TLS, of the peer's bytes
+            self._failed(stream, Refusal("retry", "connection_lost", f"The connection failed: {cause!r}."))
+
+    async def follow(self, stream: Stream, position: Optional[Position]) -> None:
+        raise NotImplementedError
+
+    def _failed(self, stream: Stream, refusal: Refusal) -> None:
+        if not self.is_current(stream):
+            return
+        del self._streams[stream.name]
+        if refusal.policy == "stale":
+            body = refusal.body or {}
+            details = body.get("details")
+            holder = details if isinstance(details, dict) else body
+            self._events.stale(stream.name, reasons_of(holder.get("reason_codes")))
+        elif refusal.policy == "topic_final":
+            self._events.refused(stream.name, refusal)
+        elif refusal.status in (409, 429):
+            self._events.busy(stream.name, refusal)
+        else:
+            self._events.closed(refusal)
+
+    def heard(self, stream: Stream) -> None:
+        stream.heard_at = self._world.now()
+        self._events.heard(True)
+
+    def ask(self, stream: Stream, route: str, query: Mapping[str, Any]) -> Any:
+        search = urlencode({**query, **self._settings.query})
+        path = f"/v1/topics/{quote(stream.name, safe='')}/{route}?{search}"
+        return self._http.exchange("GET", path, {"Authorization": f"Bearer {self._token}"})
+
+    @staticmethod
+    def query_of(stream: Stream, position: Optional[Position]) -> Dict[str, Any]:
+        query: Dict[str, Any] = {"after_seq": position.seq, "epoch": position.epoch} if position else {}
+        return {**query, "replay": stream.replay} if stream.replay else query
+
+    @staticmethod
+    def check(stream: Stream, body: Mapping[str, Any]) -> None:
+        """Raises if the body is of another topic: something sent bytes of another answer."""
+        topic = body.get("topic")
+        if topic != stream.name and (not isinstance(topic, str) or stream_of(topic) != stream.name):
+            raise BadAnswer("The answer belongs to another request.")
+
+
+async def expect(answer: Answer, media_type: str) -> None:
+    if not answer.is_expected(media_type):
+        raise Refused(await answer.refusal())
+
+
+class Event:
+    """An event of an event stream. One without data is a comment or a hint."""
+
+    def __init__(self) -> None:
+        self.type = "message"
+        self.lines: List[str] = []
+        self.id = ""
+        self.retry: Optional[int] = None
+
+    def field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value[1:] if value.startswith(" ") else value
+        if name == "event":
+            self.type = value
+        elif name == "data":
+            self.lines.append(value)
+        elif name == "id":
+            self.id = value
+        elif name == "retry" and re.fullmatch("[0-9]{1,9}", value):
+            self.retry = int(value)
+
+
+class EventStreamDecoder:
+    """Splits the bytes of an event stream into events."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._text = ""
+        self._size = 0
+        self._event = Event()
+
+    def decode(self, piece: bytes) -> Iterator[Event]:
+        text = self._text + self._decoder.decode(piece)
+        held = "\r" if text.endswith("\r") else ""  # a line feed may follow it
+        *lines, last = re.split("\r\n|\n|\r", text[: len(text) - len(held)])
+        self._text = last + held
+        for line in lines:
+            self._size += len(line)
+            if line:
+                self._event.field(line)
+            else:
+                event, self._event, self._size = self._event, Event(), 0
+                yield event
+        if self._size + len(self._text) > EVENT_CHARS_MAX:
+            raise BadAnswer("an event is too long")
+
+
+class EventStreamTransport(HttpTransport):
+    name = "sse"
+    silence = 35.0  # two heartbeats and some seconds
+
+    async def follow(self, stream: Stream, position: Optional[Position]) -> None:
+        async with self.ask(stream, "sse", self.query_of(stream, position)) as answer:
+            await expect(answer, "text/event-stream")
+            if position:
+                self._events.accepted(stream.name, None)
+            topic = EventStream(self, stream, self._events, is_resume=position is not None and position.seq > 0)
+            decoder = EventStreamDecoder()
+            async for piece in answer.pieces():
+                if not self.is_current(stream):
+                    return
+                self.heard(stream)
+                for event in decoder.decode(piece):
+                    topic.take(event)
+                    if not self.is_current(stream):
+                        return
+                # The application applies these events before the next ones, or its queue would fill up.
+                await asyncio.sleep(0)
+            raise Refused(topic.last or Refusal("retry", "stream_ended", None, topic.hint))
+
+
+class EventStream:
+    """The events of one stream in their order."""
+
+    def __init__(self, transport: HttpTransport, stream: Stream, events: TransportEvents, is_resume: bool) -> None:
+        self._transport = transport
+        self._stream = stream
+        self._events = events
+        self._is_resume = is_resume
+        self._is_known = False
+        self._reasons: Optional[List[str]] = None
+        self.hint: Optional[float] = None
+        self.last: Optional[Refusal] = None
+
+    def take(self, event: Event) -> None:
+        if event.retry is not None:
+            self.hint = hint_of(event.retry)
+        data = "\n".join(event.lines)
+        if not data:
+            return
+        body = json.loads(data)
+        if not isinstance(body, dict):
+            raise BadAnswer("an event is not an object")
+        if event.type in ("message", "bootstrap", "snapshot"):
+            self._transport.check(self._stream, body)
+            self._is_known = True
+        name = self._stream.name
+        if event.type in ("message", "progress"):
+            self._range(event, body, len(data))
+        elif event.type == "stale_cursor":
+            self._reasons = reasons_of(body.get("reason_codes"))  # the bootstrap follows
+        elif event.type == "bootstrap":
+            if self._is_resume and not self._reasons:
+                raise BadAnswer("The answer belongs to another request.")
+            if body.get("snapshot"):
+                self._events.snapshot(name, self._reasons)
+            else:
+                self._events.started(name, start_of(body.get("epoch"), body, self._reasons))
+        elif event.type == "snapshot":
+            self._events.part(name, Part(body, len(data)))
+        elif event.type == "reauth_required":
+            self._events.expiring()
+        else:
+            self.last = refusal_of(body)  # the stream ends next
+
+    def _range(self, event: Event, body: Dict[str, Any], size: int) -> None:
+        if not self._is_known:
+            return  # progress names no topic, so a frame must have done so
+        epoch = event.id.partition("@")[2]
+        after = body.pop("after", None)
+        is_frame = event.type == "message"
+        through = body.get("seq") if is_frame else body.get("through")
+        self._events.range(self._stream.name, Range(epoch, after, through, [body] if is_frame else [], True, size))
+
+
+class PollTransport(HttpTransport):
+    name = "poll"
+    silence = POLL_WAIT_MS / 1000 + 15
+
+    async def follow(self, stream: Stream, position: Optional[Position]) -> None:
+        is_first = True
+        while True:
+            wait_ms = 0 if is_first else POLL_WAIT_MS
+            query = {**self.query_of(stream, position), "limit": POLL_FRAMES_MAX, "wait_ms": wait_ms}
+            page, size = await self._read(stream, "messages", query)
+            if not self.is_current(stream):
+                return
+            position = await self._take(stream, position, page, size, is_first)
+            if position is None or not self.is_current(stream):
+                return
+            is_first = False
+            if page.get("replay_complete") is True:
+                await asyncio.sleep(POLL_PAUSE_SECONDS)
+
+    async def _read(self, stream: Stream, route: str, query: Mapping[str, Any]) -> Any:
+        async with self.ask(stream, route, query) as answer:
+            await expect(answer, "application/json")
+            text = await answer.read()
+        body = json.loads(text)
+        if not isinstance(body, dict):
+            raise BadAnswer("the answer is not an object")
+        self.check(stream, body)
+        if self.is_current(stream):
+            self.heard(stream)
+        return body, len(text)
+
+    async def _take(
+        self, stream: Stream, position: Optional[Position], page: Mapping[str, Any], size: int, is_first: bool
+    ) -> Optional[Position]:
+        epoch, through, bootstrap = page.get("epoch"), page.get("next_cursor"), page.get("bootstrap")
+        if not isinstance(epoch, str) or not isinstance(through, int) or not is_seq(through):
+            raise BadAnswer("a malformed page")
+        after = position.seq if position else None
+        if isinstance(bootstrap, dict):
+            # A position is refused as stale, never replaced by a start.
+            if after:
+                raise BadAnswer("The answer belongs to another request.")
+            if bootstrap.get("snapshot"):
+                return await self._snapshot(stream)
+            start = start_of(epoch, bootstrap)
+            self._events.started(stream.name, start)
+            after = start.from_seq - 1
+        elif is_first:
+            self._events.accepted(stream.name, epoch)
+        is_complete = page.get("replay_complete") is True
+        self._events.range(stream.name, Range(epoch, after, through, page.get("messages"), is_complete, size))
+        return Position(epoch, through)
+
+    async def _snapshot(self, stream: Stream) -> Optional[Position]:
+        self._events.snapshot(stream.name)
+        body, size = await self._read(stream, "snapshot", {})
+        if not self.is_current(stream):
+            return None
+        epoch, watermark = body.get("epoch"), body.get("watermark")
+        self._events.part(stream.name, Part({**body, "last": True, "part": None}, size))
+        return Position(epoch, watermark) if isinstance(epoch, str) and isinstance(watermark, int) else None

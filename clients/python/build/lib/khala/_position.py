@@ -1,0 +1,189 @@
+"""Positions of a topic without I/O: which ranges continue a position, which frames are new."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+from ._frames import Document, Position
+
+EPOCH_CHARS_MAX = 128
+SEQ_MAX = 2**53 - 1
+WINDOW_SECONDS = 300.0
+WINDOW_ITEMS_MAX = 8192
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def is_seq(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= SEQ_MAX
+
+
+def is_same_epoch(one: str, other: str) -> bool:
+    """Shared topics number the log's epoch; the epoch without a number means number 0."""
+    return one == other or one == f"{other}.0" or other == f"{one}.0"
+
+
+_STREAMS = (
+    (re.compile(r"run:(.+):events"), r"run.\1.events"),
+    (re.compile(r"worker:(.+):lifecycle"), r"worker.\1.lifecycle"),
+    (re.compile(r"fleet:(user|guest):(.+):workers"), r"fleet.\1.\2.workers"),
+)
+
+
+def stream_of(topic: str) -> str:
+    """The stream id of a topic: the server answers with the topic's name to a client that named the stream."""
+    for pattern, stream in _STREAMS:
+        found = pattern.fullmatch(topic)
+        if found:
+            return f"runtime.{found.expand(stream)}"
+    return f"runtime.topic.{topic.replace(':', '.')}"
+
+
+def read_position(stored: Any) -> Optional[Position]:
+    """A position that a storage or the application answered, or None if it is not one."""
+    try:
+        value = json.loads(stored) if isinstance(stored, str) else stored
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        value = (value.get("epoch"), value.get("seq"))
+    if not isinstance(value, tuple) or len(value) != 2:
+        return None
+    epoch, seq = value
+    is_epoch = isinstance(epoch, str) and 0 < len(epoch) <= EPOCH_CHARS_MAX
+    return Position(epoch, seq) if is_epoch and is_seq(seq) else None
+
+
+def write_position(position: Position) -> str:
+    return _encode({"epoch": position.epoch, "seq": position.seq})
+
+
+@dataclass
+class Range:
+    """Frames after a sequence up to another one, as the server sent them."""
+
+    epoch: Any
+    after: Any
+    through: Any
+    frames: Any
+    complete: bool = False
+    size: int = 0  # characters of the message
+
+
+def is_range(given: Range) -> bool:
+    """Whether the range is well-formed: its frames ascend and lie after its start, up to its end."""
+    if not isinstance(given.epoch, str) or not is_seq(given.after) or not is_seq(given.through):
+        return False
+    if given.through < given.after or not isinstance(given.frames, list):
+        return False
+    last = given.after
+    for frame in given.frames:
+        seq = frame.get("seq") if isinstance(frame, dict) else None
+        if type(seq) is not int or not last < seq <= given.through:
+            return False
+        last = seq
+    return True
+
+
+def continues(position: Optional[Position], given: Range) -> bool:
+    """Whether a range continues the position. It may begin earlier, and then repeats frames."""
+    return (
+        position is not None
+        and is_range(given)
+        and is_same_epoch(given.epoch, position.epoch)
+        and given.after <= position.seq
+    )
+
+
+class Recent:
+    """Recognises events by id and documents by version for five minutes, in bounded memory.
+
+    The oldest entry is the first. A plain dict would search for it behind those that were removed.
+    """
+
+    def __init__(self, window: float = WINDOW_SECONDS, items_max: int = WINDOW_ITEMS_MAX) -> None:
+        self._window = window
+        self._items_max = items_max
+        self._entries: OrderedDict[str, Tuple[float, float]] = OrderedDict()  # key: version, time
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def repeats(self, frame: Mapping[str, Any], now: float) -> bool:
+        """Whether the frame repeats an earlier one. A new frame is remembered."""
+        kind, doc_key = frame.get("kind"), frame.get("doc_key")
+        is_document = isinstance(doc_key, str) and isinstance(kind, str) and kind.endswith("_summary")
+        key = doc_key if is_document else frame.get("event_id")
+        if not isinstance(key, str):
+            return False
+        doc_version = frame.get("doc_version") if is_document else 0
+        version = doc_version if isinstance(doc_version, (int, float)) else 0
+        entries = self._entries
+        while entries:
+            oldest = next(iter(entries))
+            if now - entries[oldest][1] <= self._window and len(entries) < self._items_max:
+                break
+            del entries[oldest]
+        known = entries.get(key)
+        if known and known[0] >= version:
+            return True
+        entries.pop(key, None)  # the new entry goes to the end
+        entries[key] = (version, now)
+        return False
+
+
+@dataclass
+class Part:
+    """A part of a snapshot, as the server sent it."""
+
+    members: Mapping[str, Any]
+    size: int = 0
+
+    @property
+    def is_last(self) -> bool:
+        return self.members.get("last") is True
+
+
+class Parts:
+    """Gathers the parts of a snapshot. All parts are of one epoch and watermark, in order."""
+
+    def __init__(self) -> None:
+        self._parts: List[Mapping[str, Any]] = []
+
+    def fits(self, part: Part) -> bool:
+        """Whether the part is the next one of the snapshot."""
+        new = part.members
+        documents = new.get("documents")
+        if not isinstance(documents, list) or not is_seq(new.get("watermark")) or not isinstance(new.get("epoch"), str):
+            return False
+        if not all(isinstance(one, dict) and isinstance(one.get("doc_key"), str) for one in documents):
+            return False
+        number = new.get("part")
+        if is_seq(number) and number != len(self._parts):
+            return False
+        first = self._parts[0] if self._parts else new
+        return bool(new["watermark"] == first["watermark"] and new["epoch"] == first["epoch"])
+
+    def add(self, part: Part) -> None:
+        self._parts.append(part.members)
+
+    def clear(self) -> None:
+        self._parts = []
+
+    def take(self) -> Tuple[Position, Sequence[Document]]:
+        """The whole snapshot."""
+        position = Position(self._parts[0]["epoch"], self._parts[0]["watermark"])
+        documents = [
+            Document(one["doc_key"], int(one.get("doc_version") or 0), one.get("payload"), one.get("payload_hash"))
+            for part in self._parts
+            for one in part["documents"]
+        ]
+        self.clear()
+        return position, documents

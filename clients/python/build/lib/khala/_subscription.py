@@ -1,0 +1,347 @@
+"""One topic: runs the topic's machine, keeps its position and queues entries for the application."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Deque, List, Optional, Protocol, Sequence, Tuple
+
+from ._errors import KhalaError
+from ._frames import Frame, Position, Reset
+from ._machine import BackOff, Machine, Timer, World, back_off
+from ._position import Part, Parts, Range, Recent, continues, is_range, is_same_epoch, read_position, write_position
+from ._tables import TOPIC
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+QUEUE_FRAMES_MAX = 1000
+QUEUE_CHARS_MAX = 8 << 20
+FAULTS_MAX = 5  # within FAULTS_SECONDS the breaker trips
+FAULTS_SECONDS = 60.0
+TRIP_BACK_OFF = BackOff(base=1.0)
+
+
+@dataclass
+class Entry:
+    """A frame, a reset, or only a move of the position. The application applies entries in order.
+
+    After each one its position is stored.
+    """
+
+    __slots__ = ("frame", "reset", "position", "size")
+    frame: Optional[Frame]
+    reset: Optional[Reset]
+    position: Position
+    size: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """A history that starts at a sequence."""
+
+    epoch: str
+    from_seq: int
+    truncated: bool
+    reasons: Optional[Sequence[str]] = None
+
+
+class Link(Protocol):
+    """The connection, as a subscription sees it."""
+
+    @property
+    def is_live(self) -> bool: ...
+    def subscribe(self, subscription: Subscription, position: Optional[Position]) -> None: ...
+    def unsubscribe(self, subscription: Subscription) -> None: ...
+    def warn(self, error: KhalaError) -> None: ...
+    def remove(self, subscription: Subscription) -> None: ...
+
+
+class Subscription:
+    def __init__(
+        self, name: str, link: Link, world: World, storage: Optional[Storage], key: str, replay: Optional[str]
+    ) -> None:
+        self.name = name
+        self.replay = replay
+        self.received: Optional[Position] = None  # the end of the last range that arrived
+        self.applied: Optional[Position] = None  # behind the last entry that the application applied
+        self._link = link
+        self._world = world
+        self._storage = storage
+        self._key = key
+        self._recent = Recent()
+        self._parts = Parts()
+        self._queue: Deque[Entry] = deque()
+        self._size = 0.0
+        self._frames = 0
+        self._arrived = asyncio.Event()
+        self._is_ended = False
+        self._error: Optional[KhalaError] = None
+        self._reasons: Optional[Sequence[str]] = None
+        self._faults: List[Tuple[float, str]] = []
+        self._trips = 0
+        self._timer: Optional[Timer] = None
+        self._unsaved: Optional[Position] = None
+        self._saving: Optional[asyncio.Task[None]] = None
+        actions: dict[str, Callable[[Any], None]] = {
+            "subscribe": lambda _: link.subscribe(self, self.received),
+            "unsubscribe": lambda _: link.unsubscribe(self),
+            "reset": self._restart,
+            "discard": self._discard,
+            "keep": self._parts.add,
+            "apply_snapshot": self._apply_snapshot,
+            "deliver": self._deliver,
+            "forget": self._forget,
+            "report": lambda _: link.warn(self._failure("repeatedly_stale", f"The topic {name} was stale again and again.")),
+            "back_off": self._back_off,
+            "cancel": lambda _: self._cancel(),
+            "fail": self._end,
+            "end": lambda _: self._end(None),
+        }
+        self._machine = Machine(TOPIC, "loading", actions, lambda: None)
+
+    @property
+    def state(self) -> str:
+        return self._machine.state
+
+    def _failure(self, code: str, message: str) -> KhalaError:
+        return KhalaError(code, message, topic=self.name)
+
+    # ---- the stored position ----
+
+    async def load(self) -> None:
+        """Reads the stored position, and begins."""
+        assert self._storage is not None
+        reason = "start"
+        text: Optional[str] = None
+        try:
+            found = self._storage.load(self._key)
+            text = await found if inspect.isawaitable(found) else found
+        except Exception as cause:
+            reason = "position_unreadable"
+            self._warn("The stored position could not be read.", cause)
+        position = read_position(text) if isinstance(text, str) else None
+        self.begin(position, reason if text is None else "position_unreadable")
+
+    def begin(self, position: Optional[Position], reason: str) -> None:
+        self.received = self.applied = position
+        self._reasons = [reason]
+        self._machine.give("loaded")
+        if self._link.is_live:
+            self._machine.give("connected")
+
+    def acknowledge(self, entry: Entry) -> None:
+        """The application has applied the entry, so its position is stored."""
+        self.applied = entry.position
+        if self._storage is None:
+            return
+        self._unsaved = entry.position
+        if self._saving is None:
+            self._save()
+
+    def _save(self) -> None:
+        """Stores the newest position. A storage that answers at once needs no task."""
+        assert self._storage is not None
+        if self._unsaved is None:
+            return
+        position, self._unsaved = self._unsaved, None
+        try:
+            saving = self._storage.save(self._key, write_position(position))
+            if inspect.isawaitable(saving):
+                self._saving = asyncio.ensure_future(self._save_rest(saving))
+        except Exception as cause:
+            self._warn("The position could not be stored.", cause)
+
+    async def _save_rest(self, saving: Any) -> None:
+        """Waits for the storage. Meanwhile only the newest of the other positions waits."""
+        assert self._storage is not None
+        try:
+            while True:
+                try:
+                    if inspect.isawaitable(saving):
+                        await saving
+                    if self._unsaved is None:
+                        return
+                    position, self._unsaved = self._unsaved, None
+                    saving = self._storage.save(self._key, write_position(position))
+                except Exception as cause:
+                    saving = None
+                    self._warn("The position could not be stored.", cause)
+        finally:
+            self._saving = None
+
+    async def saved(self) -> None:
+        """Waits until the position is stored."""
+        while self._saving is not None:
+            await asyncio.wait({self._saving})
+
+    def _warn(self, message: str, cause: Exception) -> None:
+        error = self._failure("storage_failed", message)
+        error.__cause__ = cause
+        self._link.warn(error)
+
+    # ---- inputs ----
+
+    def give(self, name: str, data: Any = None) -> None:
+        """Gives the machine an input of the connection or of the server."""
+        self._machine.give(name, data)
+
+    def accepted(self, epoch: Optional[str]) -> None:
+        """Takes the epoch by which the server knows the position."""
+        if self.received and epoch is not None and self.state == "joining":
+            self.received = Position(epoch, self.received.seq)
+        self._machine.give("accepted")
+
+    def started(self, start: Start) -> None:
+        """Takes a start of the history. One at the client's own position, such as 0, is a resume."""
+        mine = self.received
+        if mine and not start.reasons and is_same_epoch(start.epoch, mine.epoch) and mine.seq == start.from_seq - 1:
+            self.accepted(start.epoch)
+        else:
+            self._machine.give("started", start)
+
+    def range(self, given: Range) -> None:
+        """Takes a range, or a fault in its place."""
+        name = "caught_up" if given.complete else "range"
+        if self.state not in ("replaying", "live"):
+            self._machine.give(name, given)
+        elif not continues(self.received, given):
+            self.fault("gap")
+        else:
+            self._machine.give(name, given)
+            if self._frames >= QUEUE_FRAMES_MAX or self._size >= QUEUE_CHARS_MAX:
+                self._machine.give("full")
+
+    def covered(self, given: Range) -> None:
+        """Takes a range without frames, from a heartbeat. One that begins behind the position shows that a message is missing."""
+        mine = self.received
+        if self.state not in ("replaying", "live") or mine is None or not is_range(given) or not is_same_epoch(given.epoch, mine.epoch):
+            return
+        if given.after > mine.seq:
+            self.fault("gap")
+        elif given.through > mine.seq:
+            self._machine.give("range", given)
+
+    def part(self, part: Part) -> None:
+        if self.state == "bootstrapping" and not self._parts.fits(part):
+            self.fault("gap")
+        else:
+            self._machine.give("whole" if part.is_last else "part", part)
+
+    def fault(self, name: str, reasons: Optional[Sequence[str]] = None) -> None:
+        """A stale position or a gap. Several of them within a minute trip the breaker; progress forgives gaps."""
+        if self.state == "joining" and name == "gap":
+            return
+        now = self._world.now()
+        self._faults = [one for one in self._faults if now - one[0] < FAULTS_SECONDS] + [(now, name)]
+        if len(self._faults) < FAULTS_MAX:
+            self._machine.give(name, reasons)
+            return
+        self._faults = []
+        if name == "stale":
+            self._reasons = reasons or self._reasons
+            self.received = None
+        self._machine.give("tripped")
+
+    # ---- actions ----
+
+    def _discard(self, reasons: Any) -> None:
+        self._parts.clear()
+        if isinstance(reasons, list):
+            self._reasons = reasons
+
+    def _forget(self, reasons: Any) -> None:
+        self.received = None
+        if isinstance(reasons, list):
+            self._reasons = reasons
+        elif not self._reasons:
+            self._reasons = ["gap"]
+
+    def _restart(self, start: Start) -> None:
+        self._reset(start.from_seq, Position(start.epoch, start.from_seq - 1), start.truncated, start.reasons)
+
+    def _apply_snapshot(self, part: Part) -> None:
+        position, documents = self._parts.take()
+        self._begin_history(Reset(self._reason(None), position.seq + 1, False, documents), position, part.size)
+
+    def _reset(self, from_seq: int, position: Position, truncated: bool, reasons: Optional[Sequence[str]]) -> None:
+        self._begin_history(Reset(self._reason(reasons), from_seq, truncated), position, 0)
+
+    def _reason(self, reasons: Optional[Sequence[str]]) -> str:
+        return (reasons or self._reasons or ["start"])[0]
+
+    def _begin_history(self, reset: Reset, position: Position, size: int) -> None:
+        self._reasons = None
+        self._recent.clear()
+        self.received = position
+        self._put(Entry(None, reset, position, size))
+
+    def _deliver(self, given: Range) -> None:
+        assert self.received is not None
+        now = self._world.now()
+        before = self.received.seq
+        size = given.size / (len(given.frames) or 1)
+        for frame in given.frames:
+            if frame["seq"] > before and not self._recent.repeats(frame, now):
+                self._put(Entry(Frame(frame), None, Position(given.epoch, frame["seq"]), size))
+        if given.through <= before:
+            return
+        self.received = Position(given.epoch, given.through)
+        self._trips = 0
+        self._faults = [one for one in self._faults if one[1] != "gap"]
+        if not self._queue or self._queue[-1].position.seq != given.through:
+            self._move(self.received)
+
+    def _back_off(self, error: Any) -> None:
+        hint = error.retry_after if isinstance(error, KhalaError) else None
+        seconds = back_off(self._trips, hint, self._world.random(), TRIP_BACK_OFF)
+        self._trips += 1
+        self._timer = self._world.call_later(seconds, lambda: self._machine.give("timer"))
+
+    def _cancel(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    # ---- the queue ----
+
+    def _move(self, position: Position) -> None:
+        """Queues a move of the position. Two moves without a frame between them are one."""
+        last = self._queue[-1] if self._queue else None
+        if last and last.frame is None and last.reset is None:
+            last.position = position
+        else:
+            self._put(Entry(None, None, position, 0))
+
+    def _put(self, entry: Entry) -> None:
+        self._queue.append(entry)
+        self._size += entry.size
+        self._frames += entry.frame is not None
+        self._arrived.set()
+
+    def _end(self, error: Optional[KhalaError]) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            self._error = error
+        if error is None:
+            self._queue.clear()  # the application closed the topic
+        self._link.remove(self)
+        self._arrived.set()
+
+    async def take(self) -> Optional[Entry]:
+        """The next entry; None after the end. Entries that arrived before an error come first."""
+        while not self._queue and not self._is_ended:
+            self._arrived.clear()
+            await self._arrived.wait()
+        if self._queue:
+            entry = self._queue.popleft()
+            self._size -= entry.size
+            self._frames -= entry.frame is not None
+            if self.state == "paused" and self._frames < QUEUE_FRAMES_MAX / 2 and self._size < QUEUE_CHARS_MAX / 2:
+                self._machine.give("drained")
+            return entry
+        if self._error:
+            raise self._error
+        return None
