@@ -33,7 +33,7 @@ struct client_error client_error_make(enum client_policy policy, const char *cod
 struct client_error client_error_read(struct json_value body, unsigned close, unsigned http_status);
 /* The error of the body of an HTTP answer. One without the server's own body is from a proxy:
  * retry. */
-struct client_error client_error_of_body(unsigned http_status, struct slice body);
+struct client_error client_error_of_body(unsigned http_status, struct slice text);
 /* The same, with the hint of its head. */
 struct client_error client_error_of_answer(const struct answer *answer);
 /* The error for the application, which lives as long as this one. topic may be NULL. */

@@ -20,7 +20,7 @@ static const char *copy_text(char **at, const char *text) {
 
 bool client_options_copy(struct khala_options *own, char **texts,
                          const struct khala_options *options) {
-    char *at = malloc(text_size(options->url) + text_size(options->ca_file) +
+    char *at = malloc(1 + text_size(options->url) + text_size(options->ca_file) +
                       text_size(options->client_build_id) + text_size(options->outbox) +
                       text_size(options->append_path));
     if (!at)

@@ -320,8 +320,8 @@ void log_followers_tick(const struct list *followers) {
     }
 }
 
-void log_followers_stop(const struct list *followers) {
+void log_followers_stop(struct list *followers) {
     struct list_node *node;
-    while ((node = list_first(followers)))
+    while ((node = list_pop_front(followers)))
         end(container_of(node, struct log_follower, node));
 }

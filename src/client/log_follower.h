@@ -46,6 +46,6 @@ void log_follower_start(struct list *followers, struct log_follower *follower,
 void log_follower_end(const struct list *followers, uint64_t number);
 void log_followers_tick(const struct list *followers);
 /* Ends every follower. */
-void log_followers_stop(const struct list *followers);
+void log_followers_stop(struct list *followers);
 
 #endif
