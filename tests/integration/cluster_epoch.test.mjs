@@ -43,12 +43,18 @@ const addMissing = (url, event) => psql(url, `INSERT INTO runtime.nodes
   (node_id, address, version, schema_version, role, term, log_id, cursor, revocations_seen)
   SELECT 'missing', '127.0.0.1:1', '0', 6, 'follower', 1, ${event}, 0`);
 
+/** Waits until the node has noticed the new epoch and has started again. A node that has not noticed it yet is ready too. */
+const begunAgain = (node) => until(() => {
+  const { log } = node.server;
+  return log.includes("store.epoch_changed") && log.lastIndexOf("server.ready") > log.lastIndexOf("store.epoch_changed");
+}, "the node that starts again");
+
 /** The node closes its connections, starts again in the new epoch, and refuses positions of the old one. */
 async function assertBegunAgain({ url, node, client, epoch }, events) {
   await until(() => epochOf(url) !== epoch, "a new epoch");
   await client.until(() => client.closes.length > 0, "the end of the connection");
   assert.equal(client.closes[0].code, 1012);
-  await until(() => node.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the node that starts again");
+  await begunAgain(node);
   await appended(node, "room", said);
   assert.equal(psql(url, "SELECT max(log_id) FROM runtime.events"), String(events + 1));
   assertError(await node.poll("room", `after_seq=${events}&epoch=${epoch}`), 410, "stale_cursor");
@@ -102,7 +108,7 @@ test("a dump that is restored under running nodes ends the epoch, though the dat
   await client.reached("room", 3);
   execFileSync("psql", ["-Xq1", "-v", "ON_ERROR_STOP=1", "-d", url], { input: `DROP SCHEMA runtime CASCADE;\n${dump}`, stdio: ["pipe", "ignore", "pipe"] });
   await assertBegunAgain(world, 1);
-  await until(() => follower.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the follower that starts again");
+  await begunAgain(follower);
   assert.equal((await appended(follower, "room", said)).event.seq, 3);
   for (const one of [node, follower]) assert.equal(one.server.log.match(/store\.epoch_changed/g).length, 1, one.server.log);
 });
@@ -118,7 +124,7 @@ test("an older copy of the files that is put back under running nodes ends the e
   copy.port = database.port;
   await copy.start();
   await assertBegunAgain(world, 1);
-  await until(() => follower.get("/healthz/ready").then(({ status }) => status === 200, () => false), "the follower that starts again");
+  await begunAgain(follower);
 });
 
 test("migrate --new-epoch ends the epoch of a store that no server uses", async (t) => {
