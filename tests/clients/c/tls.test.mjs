@@ -18,7 +18,7 @@ test("libkhala follows and appends over TLS", async (t) => {
     const program = Program.start(t, operator.server.url, { token, loop, topics: ["room:1"], environment: { KHALA_CA_FILE: authority.file } });
     const seen = program.seen("room:1");
     program.append(said(index));
-    await seen.until(() => seen.frames.length === index + 1 && program.all("appended").length === 1, "the frame and the answer");
+    await program.lines.until(() => seen.frames.length === index + 1 && program.all("appended").length === 1, "the frame and the answer");
     assert.equal(await program.close(), 0);
   }
 });
