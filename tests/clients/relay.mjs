@@ -6,7 +6,8 @@ import { resetSocket } from "../lib/tcp_proxy.mjs";
 import { until } from "../lib/wait.mjs";
 
 export const RECONNECTS = Number(process.env.KHALA_RECONNECTS ?? 60);
-export const WARM_UP = 10;
+// The caches of the platform grow during the first reconnects.
+export const WARM_UP = Math.max(10, RECONNECTS / 4);
 
 /** Starts a server with a run of two events, whose clients may reconnect at once. The connection of the operator stays open. */
 export function operateForReconnects(t) {
