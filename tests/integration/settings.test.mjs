@@ -1,10 +1,11 @@
 // The effect of every setting: each key has a test, here or in another file, and the defaults of the
 // contract.
 import assert from "node:assert/strict";
-import { readFileSync, readdirSync, readlinkSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { alone, test } from "../lib/cases.mjs";
 import { assertError, connect, folder, run, serve } from "../lib/khala.mjs";
+import { openSockets } from "../lib/machine.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { AUDIT_SOCKET, pollPath, snapshotPath, streamPath } from "../lib/paths.mjs";
 import { scrape } from "../lib/prometheus.mjs";
@@ -106,18 +107,14 @@ sees(["KHALA_LOOPS_OWN_DESCRIPTORS"], "a loop with its own descriptor table does
   const shared = async (KHALA_LOOPS_OWN_DESCRIPTORS) => {
     // ThreadSanitizer assumes one descriptor table, so its reports would be wrong.
     const server = await serve(t, { settings: { KHALA_LOOPS_OWN_DESCRIPTORS, KHALA_IO_LOOPS: "1", TSAN_OPTIONS: "report_bugs=0" } });
-    // Only sockets: the store opens and closes files when it likes.
-    const sockets = () => readdirSync(`/proc/${server.child.pid}/fd`).filter((number) => {
-      try { return readlinkSync(`/proc/${server.child.pid}/fd/${number}`).startsWith("socket:"); } catch { return false; }
-    }).length;
     const ask = async () => {
       const peer = await connect(server);
       await peer.send("GET /healthz/live HTTP/1.1\r\nHost: a\r\n\r\n");
       assert.equal((await peer.response()).status, 200);
     };
-    const before = sockets();
+    const before = openSockets(server);
     for (let i = 0; i < 5; i++) await ask();
-    return sockets() - before;
+    return openSockets(server) - before;
   };
   assert.equal(await shared("false"), 5);
   assert.equal(await shared("true"), 0, "the main thread knows nothing of them");

@@ -1,7 +1,7 @@
 // The kernel's view of a running server, and the limits a test sets on it. The server is given as
 // `serve` answers it.
 import { execFileSync } from "node:child_process";
-import { readFileSync, readdirSync } from "node:fs";
+import { readFileSync, readdirSync, readlinkSync } from "node:fs";
 
 /** The environment of a server whose memory is measured: AddressSanitizer keeps little of what was freed. */
 export const MEASURED = { ASAN_OPTIONS: "quarantine_size_mb=1:thread_local_quarantine_size_kb=64" };
@@ -18,6 +18,14 @@ export function memoryBytes(server, field = "VmRSS") {
 /** How many descriptors the server has open. */
 export function openFiles(server) {
   return readdirSync(`/proc/${server.child.pid}/fd`).length;
+}
+
+/** How many of them are sockets. The store opens and closes files at any time. */
+export function openSockets(server) {
+  const folder = `/proc/${server.child.pid}/fd`;
+  return readdirSync(folder).filter((number) => {
+    try { return readlinkSync(`${folder}/${number}`).startsWith("socket:"); } catch { return false; }
+  }).length;
 }
 
 /** Makes writes beyond that size of a file fail in the server, as a full disk does. */
