@@ -5,33 +5,33 @@
 
 #include "client/client_limits.h"
 
-static size_t text_size(const char *text) {
+size_t client_text_size(const char *text) {
     return text ? strlen(text) + 1 : 0;
 }
 
-static const char *copy_text(char **at, const char *text) {
+const char *client_text_copy(char **at, const char *text) {
     char *copy = *at;
     if (!text)
         return NULL;
-    memcpy(copy, text, text_size(text));
-    *at += text_size(text);
+    memcpy(copy, text, client_text_size(text));
+    *at += client_text_size(text);
     return copy;
 }
 
 bool client_options_copy(struct khala_options *own, char **texts,
                          const struct khala_options *options) {
-    char *at = malloc(1 + text_size(options->url) + text_size(options->ca_file) +
-                      text_size(options->client_build_id) + text_size(options->outbox) +
-                      text_size(options->append_path));
+    char *at = malloc(1 + client_text_size(options->url) + client_text_size(options->ca_file) +
+                      client_text_size(options->client_build_id) +
+                      client_text_size(options->outbox) + client_text_size(options->append_path));
     if (!at)
         return false;
     *texts = at;
     *own = *options;
-    own->url = copy_text(&at, options->url);
-    own->ca_file = copy_text(&at, options->ca_file);
-    own->client_build_id = copy_text(&at, options->client_build_id);
-    own->outbox = copy_text(&at, options->outbox);
-    own->append_path = copy_text(&at, options->append_path);
+    own->url = client_text_copy(&at, options->url);
+    own->ca_file = client_text_copy(&at, options->ca_file);
+    own->client_build_id = client_text_copy(&at, options->client_build_id);
+    own->outbox = client_text_copy(&at, options->outbox);
+    own->append_path = client_text_copy(&at, options->append_path);
     const struct {
         unsigned *value;
         unsigned fallback;

@@ -13,4 +13,9 @@
 MUST_CHECK bool client_options_copy(struct khala_options *own, char **texts,
                                     const struct khala_options *options);
 
+/* The bytes of a text with its end; 0 for NULL. */
+size_t client_text_size(const char *text);
+/* Copies a text to *at, which has room for it, and moves *at behind it. NULL for NULL. */
+const char *client_text_copy(char **at, const char *text);
+
 #endif

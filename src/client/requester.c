@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "client/client_limits.h"
+#include "client/client_options.h"
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -14,33 +15,21 @@ static void free_request(struct command *command) {
     free(request);
 }
 
-static size_t text_size(const char *text) {
-    return text ? strlen(text) + 1 : 0;
-}
-
-static const char *copy_text(char **at, const char *text) {
-    char *copy = *at;
-    if (!text)
-        return NULL;
-    memcpy(copy, text, text_size(text));
-    *at += text_size(text);
-    return copy;
-}
-
 struct request *request_make(const struct khala_request *asked, uint64_t number) {
-    size_t size = text_size(asked->key) + text_size(asked->method) + text_size(asked->path) +
-                  text_size(asked->content_type) + asked->body.size;
+    size_t size = client_text_size(asked->key) + client_text_size(asked->method) +
+                  client_text_size(asked->path) + client_text_size(asked->content_type) +
+                  asked->body.size;
     struct request *made = calloc(1, sizeof(*made) + size);
     if (!made)
         return NULL;
     char *at = made->texts;
     made->number = number;
-    made->key_size = text_size(asked->key);
+    made->key_size = client_text_size(asked->key);
     made->asked = *asked;
-    made->asked.key = copy_text(&at, asked->key);
-    made->asked.method = copy_text(&at, asked->method);
-    made->asked.path = copy_text(&at, asked->path);
-    made->asked.content_type = copy_text(&at, asked->content_type);
+    made->asked.key = client_text_copy(&at, asked->key);
+    made->asked.method = client_text_copy(&at, asked->method);
+    made->asked.path = client_text_copy(&at, asked->path);
+    made->asked.content_type = client_text_copy(&at, asked->content_type);
     made->asked.body.data = at;
     if (asked->body.size > 0)
         memcpy(at, asked->body.data, asked->body.size);
