@@ -133,11 +133,14 @@ static void ignore_notice(void *user, const PGresult *notice) {
 }
 
 static enum status listen_to(struct postgres *postgres, char error[FANOUT_ERROR_BYTES_MAX]) {
-    char statement[CHANNEL_BYTES_MAX + sizeof("LISTEN \"\"")];
+    /* A notification is a transaction. Hints need not survive a crash, so none waits for the disk.
+     */
+    static const char settings[] = "SET synchronous_commit = off";
+    char statement[CHANNEL_BYTES_MAX + sizeof(settings) + sizeof("; LISTEN \"\"")];
     if (PQsetnonblocking(postgres->connection, 1) != 0)
         return fail(error, PQerrorMessage(postgres->connection));
     /* The channel has letters, digits and dots only. */
-    snprintf(statement, sizeof(statement), "LISTEN \"%s\"", postgres->port->channel);
+    snprintf(statement, sizeof(statement), "%s; LISTEN \"%s\"", settings, postgres->port->channel);
     return execute(postgres, statement, error);
 }
 

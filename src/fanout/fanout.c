@@ -18,6 +18,8 @@
 #define DELAY_MS_MIN 100
 #define DELAY_MS_MAX 5000
 #define PING_MS      5000
+/* Commits that follow each other faster share a hint. The first of them does not wait. */
+#define HINT_INTERVAL_MS 5
 
 struct fanout {
     const struct fanout_driver *driver; /* NULL: memory */
@@ -208,17 +210,25 @@ static void failed(struct fanout *fanout, const char *error) {
     set_state(fanout, state);
 }
 
-static bool take_unsent(struct fanout *fanout, struct hint *hint) {
+static bool has_unsent(struct fanout *fanout) {
+    pthread_mutex_lock(&fanout->lock);
+    bool answer = fanout->has_unsent;
+    pthread_mutex_unlock(&fanout->lock);
+    return answer;
+}
+
+/* Nudges are rare and are always due. */
+static bool take_unsent(struct fanout *fanout, struct hint *hint, bool is_due) {
     pthread_mutex_lock(&fanout->lock);
     bool is_nudge = fanout->nudge.log_id > 0;
-    bool has_unsent = is_nudge || fanout->has_unsent;
+    bool is_taken = is_nudge || (is_due && fanout->has_unsent);
     *hint = is_nudge ? fanout->nudge : fanout->announced;
     if (is_nudge)
         fanout->nudge.log_id = 0;
-    else
+    else if (is_taken)
         fanout->has_unsent = false;
     pthread_mutex_unlock(&fanout->lock);
-    return has_unsent;
+    return is_taken;
 }
 
 static void settle_send(struct fanout *fanout, const struct hint *hint, enum status status) {
@@ -243,17 +253,21 @@ static enum status serve(struct fanout *fanout, void *connection,
     const struct fanout_driver *driver = fanout->driver;
     enum status status = STATUS_OK;
     uint64_t pinged_ms = clock_mono_now_ms();
+    uint64_t due_ms = 0;
     while (status == STATUS_OK && !is_ending(fanout)) {
         struct hint hint;
         drain_wakes(fanout);
-        if (take_unsent(fanout, &hint)) {
+        uint64_t now_ms = clock_mono_now_ms();
+        if (take_unsent(fanout, &hint, now_ms >= due_ms)) {
             char text[HINT_BYTES];
             hint_write(&hint, text);
             status = driver->send(connection, (struct slice){text, sizeof(text)}, error);
             settle_send(fanout, &hint, status);
+            due_ms = now_ms + HINT_INTERVAL_MS;
             continue;
         }
-        status = driver->wait(connection, PING_MS, error);
+        bool is_early = now_ms < due_ms && has_unsent(fanout);
+        status = driver->wait(connection, is_early ? (int)(due_ms - now_ms) : PING_MS, error);
         if (status == STATUS_OK && clock_mono_now_ms() - pinged_ms >= PING_MS) {
             status = driver->ping(connection, error);
             pinged_ms = clock_mono_now_ms();

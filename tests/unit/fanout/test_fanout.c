@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "fanout/fanout.h"
 
 #define EPOCH "01a1dec5-1260-72e1-823b-7915efd6f48b"
@@ -191,6 +192,21 @@ static void a_storm_of_commits_sends_the_newest(void **state) {
     fanout_close(fanout);
 }
 
+/* One hint in 5 ms, the first at once and the newest at the end. */
+static void commits_that_follow_each_other_quickly_share_hints(void **state) {
+    (void)state;
+    struct fanout *fanout = open_node();
+    UNTIL(bus.losses == 1);
+    uint64_t begun_ms = clock_mono_now_ms();
+    uint64_t log_id = 0;
+    while (clock_mono_now_ms() - begun_ms < 50)
+        fanout_announce(fanout, EPOCH, ++log_id);
+    UNTIL(bus.last.log_id == log_id);
+    uint64_t passed_ms = clock_mono_now_ms() - begun_ms;
+    assert_true(bus.sends >= 2 && bus.sends <= passed_ms / 5 + 2);
+    fanout_close(fanout);
+}
+
 static void a_hint_is_passed_on_unless_it_is_an_echo(void **state) {
     (void)state;
     struct fanout *fanout = open_node();
@@ -258,6 +274,7 @@ int main(void) {
         cmocka_unit_test(memory_sends_nothing),
         cmocka_unit_test_setup(a_new_connection_is_reported_as_a_loss, reset),
         cmocka_unit_test_setup(a_storm_of_commits_sends_the_newest, reset),
+        cmocka_unit_test_setup(commits_that_follow_each_other_quickly_share_hints, reset),
         cmocka_unit_test_setup(a_hint_is_passed_on_unless_it_is_an_echo, reset),
         cmocka_unit_test_setup(other_texts_are_counted_and_ignored, reset),
         cmocka_unit_test_setup(a_bus_that_is_down_is_tried_again, reset),
