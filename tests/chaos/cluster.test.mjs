@@ -35,10 +35,12 @@ for (const [index, driver] of CHOSEN.entries()) {
     const world = await ClusterWorld.open(t, { dice: seeded(SEED + index), count: NODES, driver, clients: CLIENTS });
     const struck = new Map();
     const total = () => [...struck.values()].reduce((all, one) => all + one, 0);
-    while (total() < FAULTS_EACH) await strike(world, struck);
-    await world.healAll();
-    await world.progress(20);
-    const counts = await world.judge();
+    const counts = await world.reported(async () => {
+      while (total() < FAULTS_EACH) await strike(world, struck);
+      await world.healAll();
+      await world.progress(20);
+      return world.judge();
+    });
     t.diagnostic(`${driver}, ${NODES} nodes, ${total()} faults ${JSON.stringify(Object.fromEntries([...struck].sort()))}`);
     t.diagnostic(JSON.stringify(counts));
     world.printTakeovers();

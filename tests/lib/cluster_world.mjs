@@ -1,6 +1,7 @@
 // A cluster under load: clients of every dialect that move to another node when theirs fails, and
 // producers that repeat each event until it is acknowledged. judge() compares everything with the log.
 import assert from "node:assert/strict";
+import { reportOf } from "./cluster_report.mjs";
 import { Cluster } from "./faulty_cluster.mjs";
 import {
   AuditSocket, EventStream, LOG, Phoenix, PhoenixClient, Poll, ROOMS, SUMMARIES, TopicSocket,
@@ -39,6 +40,7 @@ export class ClusterWorld extends Watched {
   problem = null;
   counts = new Map(); // refusals and closes, by kind
   faulted = new Map(); // functions that end the faults, by node or "driver"
+  faults = []; // all of them with their times, for a report
   takeovers = new Map(); // by fault, the ms until the next append was acknowledged
   producing = [];
 
@@ -183,8 +185,11 @@ export class ClusterWorld extends Watched {
 
   async heal(place) {
     const end = this.faulted.get(place);
+    const fault = this.faults.findLast((one) => one.place === (place.name ?? place) && !one.healedAt);
+    fault.healedAt = new Date();
     await end();
     this.faulted.delete(place);
+    fault.wholeAt = new Date();
   }
 
   async healAll() {
@@ -195,13 +200,18 @@ export class ClusterWorld extends Watched {
   async fault(name, act) {
     const { cluster, dice, faulted } = this;
     if (act.isDriver && faulted.has("driver")) return null;
+    const fault = { name, at: new Date() };
+    this.faults.push(fault);
     const done = await act({ cluster, dice, isFree: (node) => this.isFree(node) });
+    if (!done) this.faults.splice(this.faults.indexOf(fault), 1);
     if (!done) return null;
     const place = done.node ?? "driver";
+    Object.assign(fault, { place: place.name ?? place, doneAt: new Date() });
     if (done.heal) faulted.set(place, done.heal);
     // A single node must come back before the next append.
     if (!cluster.nodes.some((node) => this.isFree(node))) await this.heal(place);
     const ms = await this.#appends();
+    fault.appendedAt = new Date();
     this.takeovers.set(name, [...this.takeovers.get(name) ?? [], Math.round(ms)]);
     return ms;
   }
@@ -248,6 +258,16 @@ export class ClusterWorld extends Watched {
     const stored = new Set(lines.map((event) => event.event_id));
     for (const id of [...this.ledger.sent.keys()].filter((one) => !stored.has(one))) {
       for (const list of [this.ledger.sent, this.ledger.acknowledged, this.ledger.withdrawn]) list.delete(id);
+    }
+  }
+
+  /** Runs a part of a test. When it fails, the state of the cluster is printed. */
+  async reported(act) {
+    try {
+      return await act();
+    } catch (error) {
+      this.t.diagnostic(await reportOf(this));
+      throw error;
     }
   }
 

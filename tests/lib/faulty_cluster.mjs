@@ -24,6 +24,7 @@ const WRITER = `SELECT a.pid, a.application_name FROM pg_locks l JOIN pg_stat_ac
 /** One node: its process, its proxy and the operator that speaks to it. */
 class Node {
   isStopped = false;
+  directions = []; // of its network that are cut
   log = ""; // of the processes that have ended
 
   constructor(cluster, index) {
@@ -41,12 +42,20 @@ class Node {
     return `http://${this.server.host}:${this.server.port}`;
   }
 
+  /** The state of its process and of its network, for a report. */
+  get description() {
+    return { name: this.name, url: this.server && this.url, pid: this.process?.child.pid, over: this.process?.over,
+      isStopped: this.isStopped, cut: this.directions };
+  }
+
   /** Stops bytes between the node and the database, "toServer", "toClient" or both. */
   cut(...directions) {
+    this.directions = directions;
     for (const proxy of this.proxies) proxy.cut(...directions);
   }
 
   heal() {
+    this.directions = [];
     for (const proxy of this.proxies) proxy.mend();
   }
 
@@ -55,7 +64,7 @@ class Node {
     const { cluster } = this;
     this.server ??= { host: "127.0.0.1", port: await fixedPort(), settings: {}, peers: { push() {} } };
     for (let isListening = false; !isListening && !cluster.isOver;) {
-      const env = environment({ ...UNHURRIED, ...cluster.settings, ...cluster.driverSettings(this), KHALA_LOG_LEVEL: "warn",
+      const env = environment({ ...UNHURRIED, ...cluster.settings, ...cluster.driverSettings(this), KHALA_LOG_LEVEL: "info",
         KHALA_DATA_DIR: this.data, DB_URL: cluster.urlOf(this) });
       this.log += this.process?.log ?? "";
       this.process = start(cluster.t, [binary, "serve", "--bind", `127.0.0.1:${this.server.port}`], { env, cwd: this.data });
