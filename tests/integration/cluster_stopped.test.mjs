@@ -1,12 +1,13 @@
 // A node that is stopped and continues after the others went on: a writer must not append then, and a follower that
-// is far behind delivers everything.
+// is far behind delivers everything. A node that stops or is cut off at any step must not keep the writer role.
 import assert from "node:assert/strict";
 import { test } from "../lib/cases.mjs";
-import { appended, pair } from "../lib/cluster.mjs";
-import { psql } from "../lib/database.mjs";
+import { appended, join, pair } from "../lib/cluster.mjs";
+import { newDatabase, psql } from "../lib/database.mjs";
 import { run } from "../lib/khala.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { range } from "../lib/samples.mjs";
+import { tcpProxy } from "../lib/tcp_proxy.mjs";
 import { until } from "../lib/wait.mjs";
 
 const MANY = 9000; // more than a follower reads one by one
@@ -56,4 +57,39 @@ test("a follower that is thousands of events behind delivers all of them", async
   await client.reached("room", MANY);
   assert.deepEqual(client.run("room").sequences, range(1, MANY));
   assert.deepEqual(client.closes, []);
+});
+
+/** Waits until the network of a node is cut, and mends it when another node has appended. */
+async function replaced(proxy, node, other) {
+  await proxy.until(() => proxy.isCut, "the cut");
+  await appended(await other(), "room", said(2));
+  proxy.mend();
+  await until(async () => (await node.get("/healthz/ready")).status === 200, "the node that was cut off follows");
+}
+
+test("a node that is cut off just after it took the writer lock does not keep it", async (t) => {
+  const url = newDatabase();
+  const writer = await join(t, url);
+  await appended(writer, "room", said(1));
+  const proxy = await tcpProxy(t, url);
+  const next = await join(t, proxy.url);
+  // The second statement is sent only with the lock.
+  proxy.cutAt(["pg_try_advisory_lock", "SELECT FROM meta WHERE name = 'schema_version'"], "toServer");
+  await writer.server.crash();
+  await replaced(proxy, next, () => join(t, url));
+});
+
+test("a writer that is cut off inside the statements of a commit does not keep the writer lock", async (t) => {
+  const url = newDatabase();
+  const proxy = await tcpProxy(t, url);
+  const settings = { RUNTIME_KHALA_FALLBACK_MAX_PAYLOAD_BYTES: "262144" };
+  const writer = await join(t, proxy.url, settings);
+  const follower = await join(t, url, settings);
+  await appended(writer, "room", said(1));
+  // The commit is larger than one read of the proxy, so that its first bytes pass.
+  proxy.cutAt(["the end"], "toServer");
+  const lost = writer.post("/internal/v1/topics/room/events", { event_type: "said", payload: { pad: "x".repeat(200_000), rest: "the end" } });
+  const [, { status }] = await Promise.all([replaced(proxy, writer, () => follower), lost]);
+  assert.equal(status, 503, "it was not acknowledged");
+  assert.equal(psql(url, "SELECT count(*), max(seq) FROM runtime.events"), "2|2");
 });

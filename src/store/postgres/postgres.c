@@ -75,11 +75,12 @@ static enum status session_open(struct store *base, enum store_mode mode,
     return STATUS_OK;
 }
 
-/* The lock stays with the store until that is closed. */
+/* The lock of a verb stays with the store until that is closed. A node frees it for the others. */
 static void session_close(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
     if (session->base.mode == STORE_WRITE && session->connection && !session->is_role_lost &&
+        !store->is_joined &&
         postgres_limit_silence(store, session->connection, false, session->error) == STATUS_OK) {
         store->writing = session->connection;
         store->has_lock = true;

@@ -28,6 +28,13 @@
     "l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE "   \
     "datname = current_database()) AND l.classid::bigint = " POSTGRES_TEXT_OF(                     \
         lock) " >> 32 AND l.objid::bigint = " POSTGRES_TEXT_OF(lock) " & 4294967295"
+/* How long a session that writes may be silent before the server ends it. */
+#define POSTGRES_SILENCE_MS 3000
+/* An SQL expression that makes the server end the session after such a silence. */
+#define POSTGRES_LIMIT_SILENCE                                                                     \
+    "set_config('idle_session_timeout', '" POSTGRES_TEXT_OF(                                       \
+        POSTGRES_SILENCE_MS) "', false) || set_config('idle_in_transaction_session_timeout', "     \
+                             "'" POSTGRES_TEXT_OF(POSTGRES_SILENCE_MS) "', false)"
 /* Drifts are notes for people; only the latest are kept. */
 #define POSTGRES_DRIFTS_MAX 10000
 /* The same of rejected rows of the outbox. */
@@ -214,6 +221,8 @@ struct postgres_session {
     uint64_t connect_pause_ms;
     uint64_t pinged_ns;
     uint64_t asked_ns; /* when the session last looked for a request to give the lock up */
+    char stuck[POSTGRES_ACTIVITY_SIZE]; /* the holder of the lock that waits for its client, */
+    uint64_t stuck_ns;                  /* and since when it is known to; empty: none */
     /* The statement that is being filled. */
     enum statement_id statement;
     struct postgres_parameter parameters[POSTGRES_PARAMETERS_MAX];
@@ -259,7 +268,8 @@ bool postgres_is_reachable(const struct postgres_store *store);
  * and the message says why. */
 MUST_CHECK enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
                                         PGconn **connection, char *message);
-/* Takes the writer lock on the connection, if it is free, and sets *is_taken. */
+/* Takes the writer lock on the connection, if it is free, and sets *is_taken. From then on the
+ * server ends a session that is silent: a process that stops must not keep the lock. */
 MUST_CHECK enum status postgres_try_lock(const struct postgres_store *store, PGconn *connection,
                                          bool *is_taken, char *message);
 /* The session that holds the writer lock and its last statement, as a text that changes with each
@@ -327,7 +337,7 @@ void postgres_note_attempt(struct postgres_session *session, enum status status)
 MUST_CHECK enum status postgres_ask_handover(const struct postgres_store *store, PGconn *connection,
                                              char *message);
 /* The server ends a session that has been silent for too long, and so frees the writer lock. Off
- * while no write session is open. */
+ * while a verb has no write session open. */
 MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store,
                                               PGconn *connection, bool is_limited, char *message);
 /* Refuses a pooler that gives each transaction another session. *is_direct: there is no pooler. */

@@ -10,10 +10,8 @@
 #define MS_PER_S         1000
 #define TEXT_OF_(number) #number
 #define TEXT_OF(number)  TEXT_OF_(number)
-/* How long a session that writes may be silent before the server ends it. */
-#define SILENCE_MS     "3000"
-#define PAUSE_MS_MIN   100
-#define POOLER_WAIT_MS 2000
+#define PAUSE_MS_MIN     100
+#define POOLER_WAIT_MS   2000
 /* The shortest time that libpq takes. */
 #define PROBE_S      "2"
 #define PAUSE_MS_MAX 1000
@@ -286,8 +284,7 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
 enum status postgres_limit_silence(const struct postgres_store *store, PGconn *connection,
                                    bool is_limited, char *message) {
     return postgres_execute(store, connection,
-                            is_limited ? "SET idle_session_timeout = " SILENCE_MS
-                                         "; SET idle_in_transaction_session_timeout = " SILENCE_MS
+                            is_limited ? "SELECT " POSTGRES_LIMIT_SILENCE
                                        : "DEALLOCATE ALL; SET idle_session_timeout = 0",
                             message);
 }

@@ -2,8 +2,10 @@
  *
  * The session that writes holds an advisory lock for as long as it lives, so a node that lost the
  * session cannot commit. A node that is paused keeps its connection open; the server ends that
- * session after a time without a statement, and so frees the lock. A node that works sends a
- * statement each second. The term of the role, which each commit checks, rejects what is left. */
+ * session after a time without a statement, and so frees the lock. The limit is set with the lock,
+ * in one statement. A node that works sends a statement each second. The server does not limit a
+ * session that waits for the rest of a pipeline, or for its client to read an answer: a follower
+ * ends such a session. The term of the role, which each commit checks, rejects what is left. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +19,20 @@
 #define PAUSE_MS_MIN 100
 /* Between two attempts to take the lock that another session holds. */
 #define LOCK_PAUSE_MS 500
+/* Changes with each message that the session handles. */
+#define ACTIVITY "l.pid || ' ' || a.state_change"
 #define HOLDER_NAME                                                                                \
     "'session ' || l.pid || ' of ' || a.application_name || ' from ' || coalesce(host(a."          \
     "client_addr), 'this machine')"
+
+/* Takes the lock where the condition holds, and limits the silence of the session that has it. The
+ * result is is_taken, which is NULL where the condition does not hold, and the value. */
+#define TRY_LOCK(condition, value, source)                                                         \
+    "WITH l AS MATERIALIZED (SELECT CASE WHEN " condition                                          \
+    " THEN pg_try_advisory_lock(" POSTGRES_TEXT_OF(                                                \
+        POSTGRES_WRITER_LOCK) ") END AS is_taken, " value " AS value" source                       \
+                              ") SELECT is_taken, value, CASE WHEN is_taken "                      \
+                              "THEN " POSTGRES_LIMIT_SILENCE " END FROM l"
 
 /* ---- the writer role ---- */
 
@@ -122,9 +135,7 @@ enum status postgres_ask_handover(const struct postgres_store *store, PGconn *co
 
 enum status postgres_try_lock(const struct postgres_store *store, PGconn *connection,
                               bool *is_taken, char *message) {
-    PGresult *result =
-        postgres_exec(store, connection,
-                      "SELECT pg_try_advisory_lock(" POSTGRES_TEXT_OF(POSTGRES_WRITER_LOCK) ")");
+    PGresult *result = postgres_exec(store, connection, TRY_LOCK("true", "NULL", ""));
     bool is_answered = PQresultStatus(result) == PGRES_TUPLES_OK;
     *is_taken = is_answered && *PQgetvalue(result, 0, 0) == 't';
     enum status status =
@@ -135,7 +146,7 @@ enum status postgres_try_lock(const struct postgres_store *store, PGconn *connec
 
 void postgres_lock_activity(const struct postgres_store *store, PGconn *connection,
                             char text[POSTGRES_ACTIVITY_SIZE]) {
-    holder_column(store, connection, "l.pid || ' ' || a.state_change", text);
+    holder_column(store, connection, ACTIVITY, text);
 }
 
 /* A server that waited for the role while the store was moved must not get it. */
@@ -156,12 +167,9 @@ static enum status begin_term(struct postgres_session *session,
                               const enum postgres_history *history) {
     struct postgres_store *store = session->store;
     enum status status = check_moved(store, session->connection, session->error);
-    if (status == STATUS_OK)
-        status = postgres_raise_term(store, session->connection, history, &session->term,
-                                     session->error);
-    return status == STATUS_OK
-               ? postgres_limit_silence(store, session->connection, true, session->error)
-               : status;
+    return status == STATUS_OK ? postgres_raise_term(store, session->connection, history,
+                                                     &session->term, session->error)
+                               : status;
 }
 
 static void drop_connection(struct postgres_session *session) {
@@ -182,14 +190,10 @@ static enum status connect_writer(struct postgres_session *session) {
 /* Tries the lock, where the schema is the one that this build writes: a newer build may have
  * changed it while this node followed. */
 static enum status try_role(struct postgres_session *session, bool *is_taken) {
-    PGresult
-        *
-            result =
-                postgres_exec(session->store, session->connection,
-                              "SELECT CASE WHEN value = '" POSTGRES_TEXT_OF(POSTGRES_SCHEMA_VERSION) "' THEN pg_try_advisory_lock(" POSTGRES_TEXT_OF(
-                                  POSTGRES_WRITER_LOCK) ") "
-                                                        "END, value FROM meta WHERE name = "
-                                                        "'schema_version'");
+    PGresult *result =
+        postgres_exec(session->store, session->connection,
+                      TRY_LOCK("value = '" POSTGRES_TEXT_OF(POSTGRES_SCHEMA_VERSION) "'", "value",
+                               " FROM meta WHERE name = 'schema_version'"));
     enum status status = STATUS_OK;
     *is_taken = false;
     if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) != 1)
@@ -220,8 +224,37 @@ static enum status check_schema(const struct postgres_session *session, char *me
     return status;
 }
 
+/* Ends the session that holds the lock, if that has waited for its client for too long in the
+ * middle of a pipeline or of an answer. A client that is stopped or cut off there keeps the lock
+ * for ever otherwise. */
+static void end_stuck_holder(struct postgres_session *session) {
+    const struct postgres_store *store = session->store;
+    char stuck[POSTGRES_ACTIVITY_SIZE];
+    char column[POSTGRES_ACTIVITY_SIZE + 100];
+    uint64_t now_ns = clock_now().mono_ns;
+    holder_column(store, session->connection,
+                  "CASE WHEN a.state = 'active' AND a.wait_event_type = 'Client' THEN " ACTIVITY
+                  " ELSE '' END",
+                  stuck);
+    if (strcmp(stuck, session->stuck) != 0) {
+        snprintf(session->stuck, sizeof(session->stuck), "%s", stuck);
+        session->stuck_ns = now_ns;
+    }
+    if (!*stuck || now_ns - session->stuck_ns < POSTGRES_SILENCE_MS * (uint64_t)CLOCK_NS_PER_MS)
+        return;
+    snprintf(column, sizeof(column),
+             "CASE WHEN " ACTIVITY " = '%s' THEN pg_terminate_backend(l.pid) END", stuck);
+    holder_column(store, session->connection, column, stuck);
+    session->stuck_ns = now_ns;
+    log_event(LOG_WARN, "store.stuck_writer", log_str("session", session->stuck),
+              log_str("reason", "the session with the writer lock waits for its client"),
+              log_str("effect", *stuck == 't' ? "this node ends that session"
+                                              : "this node may not end that session"));
+}
+
 /* Another session has the lock. The connection stays for the next attempt. */
 static enum status stay_follower(struct postgres_session *session) {
+    end_stuck_holder(session);
     if (!session->is_role_elsewhere)
         log_event(LOG_INFO, "store.following", log_str("store", session->store->label),
                   log_str("effect", "another node has the writer role"));
@@ -244,8 +277,7 @@ static enum status judge_history(struct postgres_session *session, enum postgres
     }
     if (session->changed_ns == 0)
         session->changed_ns = now_ns;
-    /* A process that stops meanwhile must not keep the lock. */
-    return postgres_limit_silence(session->store, session->connection, true, session->error);
+    return STATUS_OK;
 }
 
 static enum status wait_for_nodes(struct postgres_session *session) {
