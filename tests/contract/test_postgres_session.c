@@ -84,6 +84,20 @@ static void a_higher_term_stops_the_writer(void **state) {
     assert_ok(commit_one(fixture, 2));
 }
 
+/* As a dump that is restored: the term is the same, and the log is shorter. */
+static void a_schema_that_was_made_again_stops_the_writer(void **state) {
+    struct fixture *fixture = *state;
+    assert_ok(commit_one(fixture, 1));
+    assert_ok(commit_one(fixture, 2));
+    pg_run(fixture->place,
+           "BEGIN; ALTER TABLE runtime.writer RENAME TO writer_before; CREATE TABLE runtime.writer "
+           "(LIKE runtime.writer_before INCLUDING ALL); INSERT INTO runtime.writer SELECT * FROM "
+           "runtime.writer_before; DELETE FROM runtime.events WHERE log_id = 2; COMMIT");
+    assert_int_equal(commit_one(fixture, 3), STATUS_WRITER_LOST);
+    take_role(fixture);
+    assert_int_equal(log_end(fixture->writer), 1);
+}
+
 static void a_read_session_connects_again_by_itself(void **state) {
     struct fixture *fixture = *state;
     assert_ok(commit_one(fixture, 1));
@@ -242,6 +256,7 @@ int main(void) {
         cmocka_unit_test(a_session_lost_between_prefetch_and_commit_may_not_write),
         cmocka_unit_test(every_call_of_a_lost_write_session_says_so),
         cmocka_unit_test(a_higher_term_stops_the_writer),
+        cmocka_unit_test(a_schema_that_was_made_again_stops_the_writer),
         cmocka_unit_test(a_commit_asks_for_no_position_that_its_session_stored),
         cmocka_unit_test(a_read_session_connects_again_by_itself),
         cmocka_unit_test(a_snapshot_that_lost_its_session_fails_until_its_end),

@@ -149,6 +149,13 @@ struct postgres_statement {
 
 extern const struct postgres_statement postgres_statements[STATEMENT_COUNT];
 
+/* The term of the writer role. A schema that was made again may count the same terms, and another
+ * log: its table has another number. */
+struct postgres_term {
+    uint64_t number; /* 0: there is no schema yet */
+    uint64_t table;
+};
+
 /* An event of the log. */
 struct postgres_position {
     uint64_t log_id; /* 0: none */
@@ -161,7 +168,7 @@ struct postgres_store {
     char label[256]; /* server and database, for messages */
     PGconn *writing; /* of the write session; NULL: opened for reading, or in that session */
     bool has_lock;   /* writing holds the writer lock */
-    uint64_t term;   /* of the writer role, while has_lock is set */
+    struct postgres_term term; /* of the writer role, while has_lock is set */
     bool is_exclusive;
     bool is_direct; /* no pooler is between this process and the server */
     bool is_joined; /* a write session may be open without the writer lock */
@@ -208,7 +215,7 @@ struct postgres_session {
     bool prepared[STATEMENT_COUNT];
     struct postgres_tail tail;
     struct postgres_head *heads; /* POSTGRES_HEADS of them; NULL: none is known */
-    uint64_t term;               /* of the writer role */
+    struct postgres_term term;   /* of the writer role */
     uint64_t limits_term;        /* in which the limits of the outbox were stored */
     bool is_role_lost;           /* a write session without the writer lock */
     bool is_role_elsewhere;      /* another session held the lock at the last attempt */
@@ -321,14 +328,14 @@ void postgres_note_followed(struct postgres_store *store, const struct store_pro
  * nothing while the history is judged. STATUS_STORE_UNAVAILABLE: nothing may be announced. */
 MUST_CHECK enum status postgres_report_loss(struct postgres_session *session, const char *epoch);
 
-/* Raises the term of the writer role and settles the history, in one transaction. Term 0: there is
- * no schema yet. judged NULL: judges the history first, and may wait for the nodes. */
+/* Raises the term of the writer role and settles the history, in one transaction. judged NULL:
+ * judges the history first, and may wait for the nodes. */
 MUST_CHECK enum status postgres_raise_term(struct postgres_store *store, PGconn *connection,
-                                           const enum postgres_history *judged, uint64_t *term,
-                                           char *message);
+                                           const enum postgres_history *judged,
+                                           struct postgres_term *term, char *message);
 /* Waits for the writer lock on the connection and raises the term. */
 MUST_CHECK enum status postgres_take_lock(struct postgres_store *store, PGconn *connection,
-                                          int wait_ms, uint64_t *term, char *message);
+                                          int wait_ms, struct postgres_term *term, char *message);
 /* Writes the cause to the message and answers STATUS_INVALID_CONFIG. */
 enum status postgres_refuse(const struct postgres_store *store, char *message, const char *cause);
 /* After an attempt to connect: how long until the next. */

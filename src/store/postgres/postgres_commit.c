@@ -71,7 +71,8 @@ enum status postgres_write_open(struct postgres_session *session) {
 }
 
 static enum status lose_role(struct postgres_session *session) {
-    snprintf(session->error, sizeof(session->error), "%s: another server has taken the writer role",
+    snprintf(session->error, sizeof(session->error),
+             "%s: another server has taken the writer role, or the schema was replaced",
              session->store->label);
     postgres_disconnect(session);
     return STATUS_WRITER_LOST;
@@ -87,8 +88,9 @@ enum status postgres_write_check(struct postgres_session *session) {
     status = postgres_pipeline_receive(session, &result);
     if (status != STATUS_OK)
         return status;
-    bool is_ours = PQntuples(result) == 1 &&
-                   postgres_number((struct postgres_row){result, 0}, 0) == session->term;
+    struct postgres_row row = {result, 0};
+    bool is_ours = PQntuples(result) == 1 && postgres_number(row, 0) == session->term.number &&
+                   postgres_number(row, 1) == session->term.table;
     PQclear(result);
     return is_ours ? STATUS_OK : lose_role(session);
 }

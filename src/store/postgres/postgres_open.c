@@ -258,7 +258,7 @@ static enum status open_for_writing(struct postgres_store *store, enum opening o
                                 message);
     if (status != STATUS_OK || !store->has_lock)
         return status;
-    if (store->term == 0)
+    if (store->term.number == 0)
         status = postgres_raise_term(store, store->writing, NULL, &store->term, message->text);
     return status == STATUS_OK
                ? postgres_heal_damaged_tables(store, store->writing, clock_wall_ms(&clock), message)

@@ -52,25 +52,26 @@ static void holder_column(const struct postgres_store *store, PGconn *connection
     PQclear(result);
 }
 
-static enum status add_term(const struct postgres_store *store, PGconn *connection, uint64_t *term,
-                            char *message) {
+static enum status add_term(const struct postgres_store *store, PGconn *connection,
+                            struct postgres_term *term, char *message) {
     PGresult *result =
         postgres_exec(store, connection,
                       "UPDATE writer SET term = term + 1, taken_at = now() WHERE id = 1 "
-                      "RETURNING term");
+                      "RETURNING term, tableoid::bigint");
     enum status status = STATUS_OK;
     if (PQresultStatus(result) != PGRES_TUPLES_OK)
         status = postgres_result_fault(store, connection, result, message);
     else if (PQntuples(result) != 1)
         status = postgres_refuse(store, message, "runtime.writer has no row: restore a backup");
     else
-        *term = strtoull(PQgetvalue(result, 0, 0), NULL, 10);
+        *term = (struct postgres_term){strtoull(PQgetvalue(result, 0, 0), NULL, 10),
+                                       strtoull(PQgetvalue(result, 0, 1), NULL, 10)};
     PQclear(result);
     return status;
 }
 
 enum status postgres_raise_term(struct postgres_store *store, PGconn *connection,
-                                const enum postgres_history *judged, uint64_t *term,
+                                const enum postgres_history *judged, struct postgres_term *term,
                                 char *message) {
     /* Before the first migration there is no such table. */
     PGresult *result =
@@ -78,7 +79,7 @@ enum status postgres_raise_term(struct postgres_store *store, PGconn *connection
     bool is_absent =
         PQresultStatus(result) == PGRES_TUPLES_OK && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
     PQclear(result);
-    *term = 0;
+    *term = (struct postgres_term){0};
     if (is_absent)
         return STATUS_OK;
     enum postgres_history history = judged ? *judged : HISTORY_SAME;
@@ -98,7 +99,7 @@ enum status postgres_raise_term(struct postgres_store *store, PGconn *connection
 }
 
 enum status postgres_take_lock(struct postgres_store *store, PGconn *connection, int wait_ms,
-                               uint64_t *term, char *message) {
+                               struct postgres_term *term, char *message) {
     char sql[160];
     char cause[300];
     snprintf(sql, sizeof(sql),
@@ -319,7 +320,7 @@ enum status postgres_take_role(struct store_session *base) {
     session->is_role_lost = false;
     session->pinged_ns = clock_now().mono_ns;
     log_event(LOG_INFO, "store.writer_role_taken", log_str("store", store->label),
-              log_int("term", (int64_t)session->term));
+              log_int("term", (int64_t)session->term.number));
     return STATUS_OK;
 }
 

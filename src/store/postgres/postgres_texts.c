@@ -93,7 +93,8 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                                           "AND value = $1::text))"
                                                           "::int::bigint",
                               "t"},
-    [STATEMENT_LOCK_TERM] = {"SELECT term FROM writer WHERE id = 1 FOR UPDATE", ""},
+    [STATEMENT_LOCK_TERM] = {"SELECT term, tableoid::bigint FROM writer WHERE id = 1 FOR UPDATE",
+                             ""},
     [STATEMENT_COUNT_POSITIONS] = {"SELECT count(*) FROM unnest($1::bigint[], $2::bigint[]) u(r, "
                                    "s) WHERE EXISTS (SELECT 1 FROM events e WHERE e.entity_ref = "
                                    "u.r AND e.seq = u.s)",
