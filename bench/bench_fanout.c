@@ -152,6 +152,7 @@ int main(int count, char **arguments) {
     unsigned tenants = (unsigned)bench_option(arguments, "--tenants", 10000);
     if (count == 3 && strcmp(arguments[1], "--tenants") == 0) {
         tenants_measure(tenants);
+        tenants_replay();
         return 0;
     }
     fanout.server.settings = settings;
@@ -183,5 +184,6 @@ int main(int count, char **arguments) {
     buffer_release(&token);
     bench_server_stop(&fanout.server);
     tenants_measure(tenants);
+    tenants_replay();
     return 0;
 }

@@ -11,6 +11,10 @@
 #define ROUND_SECONDS 0.4
 #define TARGET        1.5
 
+#define REPLAY_TENANTS 1000
+#define REPLAY_FRAMES  100 /* of each tenant */
+#define REPLAYS        51
+
 struct side {
     struct bench_server server;
     struct receivers active;
@@ -128,4 +132,67 @@ void tenants_measure(unsigned tenants) {
            bench_median(ratios, ROUNDS), TARGET);
     side_close(&crowded, tenants);
     side_close(&alone, 0);
+}
+
+/* ---- replay ---------------------------------------------------------------------------------- */
+
+/* Each tenant has one run, and each batch one event of every run. */
+static void replay_fill(struct side *side) {
+    struct buffer body, request;
+    buffer_init(&body, 1 << 20);
+    buffer_init(&request, 1 << 20);
+    for (unsigned i = 0; i < REPLAY_TENANTS; i++) {
+        char run[96];
+        int size = snprintf(run, sizeof(run),
+                            "{\"run_id\":\"run-%u\",\"owner_user_id\":\"tenant%u\"}", i, i);
+        post(side, "/internal/v1/runs", (struct slice){run, (size_t)size});
+        if (buffer_printf(&body, "{\"run_id\":\"run-%u\",\"event_type\":\"run.log\"}\n", i) !=
+            STATUS_OK)
+            bench_fail("out of memory");
+    }
+    bench_post(&request, &side->server, "/internal/v1/events:batch", "application/x-ndjson",
+               buffer_slice(&body));
+    for (unsigned i = 1; i < REPLAY_FRAMES; i++)
+        bench_ask(side->fd, buffer_slice(&request), &side->answer);
+    buffer_release(&request);
+    buffer_release(&body);
+}
+
+/* Seconds of CPU for all frames of that tenant. */
+static double replay_one(struct side *side, unsigned tenant) {
+    struct receivers receivers;
+    char *token = mint(side, "tenant", tenant);
+    struct receiver_options options = options_of(side, 1, &token);
+    /* Frames of others count too: the messages cover them. */
+    options.expected = (REPLAY_FRAMES - 1) * REPLAY_TENANTS + tenant + 1;
+    double cpu = bench_cpu_seconds(side->server.pid);
+    receivers_start(&receivers, &options);
+    receivers_wait(&receivers);
+    cpu = bench_cpu_seconds(side->server.pid) - cpu;
+    receivers_stop(&receivers);
+    free(token);
+    return cpu;
+}
+
+void tenants_replay(void) {
+    static const struct bench_setting settings[] = {
+        {"KHALA_IO_LOOPS", "1"}, {"KHALA_HEARTBEAT_MS", "3600000"}, {NULL, NULL}};
+    static struct side side;
+    double times[REPLAYS - 1];
+    side.server.settings = settings;
+    bench_server_start(&side.server);
+    side.fd = bench_connect(side.server.port);
+    buffer_init(&side.answer, 1 << 20);
+    replay_fill(&side);
+    double first = replay_one(&side, 0);
+    for (unsigned i = 1; i < REPLAYS; i++)
+        times[i - 1] = replay_one(&side, i) * 1e3;
+    double others = bench_median(times, REPLAYS - 1);
+    printf("replay of %d frames of one tenant among %d: %.1f ms of CPU for the first tenant, %.2f "
+           "ms for a later one, ratio %.3f\n",
+           REPLAY_FRAMES, REPLAY_TENANTS * REPLAY_FRAMES, first * 1e3, others,
+           others / (first * 1e3));
+    close(side.fd);
+    buffer_release(&side.answer);
+    bench_server_stop(&side.server);
 }

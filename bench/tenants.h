@@ -9,5 +9,8 @@
 /* Prints the CPU time of an event on both sides, the median of their ratios, and the memory of an
  * idle subscription. */
 void tenants_measure(unsigned tenants);
+/* Prints the CPU time of a replay for one tenant: of the first one, which reads the frames of all,
+ * and of others after it. */
+void tenants_replay(void);
 
 #endif

@@ -232,8 +232,11 @@ static enum status measure_slice(struct store_read *read, struct store_session *
 static enum status judge_slice(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
     struct plan_row *row = &plan->row;
-    const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
-                                         clock_now().wall_ms, row->rows_max};
+    const struct replay_reader reader = {.policy = row->policy,
+                                         .principal = read->exchange->principal,
+                                         .view = row->grant.view,
+                                         .now_ms = clock_now().wall_ms,
+                                         .rows_max = row->rows_max};
     uint64_t before = plan->judged.rows;
     enum status status =
         replay_budget_judge(session, &row->topic, &reader, &row->continuity, &plan->judged);

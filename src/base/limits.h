@@ -67,6 +67,7 @@
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
     X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \
     X(HUB_NAMES_BYTES_MAX,                65536,     BYTES, PROCESS,      1, "names of the topics in one publication")                                       \
+    X(OWNER_MAP_BLOCKS_MAX,               4096,      ITEMS, PROCESS,      1, "blocks of 1024 frames whose owners are known, each 4 KiB")                      \
     X(TOPIC_ACTIVITY_NAMES_BYTES_MAX,     4096,      BYTES, PROCESS,      1, "names looked up while activity is counted")                                    \
     X(SNAPSHOTS_ARENA_BYTES_MAX,          64 << 10,  BYTES, PROCESS,      1, "snapshot headers read at start")                                               \
     X(SNAPSHOT_GZIPS_MAX,                 256,       ITEMS, PROCESS,      1, "snapshots compressed at once")                                                 \

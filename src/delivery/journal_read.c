@@ -26,6 +26,7 @@ struct journal_page {
     struct owners owners;
     struct store_topic topic;
     bool is_log;
+    struct owner_map *owner_map; /* NULL: the topic is not shared */
     uint64_t expected_seq;
     size_t bytes;
     bool is_full;
@@ -46,7 +47,15 @@ static bool takes(struct journal_page *page, uint64_t seq) {
     return !page->has_hole && !page->is_full;
 }
 
+static struct owner_map_journal journal_of(const struct journal_page *page) {
+    return (struct owner_map_journal){page->topic.ref, page->topic.journal_epoch};
+}
+
 static void keep(struct journal_page *page, struct frame *frame) {
+    if (page->owner_map) {
+        const struct owner_map_journal journal = journal_of(page);
+        owner_map_note(page->owner_map, &journal, page->expected_seq, &frame->content.owner);
+    }
     page->read->frames[page->read->count++] = frame;
     page->bytes += frame->content.payload.size;
     page->expected_seq++;
@@ -97,10 +106,9 @@ static enum status page_row(void *user, const struct store_journal_row *row,
     return status;
 }
 
-static enum status walk_rows(struct journal_page *page) {
+static enum status walk_rows(struct journal_page *page, uint64_t limit) {
     const struct store_topic *topic = &page->topic;
-    uint64_t after_seq = page->read->next_seq - 1;
-    uint64_t limit = page->read->frames_max;
+    uint64_t after_seq = page->expected_seq - 1;
     if (page->is_log)
         return store_walk_log(page->session, after_seq, limit, page, page_log);
     if (topic->entity_ref > 0)
@@ -109,9 +117,44 @@ static enum status walk_rows(struct journal_page *page) {
     return store_walk_journal(page->session, topic->ref, after_seq, limit, page, page_row);
 }
 
-static enum status walk(struct journal_page *page) {
-    enum status status = walk_rows(page);
+static enum status walk_all(struct journal_page *page, uint64_t limit) {
+    enum status status = walk_rows(page, limit);
     return status == STATUS_LIMIT_REACHED && (page->is_full || page->has_hole) ? STATUS_OK : status;
+}
+
+/* Passes over frames that are known to be of others. */
+static enum status walk_own(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    const struct owner_map_journal journal = journal_of(page);
+    uint32_t keys[PRINCIPAL_KEYS_MAX];
+    const struct owner_map_keys own = {keys, principal_keys(read->principal, keys)};
+    uint64_t head_end = page->topic.head_seq + 1;
+    uint64_t end_seq = read->below_seq < head_end ? read->below_seq : head_end;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && read->count < read->frames_max && !page->is_full &&
+           !page->has_hole && page->expected_seq < end_seq) {
+        struct owner_map_run run =
+            owner_map_next(page->owner_map, &journal, own, page->expected_seq, end_seq);
+        size_t room = read->frames_max - read->count;
+        uint64_t limit = run.count < room ? run.count : room;
+        read->is_sparse |= run.seq > page->expected_seq;
+        page->expected_seq = run.seq;
+        if (limit > 0)
+            status = walk_all(page, limit);
+        page->has_hole |= !page->is_full && page->expected_seq < run.seq + limit;
+    }
+    return status;
+}
+
+static bool is_filtered(const struct journal_read *read) {
+    return read->principal && read->view == GRANT_VIEW_OWN && !read->principal->read_all;
+}
+
+static enum status walk(struct journal_page *page) {
+    const struct journal_read *read = page->read;
+    if (page->owner_map && read->may_skip && is_filtered(read))
+        return walk_own(page);
+    return walk_all(page, read->frames_max);
 }
 
 static enum status load_log(struct journal_page *page) {
@@ -129,6 +172,8 @@ static enum status load_topic(struct journal_page *page) {
     if (status != STATUS_OK || !address.exists)
         return status == STATUS_OK ? STATUS_NOT_FOUND : status;
     page->topic = address.row;
+    enum topic_kind kind = topic_kind_of(page->topic.name, NULL);
+    page->owner_map = topic_row(kind)->ownership == TOPIC_SHARED ? read->owner_map : NULL;
     if (slice_equal(page->topic.name, read->topic))
         return STATUS_OK;
     assert(page->topic.name.size <= sizeof(read->found_text));
@@ -158,14 +203,19 @@ static bool has_budget(const struct journal_page *page) {
     return read->exists && read->principal && !page->is_log && !read->replay_all;
 }
 
-static struct replay_reader reader_of(const struct journal_read *read) {
-    return (struct replay_reader){read->policy, read->principal, read->view, clock_now().wall_ms,
-                                  REPLAY_COUNT_ROWS_MAX};
+static struct replay_reader reader_of(const struct journal_page *page) {
+    const struct journal_read *read = page->read;
+    return (struct replay_reader){.policy = read->policy,
+                                  .principal = read->principal,
+                                  .view = read->view,
+                                  .now_ms = clock_now().wall_ms,
+                                  .rows_max = REPLAY_COUNT_ROWS_MAX,
+                                  .owner_map = page->owner_map};
 }
 
 static enum status judge_budget(struct journal_page *page) {
     struct journal_read *read = page->read;
-    const struct replay_reader reader = reader_of(read);
+    const struct replay_reader reader = reader_of(page);
     return has_budget(page) ? replay_budget_judge(page->session, &page->topic, &reader,
                                                   &read->continuity, &read->progress)
                             : STATUS_OK;
@@ -173,7 +223,7 @@ static enum status judge_budget(struct journal_page *page) {
 
 static enum status begin_bootstrap(struct journal_page *page) {
     struct journal_read *read = page->read;
-    const struct replay_reader reader = reader_of(read);
+    const struct replay_reader reader = reader_of(page);
     enum status status = STATUS_OK;
     read->bootstrap = continuity_bootstrap(read->exists ? &read->window : NULL);
     if (has_budget(page))
@@ -272,6 +322,7 @@ static void release_frames(struct journal_read *read) {
     while (read->taken < read->count)
         frame_unref(read->frames[read->taken++]);
     read->taken = read->count = 0;
+    read->is_sparse = false;
 }
 
 /* The floor is above the position: by retention, by damage, or because the journal was made again.
@@ -310,7 +361,9 @@ static enum status read_page(struct journal_page *page) {
         return status;
     if (read->window.oldest_seq > read->next_seq)
         return fall_behind(page);
-    bool is_whole = walked == STATUS_OK && !page->has_hole && (!wants_rows || read->count > 0);
+    bool is_whole = walked == STATUS_OK && !page->has_hole &&
+                    (!wants_rows || page->expected_seq > read->next_seq);
+    read->through_seq = page->expected_seq - 1;
     if (is_whole)
         return STATUS_OK;
     read->is_damaged = is_journal(page);
@@ -321,7 +374,7 @@ static enum status read_page(struct journal_page *page) {
 static enum status run_once(struct journal_read *read, struct store_session *session) {
     struct journal_page page = {
         .read = read, .session = session, .is_log = topic_is_log(read->topic)};
-    read->is_stale = read->is_damaged = read->progress.has_more = false;
+    read->is_stale = read->is_damaged = read->is_sparse = read->progress.has_more = false;
     arena_init(&page.arena, JOURNAL_READ_ARENA_BYTES_MAX);
     owners_init(&page.owners, session);
     enum status status = load(&page);

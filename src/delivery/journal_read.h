@@ -3,9 +3,11 @@
  * Memory: the frames belong to the read until they are taken; the names belong to its maker.
  * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a gap;
  * STATUS_STREAM_ID_CONFLICT for a topic that cannot exist, because another has its stream id.
- * The frames begin at next_seq and have no gap. A floor that rose above next_seq during the read is
- * reported (is_stale), even if rows could still be read. A bootstrap is never stale. The log
- * (LOG_TOPIC) is stale only for a cursor of another history: it is never pruned and has no budget.
+ * The frames cover everything from next_seq to through_seq. Without is_sparse they have no gap;
+ * with it, frames are missing that the principal may not read. A floor that rose above next_seq
+ * during the read is reported (is_stale), even if rows could still be read. A bootstrap is never
+ * stale. The log (LOG_TOPIC) is stale only for a cursor of another history: it is never pruned and
+ * has no budget.
  */
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
@@ -49,8 +51,10 @@ struct journal_read {
     uint64_t since_ms;
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
     enum grant_view view;
-    struct writer *writer;   /* raises the floor of a damaged journal; NULL: an error instead */
-    struct hub_watch *watch; /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
+    struct writer *writer;       /* raises the floor of a damaged journal; NULL: an error instead */
+    struct owner_map *owner_map; /* learns the owners of a shared topic's frames; NULL: none does */
+    bool may_skip;               /* frames of others, where their owners are known */
+    struct hub_watch *watch;     /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
     struct replay_progress progress; /* of a position that is found in several slices */
     /* Answered. */
     enum status status;
@@ -66,6 +70,8 @@ struct journal_read {
     struct continuity continuity;          /* why */
     struct continuity_bootstrap bootstrap; /* of that mode */
     uint64_t next_seq;
+    uint64_t through_seq;
+    bool is_sparse;
     struct uuid head_cursor; /* of the last event of the log; zero: none, or another topic */
     struct frame *frames[JOURNAL_READ_FRAMES_MAX];
     size_t count;

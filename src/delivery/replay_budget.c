@@ -63,10 +63,36 @@ static void begin(struct replay_progress *progress, uint64_t after_seq) {
         *progress = (struct replay_progress){.is_begun = true, .after_seq = after_seq};
 }
 
+/* How many frames behind after_seq may be the reader's, counted until there are more than max. */
+static uint64_t count_known(const struct store_topic *topic, const struct replay_reader *reader,
+                            uint64_t after_seq, uint64_t max) {
+    const struct owner_map_journal journal = {topic->ref, topic->journal_epoch};
+    uint32_t keys[PRINCIPAL_KEYS_MAX];
+    const struct owner_map_keys own = {keys, principal_keys(reader->principal, keys)};
+    uint64_t count = 0;
+    for (uint64_t seq = after_seq + 1; seq <= topic->head_seq && count <= max;) {
+        struct owner_map_run run =
+            owner_map_next(reader->owner_map, &journal, own, seq, topic->head_seq + 1);
+        seq = run.seq + run.count;
+        count += run.count;
+    }
+    return count;
+}
+
 static enum status judge_own(struct store_session *session, const struct store_topic *topic,
                              const struct replay_reader *reader, struct continuity *plan,
                              struct replay_progress *progress) {
     struct count count = {.at = progress, .own_max = plan->replay_budget_events};
+    /* Not beyond rows_max, because the answer must not depend on what is known. */
+    bool may_know = reader->owner_map && topic->head_seq - plan->after_seq <= reader->rows_max;
+    uint64_t known =
+        may_know ? count_known(topic, reader, plan->after_seq, count.own_max) : UINT64_MAX;
+    if (known <= count.own_max) {
+        *progress = (struct replay_progress){0};
+        plan->replay_lag = known;
+        continuity_lift_budget(plan);
+        return STATUS_OK;
+    }
     begin(progress, plan->after_seq);
     viewer_init(&count.viewer, session, reader->principal, reader->view);
     enum status status = walk(&count, session, topic, reader->rows_max);

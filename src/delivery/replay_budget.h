@@ -2,14 +2,16 @@
  * frames that the reader may see count. On a summary topic a cursor whose next frame is younger
  * than two cadences is never over the budget, so that a client can always follow the snapshot that
  * it fetched. Belongs to the thread of its session. Memory: the owners of some entities. Errors:
- * the store's. The rows of the reader are counted, not indexed: at most REPLAY_COUNT_ROWS_MAX are
- * examined, and only for a cursor that would be over the budget. Beyond that the cursor stays
- * stale. A lag is counted within REPLAY_LAG_ROWS_MAX, because a client may ask for it with each
- * poll. One call examines at most STORE_TASK_ROWS: while has_more, it must be called again. */
+ * the store's. Where the owners of all rows are known, no row is read. Otherwise at most
+ * REPLAY_COUNT_ROWS_MAX are examined, and only for a cursor that would be over the budget. Beyond
+ * that the cursor stays stale. A lag is counted within REPLAY_LAG_ROWS_MAX, because a client may
+ * ask for it with each poll. One call examines at most STORE_TASK_ROWS: while has_more, it must be
+ * called again. */
 #ifndef DELIVERY_REPLAY_BUDGET_H
 #define DELIVERY_REPLAY_BUDGET_H
 
 #include "auth/grant.h"
+#include "hub/owner_map.h"
 #include "store/store.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
@@ -19,7 +21,8 @@ struct replay_reader {
     const struct principal *principal;
     enum grant_view view;
     uint64_t now_ms;
-    uint64_t rows_max; /* examined to judge a cursor */
+    uint64_t rows_max;           /* examined to judge a cursor */
+    struct owner_map *owner_map; /* of a shared topic; NULL: every frame is looked up */
 };
 
 /* A count of several calls: zeroed before the first. */

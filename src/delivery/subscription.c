@@ -135,6 +135,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         /* A fresh token may replace the principal while the read is under way. */
         .principal = principal_ref(options->principal),
         .view = options->view,
+        .owner_map = hub_owner_map(options->watch->listener->hub),
         /* The name of a topic that appeared is not known before the store was read. */
         .watch = subscription->is_absent ? NULL : options->watch,
         .status = STATUS_OK,
@@ -150,6 +151,8 @@ static enum subscription_step ask_read(struct subscription *subscription,
         subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
         return STEP_FAILED;
     }
+    /* Frames that are read ahead are for all subscribers. */
+    subscription->read->may_skip = true;
     subscription_set_state(subscription, subscription->state == SUBSCRIPTION_OPEN
                                              ? SUBSCRIPTION_READING
                                              : SUBSCRIPTION_PLACING);
@@ -167,7 +170,7 @@ bool subscription_ask_ahead(struct subscription *subscription, const struct deli
     struct hub_watch *watch = subscription->options.watch;
     size_t near_count = batch->taken * AHEAD_BATCHES;
     uint64_t after_seq;
-    if (!subscription->is_replaying || subscription->ahead ||
+    if (!subscription->is_replaying || subscription->ahead || subscription->is_sparse ||
         !hub_read_ahead_begin(watch, subscription->next_seq, near_count, &after_seq))
         return false;
     subscription->ahead = make_read(subscription, after_seq, JOURNAL_READ_FRAMES_MAX);
@@ -251,6 +254,16 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
         frame_unref(frame);
 }
 
+/* Frames of others up to seq were not read. */
+static void pass_hidden(struct subscription *subscription, struct delivery_batch *batch,
+                        uint64_t seq) {
+    if (seq < subscription->next_seq)
+        return;
+    subscription->next_seq = seq + 1;
+    batch->through_seq = seq;
+    batch->through_cursor = subscription->cursor;
+}
+
 /* Gives frames of the page that was read. Frames that do not fit stay for the next ask, unless the
  * hub has them too. Frames that were committed during the read were announced once, while the
  * subscription was busy. So the newest head is asked for here; otherwise a client that gets the
@@ -266,8 +279,11 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
             break;
         read->taken++;
         given++;
+        pass_hidden(subscription, batch, frame->content.seq - 1);
         give(subscription, batch, frame);
     }
+    if (read->taken == read->count)
+        pass_hidden(subscription, batch, read->through_seq);
     if (read->taken == read->count || read->is_kept)
         drop_read(subscription);
     note_head(subscription, hub_head_seq(subscription->options.watch));
@@ -416,9 +432,10 @@ void subscription_read_done(struct subscription *subscription) {
         take_position(subscription, read);
     else
         subscription_fail(subscription, read->status);
-    if (read->count > 0)
+    subscription->is_sparse = read->is_sparse;
+    if (read->count > 0 && !read->is_sparse)
         read->is_kept = hub_refill(subscription->options.watch, read->frames, read->count);
-    else if (subscription->state != SUBSCRIPTION_STALE)
+    else if (!read->is_sparse && subscription->state != SUBSCRIPTION_STALE)
         drop_read(subscription);
 }
 

@@ -69,6 +69,7 @@ struct subscription {
     char *bound_topic; /* the name of the topic that appeared for a stream id; NULL: none */
     bool is_absent;    /* no topic has the name or stream id yet */
     bool is_settled;   /* it reached the head since its position was set */
+    bool is_sparse;    /* its last read passed over frames of others */
     bool is_replaying; /* the hub counts it as a replay */
     bool is_bootstrap; /* it began with a bootstrap */
 };

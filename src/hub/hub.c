@@ -48,6 +48,7 @@ struct hub {
     pthread_mutex_t listeners_lock;
     struct list listeners;
     struct arena names; /* of the writer */
+    struct owner_map *owner_map;
     struct shard shards[HUB_SHARDS];
 };
 
@@ -59,7 +60,7 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     if (!made)
         return status;
     arena_init(&made->names, HUB_NAMES_BYTES_MAX);
-    if (!arena_alloc(&made->names, NAME_BYTES_MAX))
+    if (!arena_alloc(&made->names, NAME_BYTES_MAX) || owner_map_open(&made->owner_map) != STATUS_OK)
         goto out;
     made->options = *options;
     made->projection_version = SLICE(PROJECTION_VERSION_DEFAULT);
@@ -83,6 +84,8 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     made = NULL;
     status = STATUS_OK;
 out:
+    if (made)
+        arena_release(&made->names);
     free(made);
     return status;
 }
@@ -94,6 +97,10 @@ void hub_set_projection_version(struct hub *hub, struct slice version) {
 
 struct slice hub_projection_version(const struct hub *hub) {
     return hub->projection_version;
+}
+
+struct owner_map *hub_owner_map(const struct hub *hub) {
+    return hub->owner_map;
 }
 
 /* ---- topics; under the lock of the shard ---- */
@@ -189,6 +196,7 @@ void hub_close(struct hub *hub) {
         pthread_mutex_destroy(&shard->lock);
     }
     pthread_mutex_destroy(&hub->listeners_lock);
+    owner_map_close(hub->owner_map);
     arena_release(&hub->names);
     free(hub);
 }

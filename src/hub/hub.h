@@ -12,6 +12,7 @@
 #define HUB_HUB_H
 
 #include "base/list.h"
+#include "hub/owner_map.h"
 #include "hub/window.h"
 
 struct hub;
@@ -52,6 +53,8 @@ void hub_close(struct hub *hub);
  * before the first watch and publish. The text outlives the hub. */
 void hub_set_projection_version(struct hub *hub, struct slice version);
 struct slice hub_projection_version(const struct hub *hub);
+/* It lives as long as the hub. */
+struct owner_map *hub_owner_map(const struct hub *hub);
 /* No topic is watched or has frames, so that nothing needs to be published. */
 MUST_CHECK bool hub_is_empty(struct hub *hub);
 
