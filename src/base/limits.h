@@ -104,7 +104,6 @@
     X(LOOP_TASKS_MAX,                     1000000,   ITEMS, LOOP,         1, "tasks posted to a loop and not yet run")                                       \
     X(LOOP_READ_BYTES,                    65536,     BYTES, LOOP,         2, "bytes of one read, as received and decrypted")                                 \
     X(SESSION_TURNS_MAX,                  512,       ITEMS, LOOP,         1, "turns of subscribers between two polls of the sockets")                        \
-    X(PAGE_SCRATCH_KEPT_BYTES,            1 << 20,   BYTES, LOOP,         1, "encoder memory kept for the next page; most pages fit")                        \
     X(FEED_PAGES_BYTES,                   4 << 20,   BYTES, LOOP,         1, "encoded pages of topics, for clients that come to their positions")          \
     X(FEED_PAGES_MAX,                     8,         ITEMS, LOOP,         1, "such pages of one topic")                                                    \
     X(NOTICE_POSITIONS_BYTES_MAX,         16 << 20,  BYTES, LOOP,         1, "positions of all topics of a session, each with the longest name")             \

@@ -8,7 +8,6 @@ void delivery_loop_open(struct delivery_loop *delivery, struct delivery *shared,
     *delivery = (struct delivery_loop){.shared = shared, .io = io};
     scheduler_init(&delivery->scheduler,
                    &(struct scheduler_options){options->slice_frames, DELIVERY_FRAMES_MAX});
-    page_tools_init(&delivery->page_tools, delivery);
     ws_shared_init(&delivery->websockets);
     feeds_open(&delivery->feeds, io, shared->hub);
 }
@@ -16,7 +15,6 @@ void delivery_loop_open(struct delivery_loop *delivery, struct delivery *shared,
 void delivery_loop_release(struct delivery_loop *delivery) {
     feeds_close(&delivery->feeds);
     scheduler_release(&delivery->scheduler);
-    page_tools_release(&delivery->page_tools);
     ws_shared_release(&delivery->websockets);
     if (delivery->deflater)
         ws_deflater_release(delivery->deflater);

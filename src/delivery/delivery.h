@@ -43,9 +43,8 @@ struct delivery {
 struct delivery_loop {
     struct delivery *shared;
     struct io_loop *io;
-    struct feeds feeds;         /* the topics that its connections read */
-    struct scheduler scheduler; /* which subscriber is served next */
-    struct page_tools page_tools;
+    struct feeds feeds;           /* the topics that its connections read */
+    struct scheduler scheduler;   /* which subscriber is served next */
     struct ws_shared websockets;  /* memory that all WebSockets of the loop decode with */
     struct ws_deflater *deflater; /* NULL until a peer agrees on compression */
 };

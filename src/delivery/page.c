@@ -3,7 +3,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/limits.h"
+/* Of a dialect, beside the text of the frames: members, headers and numbers. More than this costs a
+ * copy. */
+#define PAGE_OWN_BYTES       1024
+#define PAGE_FRAME_OWN_BYTES 160
 
 enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
                       struct delivery_batch *batch) {
@@ -48,35 +51,35 @@ bool page_suits(const struct page *page, const struct principal *principal, enum
     return true;
 }
 
-void page_tools_init(struct page_tools *tools, void *user) {
-    tools->user = user;
-    buffer_init(&tools->scratch, PAGE_SCRATCH_KEPT_BYTES);
+/* The text of the frames, with some bytes of a dialect for each of them and for the whole. */
+static size_t expected_bytes(const struct page *page) {
+    size_t bytes = PAGE_OWN_BYTES + page->batch.count * PAGE_FRAME_OWN_BYTES;
+    for (size_t i = 0; i < page->batch.count; i++) {
+        const struct frame *frame = page->batch.frames[i];
+        bytes += frame->forms[FRAME_FULL].size;
+    }
+    return bytes;
 }
 
-void page_tools_release(struct page_tools *tools) {
-    buffer_release(&tools->scratch);
-}
-
-static enum status encode(const struct page *page, const struct page_form *form,
-                          struct page_tools *tools, struct push **push) {
-    struct buffer *out = &tools->scratch;
-    if (out->capacity > form->bytes_max)
-        buffer_release(out);
-    out->size_max = form->bytes_max;
-    enum status status = form->encode(page, tools->user, out);
+static enum status encode(const struct page *page, const struct page_form *form, void *user,
+                          struct push **push) {
+    struct buffer out;
+    enum status status = push_begin(&out, expected_bytes(page), form->bytes_max);
+    if (status != STATUS_OK)
+        return status;
+    status = form->encode(page, user, &out);
     if (status == STATUS_OK)
-        status = push_make(push, buffer_slice(out));
-    buffer_clear(out);
-    if (out->capacity > PAGE_SCRATCH_KEPT_BYTES)
-        buffer_release(out);
+        *push = push_end(&out);
+    else
+        buffer_release(&out);
     return status;
 }
 
-enum status page_push(struct page *page, const struct page_form *form, struct page_tools *tools,
+enum status page_push(struct page *page, const struct page_form *form, void *user,
                       struct push **push) {
     assert(form->index < PAGE_FORMS_MAX);
     struct push **slot = &page->pushes[form->index];
-    enum status status = *slot ? STATUS_OK : encode(page, form, tools, slot);
+    enum status status = *slot ? STATUS_OK : encode(page, form, user, slot);
     if (status == STATUS_OK)
         *push = push_ref(*slot);
     return status;

@@ -30,21 +30,11 @@ struct page {
     char topic_text[];
 };
 
-/* What a thread encodes with: whatever its encoders need, such as a compressor, and the memory they
- * write to, of which a bounded part is kept for the next page. */
-struct page_tools {
-    void *user;
-    struct buffer scratch;
-};
-
 struct page_form {
     unsigned index;
     size_t bytes_max;
     MUST_CHECK enum status (*encode)(const struct page *page, void *user, struct buffer *out);
 };
-
-void page_tools_init(struct page_tools *tools, void *user);
-void page_tools_release(struct page_tools *tools);
 
 /* Takes over the frames of the batch, which is empty afterwards. */
 MUST_CHECK enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
@@ -52,8 +42,9 @@ MUST_CHECK enum status page_make(struct page **page, struct slice topic, uint64_
 void page_free(struct page *page);
 /* Whether nothing in it is hidden from the principal, and it hides nothing. */
 bool page_suits(const struct page *page, const struct principal *principal, enum grant_view view);
-/* The page in that form; a reference for the caller. */
-MUST_CHECK enum status page_push(struct page *page, const struct page_form *form,
-                                 struct page_tools *tools, struct push **push);
+/* The page in that form; a reference for the caller. user: whatever the encoders need, such as a
+ * compressor. */
+MUST_CHECK enum status page_push(struct page *page, const struct page_form *form, void *user,
+                                 struct push **push);
 
 #endif

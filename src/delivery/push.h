@@ -7,7 +7,7 @@
 #ifndef DELIVERY_PUSH_H
 #define DELIVERY_PUSH_H
 
-#include "base/slice.h"
+#include "base/buffer.h"
 #include "spec/codes.h"
 
 struct push {
@@ -18,6 +18,11 @@ struct push {
 
 /* Copies the bytes. The caller has the one reference. */
 MUST_CHECK enum status push_make(struct push **push, struct slice bytes);
+/* Begins a push that an encoder appends to out. bytes: how many are expected; bytes_max: the limit.
+ */
+MUST_CHECK enum status push_begin(struct buffer *out, size_t bytes, size_t bytes_max);
+/* The appended bytes as a push, in the memory of out, which is empty afterwards. */
+struct push *push_end(struct buffer *out);
 struct push *push_ref(struct push *push);
 void push_unref(struct push *push);
 

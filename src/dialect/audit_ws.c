@@ -57,7 +57,7 @@ static enum status put_event(struct delivery_loop *delivery, const struct frame 
     if (status == STATUS_OK)
         status = buffer_printf(out, ",\"cursor\":\"%.*s\",\"server_time\":%" PRIu64 "}", size,
                                cursor_text, clock_wall_ms(&delivery->io->clock));
-    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
+    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, 0, compress) : status;
 }
 
 static enum status encode(const struct page *page, struct delivery_loop *delivery, bool compress,

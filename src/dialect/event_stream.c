@@ -25,20 +25,15 @@ static enum status put_piece(const struct session *session, struct buffer *out,
 
 enum status event_stream_encode(const struct page *page, bool is_chunked, event_stream_put *put,
                                 struct buffer *out) {
-    struct buffer piece;
-    struct buffer *target = is_chunked ? &piece : out;
     uint64_t after = page->batch.after_seq;
-    enum status status = STATUS_OK;
-    buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
+    size_t begin = out->size;
+    enum status status = is_chunked ? http1_chunk_begin(out) : STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
         struct frame *frame = page->batch.frames[i];
-        status = put(page, frame, after, target);
+        status = put(page, frame, after, out);
         after = frame->content.seq;
     }
-    if (status == STATUS_OK && piece.size > 0)
-        status = http1_chunk(out, buffer_slice(&piece));
-    buffer_release(&piece);
-    return status;
+    return status == STATUS_OK && is_chunked ? http1_chunk_close(out, begin) : status;
 }
 
 /* ---- notices ---- */

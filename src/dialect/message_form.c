@@ -1,30 +1,30 @@
 #include "dialect/message_form.h"
 
+#include "base/decimal.h"
 #include "base/limits.h"
+#include "wire/put.h"
 
-/* The members of this dialect and their commas, with two numbers. */
-#define OWN_BYTES_MAX 96
-
-enum status message_write_members(struct buffer *out, const struct frame *frame,
-                                  enum frame_form form) {
-    struct slice text = frame->forms[form];
-    enum status status = buffer_reserve(out, OWN_BYTES_MAX + text.size);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, text);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"sequence\":"));
-    if (status == STATUS_OK)
-        status = buffer_append_u64(out, frame->content.seq);
-    if (status == STATUS_OK && form == FRAME_FULL)
-        status = buffer_append_slice(out, SLICE(",\"published_at\":"));
-    if (status == STATUS_OK && form == FRAME_FULL)
-        status = buffer_append_u64(out, frame->content.published_at_ms);
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+char *message_put_end(char *at, const struct frame *frame, enum frame_form form) {
+    at = PUT_LITERAL(at, ",\"sequence\":");
+    at = decimal_write_u64(at, frame->content.seq);
+    if (form == FRAME_FULL) {
+        at = PUT_LITERAL(at, ",\"published_at\":");
+        at = decimal_write_u64(at, frame->content.published_at_ms);
+    }
+    *at++ = '}';
+    return at;
 }
 
 enum status message_write(struct buffer *out, const struct frame *frame, enum frame_form form) {
-    enum status status = buffer_append_byte(out, '{');
-    return status == STATUS_OK ? message_write_members(out, frame, form) : status;
+    struct slice text = frame->forms[form];
+    enum status status = buffer_reserve(out, 1 + text.size + MESSAGE_END_BYTES_MAX);
+    if (status != STATUS_OK)
+        return status;
+    char *at = out->data + out->size;
+    *at++ = '{';
+    at = message_put_end(put_slice(at, text), frame, form);
+    out->size = (size_t)(at - out->data);
+    return STATUS_OK;
 }
 
 enum status message_query_form(const struct exchange *exchange, enum frame_form *form) {

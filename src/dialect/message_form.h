@@ -12,9 +12,10 @@
 /* The object {…}. */
 MUST_CHECK enum status message_write(struct buffer *out, const struct frame *frame,
                                      enum frame_form form);
-/* Its members and the closing brace, behind an object that was begun with other members. */
-MUST_CHECK enum status message_write_members(struct buffer *out, const struct frame *frame,
-                                             enum frame_form form);
+/* The members that follow the text of the frame, and the closing brace. Writes at most
+ * MESSAGE_END_BYTES_MAX bytes and returns their end. */
+#define MESSAGE_END_BYTES_MAX 80
+char *message_put_end(char *at, const struct frame *frame, enum frame_form form);
 /* The form that the query asks for; FRAME_FULL without the parameter. */
 MUST_CHECK enum status message_query_form(const struct exchange *exchange, enum frame_form *form);
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/decimal.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
@@ -16,24 +17,33 @@
 #include "topic/position.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
+#include "wire/put.h"
 #include "wire/sse.h"
 
 #define NO_ID ((struct slice){NULL, 0})
 
 /* ---- forms ---- */
 
+/* Everything besides the text of the frame: the line of the id, members and line ends. */
+#define OWN_BYTES_MAX (SSE_LINE_BEGIN_BYTES + POSITION_BYTES_MAX + MESSAGE_END_BYTES_MAX + 64)
+
 /* The id has the epoch too. Without it, a client would resume in another history after a restore.
  * Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
 static enum status put_message(const struct page *page, const struct frame *frame,
                                enum frame_form form, uint64_t after, struct buffer *out) {
-    char text[POSITION_BYTES_MAX];
-    struct slice id = position_write(frame->content.seq, page->epoch.text, text);
-    enum status status = sse_line_begin(out, id);
-    if (status == STATUS_OK)
-        status = buffer_printf(out, "{\"after\":%" PRIu64 ",", after);
-    if (status == STATUS_OK)
-        status = message_write_members(out, frame, form);
-    return status == STATUS_OK ? sse_line_end(out) : status;
+    char id[POSITION_BYTES_MAX];
+    struct slice text = frame->forms[form];
+    enum status status = buffer_reserve(out, OWN_BYTES_MAX + text.size);
+    if (status != STATUS_OK)
+        return status;
+    char *at = out->data + out->size;
+    at = sse_put_line_begin(at, position_write(frame->content.seq, page->epoch.text, id));
+    at = PUT_LITERAL(at, "{\"after\":");
+    at = decimal_write_u64(at, after);
+    *at++ = ',';
+    at = message_put_end(put_slice(at, text), frame, form);
+    out->size = (size_t)(PUT_LITERAL(at, SSE_LINE_END) - out->data);
+    return STATUS_OK;
 }
 
 static enum status put_full(const struct page *page, struct frame *frame, uint64_t after,

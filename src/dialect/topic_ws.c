@@ -1,6 +1,7 @@
 /* A topic as a WebSocket: typed JSON messages, one way. */
 #include <inttypes.h>
 
+#include "base/decimal.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
@@ -18,6 +19,7 @@
 #include "topic/stream_id.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
+#include "wire/put.h"
 #include "wire/websocket/ws_frame.h"
 
 /* ---- forms ---- */
@@ -28,15 +30,32 @@ struct topic_ws_format {
     bool compress;
 };
 
-/* after: the frames between it and this message are hidden from the subscriber. */
+/* The members before the text of the frame. */
+#define BEGIN_BYTES_MAX 64
+
+/* after: the frames between it and this message are hidden from the subscriber. The ends of the
+ * message are written first, so that the header stands where it belongs. */
 static enum status put_message(const struct topic_ws_format *format, struct frame *frame,
                                uint64_t after, struct buffer *out) {
-    size_t begin = out->size;
-    enum status status = buffer_printf(out, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
-    if (status == STATUS_OK)
-        status = message_write_members(out, frame, format->form);
-    return status == STATUS_OK ? websocket_wrap(format->delivery, out, begin, format->compress)
-                               : status;
+    struct slice text = frame->forms[format->form];
+    char begin[BEGIN_BYTES_MAX], end[MESSAGE_END_BYTES_MAX];
+    uint8_t header[WS_HEADER_BYTES_MAX];
+    char *at = PUT_LITERAL(begin, "{\"type\":\"message\",\"after\":");
+    at = decimal_write_u64(at, after);
+    *at++ = ',';
+    size_t begin_size = (size_t)(at - begin);
+    size_t end_size = (size_t)(message_put_end(end, frame, format->form) - end);
+    size_t size = begin_size + text.size + end_size;
+    size_t header_size = format->compress ? 0 : ws_frame_header(header, WS_TEXT, false, size);
+    size_t message_begin = out->size;
+    enum status status = buffer_reserve(out, header_size + size);
+    if (status != STATUS_OK)
+        return status;
+    at = put_bytes(out->data + message_begin, header, header_size);
+    at = put_slice(put_bytes(at, begin, begin_size), text);
+    out->size = (size_t)(put_bytes(at, end, end_size) - out->data);
+    return format->compress ? websocket_wrap(format->delivery, out, message_begin, 0, true)
+                            : STATUS_OK;
 }
 
 static enum status encode(const struct page *page, const struct topic_ws_format *format,

@@ -194,8 +194,9 @@ static enum status deflate_text(struct delivery_loop *delivery, struct buffer *p
     return ws_deflate(delivery->deflater, packed, text);
 }
 
-static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *out, size_t begin) {
-    struct slice text = slice_from(buffer_slice(out), begin);
+static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *out, size_t begin,
+                                 size_t gap) {
+    struct slice text = slice_from(buffer_slice(out), begin + gap);
     struct buffer packed;
     buffer_init(&packed, text.size + 1024);
     enum status status = deflate_text(delivery, &packed, text);
@@ -204,17 +205,17 @@ static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *
         status = ws_frame_write(out, WS_TEXT, true, buffer_slice(&packed));
     } else if (status == STATUS_PAYLOAD_TOO_LARGE) {
         /* The compressed text is larger: the text is sent uncompressed. */
-        status = ws_frame_wrap(out, begin, WS_TEXT);
+        status = ws_frame_wrap(out, begin, gap, WS_TEXT);
     }
     buffer_release(&packed);
     return status;
 }
 
 enum status websocket_wrap(struct delivery_loop *delivery, struct buffer *out, size_t begin,
-                           bool compress) {
-    if (compress && out->size - begin >= DEFLATE_BYTES_MIN)
-        return wrap_deflated(delivery, out, begin);
-    return ws_frame_wrap(out, begin, WS_TEXT);
+                           size_t gap, bool compress) {
+    if (compress && out->size - begin - gap >= DEFLATE_BYTES_MIN)
+        return wrap_deflated(delivery, out, begin, gap);
+    return ws_frame_wrap(out, begin, gap, WS_TEXT);
 }
 
 enum status websocket_text(struct delivery_loop *delivery, struct buffer *out, struct slice text,
@@ -222,7 +223,7 @@ enum status websocket_text(struct delivery_loop *delivery, struct buffer *out, s
     size_t begin = out->size;
     enum status status = buffer_append_slice(out, text);
     if (status == STATUS_OK)
-        status = websocket_wrap(delivery, out, begin, compress);
+        status = websocket_wrap(delivery, out, begin, 0, compress);
     if (status != STATUS_OK)
         out->size = begin;
     return status;

@@ -19,10 +19,10 @@ bool websocket_deflates(const struct session *session);
 /* Whether the peer sends faster than it may. Each call counts one message of that size. */
 bool websocket_is_flooding(struct session *session, size_t message_bytes);
 
-/* For encoders: turns the bytes of out from begin on into a text message as the socket sends it.
- * compress: for clients that agreed on compression. */
+/* For encoders: turns the bytes of out behind begin + gap into a text message as the socket sends
+ * it, like ws_frame_wrap. compress: for clients that agreed on compression. */
 MUST_CHECK enum status websocket_wrap(struct delivery_loop *delivery, struct buffer *out,
-                                      size_t begin, bool compress);
+                                      size_t begin, size_t gap, bool compress);
 /* The same for a text that is not in out. */
 MUST_CHECK enum status websocket_text(struct delivery_loop *delivery, struct buffer *out,
                                       struct slice text, bool compress);

@@ -1,7 +1,6 @@
 #include "topic/position.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <assert.h>
 
 #include "base/decimal.h"
 
@@ -54,6 +53,10 @@ enum status position_read(struct slice text, struct position *position) {
 }
 
 struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]) {
-    int size = snprintf(text, POSITION_BYTES_MAX, "%" PRIu64 "@%s", seq, epoch);
-    return (struct slice){text, (size_t)size};
+    char *at = decimal_write_u64(text, seq);
+    size_t epoch_size = strlen(epoch);
+    assert(epoch_size <= TOPIC_EPOCH_BYTES_MAX);
+    *at++ = '@';
+    memcpy(at, epoch, epoch_size);
+    return (struct slice){text, (size_t)(at - text) + epoch_size};
 }

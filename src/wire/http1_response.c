@@ -11,6 +11,10 @@
     (const struct slice[]){__VA_ARGS__},                                                           \
         sizeof((struct slice[]){__VA_ARGS__}) / sizeof(struct slice)
 
+/* The size of a chunk that is not known yet. */
+#define CHUNK_SIZE_DIGITS 8
+#define CHUNK_HEAD        "00000000\r\n"
+
 /* Appends all parts or none. */
 static enum status append_parts(struct buffer *buffer, const struct slice *parts, size_t count) {
     size_t size = 0;
@@ -70,6 +74,24 @@ enum status http1_chunk(struct buffer *buffer, struct slice piece) {
         return STATUS_OK;
     snprintf(number, sizeof(number), "%zx", piece.size);
     return append_parts(buffer, PARTS(slice_of(number), SLICE("\r\n"), piece, SLICE("\r\n")));
+}
+
+enum status http1_chunk_begin(struct buffer *buffer) {
+    return buffer_append_slice(buffer, SLICE(CHUNK_HEAD));
+}
+
+enum status http1_chunk_close(struct buffer *buffer, size_t begin) {
+    static const char digits[] = "0123456789abcdef";
+    char *at = buffer->data + begin + CHUNK_SIZE_DIGITS;
+    size_t size = buffer->size - begin - strlen(CHUNK_HEAD);
+    assert(size <= UINT32_MAX);
+    if (size == 0) {
+        buffer->size = begin;
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < CHUNK_SIZE_DIGITS; i++, size >>= 4)
+        *--at = digits[size & 0xf];
+    return buffer_append_slice(buffer, SLICE("\r\n"));
 }
 
 enum status http1_chunk_end(struct buffer *buffer) {

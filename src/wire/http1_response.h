@@ -33,6 +33,10 @@ MUST_CHECK enum status http1_response_end_chunked(struct buffer *buffer);
 MUST_CHECK enum status http1_response_end_bare(struct buffer *buffer);
 /* Nothing for an empty piece, which would end the body. */
 MUST_CHECK enum status http1_chunk(struct buffer *buffer, struct slice piece);
+/* A piece that is written into the buffer itself, between these two calls. begin: the size of the
+ * buffer before the first. The size of the chunk has leading zeros. */
+MUST_CHECK enum status http1_chunk_begin(struct buffer *buffer);
+MUST_CHECK enum status http1_chunk_close(struct buffer *buffer, size_t begin);
 MUST_CHECK enum status http1_chunk_end(struct buffer *buffer);
 /* A whole response. A status without body ignores the given body. */
 MUST_CHECK enum status http1_response_write(struct buffer *buffer,

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "wire/put.h"
+
 static bool has_any(struct slice text, const char *characters, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (text.size > 0 && memchr(text.data, characters[i], text.size))
@@ -68,14 +70,9 @@ enum status sse_event(struct buffer *out, const struct sse_event *event) {
     return block_end(out, size_before, status);
 }
 
-enum status sse_line_begin(struct buffer *out, struct slice id) {
-    enum status status =
-        has_any(id, "\r\n\0", 3) ? STATUS_INVALID_MESSAGE : line_append(out, SLICE("id"), id);
-    return status == STATUS_OK ? buffer_append_slice(out, SLICE("data: ")) : status;
-}
-
-enum status sse_line_end(struct buffer *out) {
-    return buffer_append_slice(out, SLICE("\n\n"));
+char *sse_put_line_begin(char *at, struct slice id) {
+    at = put_slice(PUT_LITERAL(at, "id: "), id);
+    return PUT_LITERAL(at, "\ndata: ");
 }
 
 enum status sse_comment(struct buffer *out, struct slice text) {

@@ -17,10 +17,12 @@ struct sse_event {
 };
 
 MUST_CHECK enum status sse_event(struct buffer *out, const struct sse_event *event);
-/* An event of the default type with an id and one line of data, which the caller appends in
- * between: it has no line ends, as canonical JSON. */
-MUST_CHECK enum status sse_line_begin(struct buffer *out, struct slice id);
-MUST_CHECK enum status sse_line_end(struct buffer *out);
+/* An event of the default type with an id and one line of data, which the caller writes between
+ * this and SSE_LINE_END. Neither the id nor the data has a line end or NUL. Writes
+ * SSE_LINE_BEGIN_BYTES besides the id and returns the end. */
+char *sse_put_line_begin(char *at, struct slice id);
+#define SSE_LINE_BEGIN_BYTES (sizeof("id: \ndata: ") - 1)
+#define SSE_LINE_END         "\n\n"
 /* A comment, which clients skip: keeps idle connections open. */
 MUST_CHECK enum status sse_comment(struct buffer *out, struct slice text);
 MUST_CHECK enum status sse_retry(struct buffer *out, uint64_t delay_ms);

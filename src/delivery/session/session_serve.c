@@ -69,7 +69,7 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     size_t frames = page->batch.count;
     bool is_last = page->batch.through_seq >= page->head_seq;
     bool has_more = driver_lag(&subscriber->driver) > 0;
-    enum status status = page_push(page, subscriber->form, &session->delivery->page_tools, &push);
+    enum status status = page_push(page, subscriber->form, session->delivery, &push);
     page_sent(subscriber, page);
     if (status == STATUS_OK)
         telemetry_handed(session->dialect->label, subscriber->driver.subscription.options.policy,

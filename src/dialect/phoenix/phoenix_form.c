@@ -3,32 +3,39 @@
 #include <inttypes.h>
 #include <openssl/evp.h>
 
+#include "base/decimal.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "dialect/websocket.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 #include "wire/phoenix.h"
+#include "wire/put.h"
+#include "wire/websocket/ws_frame.h"
 
 /* ---- one frame ---- */
 
 /* The members of this dialect and the braces, with a number. */
 #define OWN_BYTES_MAX 80
 
+static enum frame_form form_of(enum phoenix_updates updates) {
+    return updates == PHOENIX_UPDATES_LEAN ? FRAME_LEAN : FRAME_FULL;
+}
+
 static enum status put_update(const struct frame *frame, enum frame_form form, struct buffer *out) {
     struct slice text = frame->forms[form];
     enum status status = buffer_reserve(out, OWN_BYTES_MAX + text.size);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '{');
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, text);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"watermark\":"));
-    if (status == STATUS_OK)
-        status = buffer_append_u64(out, frame->content.seq);
-    if (status == STATUS_OK && form == FRAME_FULL)
-        status = buffer_append_slice(out, SLICE(",\"hydration_required\":false"));
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+    if (status != STATUS_OK)
+        return status;
+    char *at = out->data + out->size;
+    *at++ = '{';
+    at = PUT_LITERAL(put_slice(at, text), ",\"watermark\":");
+    at = decimal_write_u64(at, frame->content.seq);
+    if (form == FRAME_FULL)
+        at = PUT_LITERAL(at, ",\"hydration_required\":false");
+    *at++ = '}';
+    out->size = (size_t)(at - out->data);
+    return STATUS_OK;
 }
 
 /* ---- sync:update_batch ---- */
@@ -62,7 +69,7 @@ enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer
 static enum status write_batch(const struct page *page, enum phoenix_updates updates,
                                struct buffer *out) {
     const struct delivery_batch *batch = &page->batch;
-    enum frame_form form = updates == PHOENIX_UPDATES_LEAN ? FRAME_LEAN : FRAME_FULL;
+    enum frame_form form = form_of(updates);
     size_t count = updates == PHOENIX_UPDATES_NONE ? 0 : batch->count;
     const struct phoenix_range range = {page->topic, page->epoch.text, batch->after_seq,
                                         batch->through_seq, page->head_seq};
@@ -80,20 +87,34 @@ static enum status begin_push(struct buffer *out, struct slice event) {
     return phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, event);
 }
 
-/* Makes a message of the push in out from begin on. */
+/* Makes a message of the push in out behind begin + gap. */
 static enum status end_push(struct delivery_loop *delivery, struct buffer *out, size_t begin,
-                            bool compress) {
+                            size_t gap, bool compress) {
     enum status status = phoenix_push_end(out);
-    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
+    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, gap, compress) : status;
+}
+
+/* Leaves room for the header of a message that has the updates of the page, or none of them. */
+static enum status leave_gap(const struct page *page, enum phoenix_updates updates,
+                             struct buffer *out, size_t *gap) {
+    static const char zeros[WS_HEADER_BYTES_MAX];
+    enum frame_form form = form_of(updates);
+    size_t size = OWN_BYTES_MAX;
+    for (size_t i = 0; updates != PHOENIX_UPDATES_NONE && i < page->batch.count; i++)
+        size += OWN_BYTES_MAX + page->batch.frames[i]->forms[form].size;
+    *gap = ws_header_bytes(size);
+    return buffer_append(out, zeros, *gap);
 }
 
 static enum status put_batch(const struct page *page, struct delivery_loop *delivery,
                              enum phoenix_updates updates, bool compress, struct buffer *out) {
-    size_t begin = out->size;
-    enum status status = begin_push(out, SLICE("sync:update_batch"));
+    size_t begin = out->size, gap = 0;
+    enum status status = leave_gap(page, updates, out, &gap);
+    if (status == STATUS_OK)
+        status = begin_push(out, SLICE("sync:update_batch"));
     if (status == STATUS_OK)
         status = write_batch(page, updates, out);
-    return status == STATUS_OK ? end_push(delivery, out, begin, compress) : status;
+    return status == STATUS_OK ? end_push(delivery, out, begin, gap, compress) : status;
 }
 
 /* ---- sync:frame ---- */
@@ -130,7 +151,7 @@ static enum status put_frame(const struct page *page, const struct frame_content
     if (status == STATUS_OK)
         status = ended;
     buffer_release(&bytes);
-    return status == STATUS_OK ? end_push(delivery, out, begin, compress) : status;
+    return status == STATUS_OK ? end_push(delivery, out, begin, 0, compress) : status;
 }
 
 /* The frames, then the range they cover. */

@@ -12,6 +12,14 @@
 #define SIZE_16_BIT 126
 #define SIZE_64_BIT 127
 
+static size_t size_bytes_of(uint64_t payload_bytes) {
+    return payload_bytes < SIZE_16_BIT ? 0 : payload_bytes <= UINT16_MAX ? 2 : 8;
+}
+
+size_t ws_header_bytes(uint64_t payload_bytes) {
+    return 2 + size_bytes_of(payload_bytes);
+}
+
 /* Not wslay: it writes a header only through a context of 4 KiB and a callback, and only together
  * with its payload. A shared payload needs its header alone. */
 size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcode, bool compressed,
@@ -19,7 +27,7 @@ size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcod
     assert(payload_bytes <= INT64_MAX);
     assert(opcode < WS_CLOSE || (payload_bytes <= WS_CONTROL_BYTES_MAX && !compressed));
     header[0] = (uint8_t)(FIN | (compressed ? RSV1 : 0u) | (unsigned)opcode);
-    size_t size_bytes = payload_bytes < SIZE_16_BIT ? 0 : payload_bytes <= UINT16_MAX ? 2 : 8;
+    size_t size_bytes = size_bytes_of(payload_bytes);
     if (size_bytes == 0)
         header[1] = (uint8_t)payload_bytes;
     else
@@ -61,17 +69,18 @@ enum status ws_frame_write_masked(struct buffer *out, enum ws_opcode opcode, str
     return STATUS_OK;
 }
 
-enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode) {
+enum status ws_frame_wrap(struct buffer *out, size_t begin, size_t gap, enum ws_opcode opcode) {
     uint8_t header[WS_HEADER_BYTES_MAX];
-    assert(begin <= out->size);
-    size_t payload_bytes = out->size - begin;
+    assert(begin <= out->size && gap <= out->size - begin);
+    size_t payload_bytes = out->size - begin - gap;
     size_t header_bytes = ws_frame_header(header, opcode, false, payload_bytes);
-    enum status status = buffer_reserve(out, header_bytes);
+    enum status status = buffer_reserve(out, header_bytes > gap ? header_bytes - gap : 0);
     if (status != STATUS_OK)
         return status;
-    memmove(out->data + begin + header_bytes, out->data + begin, payload_bytes);
+    if (header_bytes != gap)
+        memmove(out->data + begin + header_bytes, out->data + begin + gap, payload_bytes);
     memcpy(out->data + begin, header, header_bytes);
-    out->size += header_bytes;
+    out->size = begin + header_bytes + payload_bytes;
     return STATUS_OK;
 }
 

@@ -31,8 +31,12 @@ MUST_CHECK enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode,
 /* The frame of a client. The mask is random. */
 MUST_CHECK enum status ws_frame_write_masked(struct buffer *out, enum ws_opcode opcode,
                                              struct slice payload, const uint8_t mask[4]);
-/* Turns the bytes of out from begin on into a frame, in place. */
-MUST_CHECK enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode);
+/* The size of the header of such a payload. */
+size_t ws_header_bytes(uint64_t payload_bytes);
+/* Turns the bytes of out behind begin + gap into a frame at begin, in place. A gap as large as the
+ * header saves a move of the payload. */
+MUST_CHECK enum status ws_frame_wrap(struct buffer *out, size_t begin, size_t gap,
+                                     enum ws_opcode opcode);
 /* The reason is UTF-8, and is truncated between characters. WS_CLOSE_CODE_ABSENT writes a
  * close frame without code and reason, the answer to one of that kind. */
 MUST_CHECK enum status ws_close_write(struct buffer *out, unsigned code, struct slice reason);

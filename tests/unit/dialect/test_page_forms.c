@@ -89,7 +89,7 @@ static void an_event_stream_sends_each_message_with_the_position_before_it(void 
     (void)state;
     char chunked[1024];
     check(sse_form(FRAME_FULL, false), SSE_EVENTS);
-    snprintf(chunked, sizeof(chunked), "%zx\r\n%s\r\n", strlen(SSE_EVENTS), SSE_EVENTS);
+    snprintf(chunked, sizeof(chunked), "%08zx\r\n%s\r\n", strlen(SSE_EVENTS), SSE_EVENTS);
     check(sse_form(FRAME_FULL, true), chunked);
 }
 
@@ -98,7 +98,7 @@ static void the_log_as_an_event_stream_has_event_cursors_as_ids(void **state) {
     const char *events = "id: " CURSOR "\ndata: {\"a\":1}\n\n";
     char chunked[1024];
     check(log_sse_form(false), events);
-    snprintf(chunked, sizeof(chunked), "%zx\r\n%s\r\n", strlen(events), events);
+    snprintf(chunked, sizeof(chunked), "%08zx\r\n%s\r\n", strlen(events), events);
     check(log_sse_form(true), chunked);
 }
 

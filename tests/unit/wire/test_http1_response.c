@@ -63,11 +63,19 @@ static void a_response_can_be_chunked(void **state) {
     assert_ok(http1_chunk(&buffer, SLICE("0123456789abcdef!")));
     assert_ok(http1_chunk(&buffer, SLICE("")));
     assert_ok(http1_chunk(&buffer, SLICE("z")));
+    for (int i = 0; i < 2; i++) {
+        size_t begin = buffer.size;
+        assert_ok(http1_chunk_begin(&buffer));
+        if (i > 0)
+            assert_ok(buffer_append_slice(&buffer, SLICE("0123456789abcdef!")));
+        assert_ok(http1_chunk_close(&buffer, begin));
+    }
     assert_ok(http1_chunk_end(&buffer));
     assert_slice(buffer_slice(&buffer),
                  "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nA: b\tc \xc3\xa9\r\n"
                  "Transfer-Encoding: chunked\r\n\r\n"
-                 "11\r\n0123456789abcdef!\r\n1\r\nz\r\n0\r\n\r\n");
+                 "11\r\n0123456789abcdef!\r\n1\r\nz\r\n"
+                 "00000011\r\n0123456789abcdef!\r\n0\r\n\r\n");
     buffer_release(&buffer);
 }
 

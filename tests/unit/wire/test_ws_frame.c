@@ -95,9 +95,13 @@ static void a_payload_that_is_there_is_wrapped_in_its_place(void **state) {
         assert_ok(buffer_append_slice(&written, SLICE("before")));
         assert_ok(buffer_append_slice(&wrapped, SLICE("before")));
         assert_ok(ws_frame_write(&written, WS_TEXT, false, buffer_slice(&payload)));
-        assert_ok(buffer_append_slice(&wrapped, buffer_slice(&payload)));
-        assert_ok(ws_frame_wrap(&wrapped, strlen("before"), WS_TEXT));
-        assert_true(slice_equal(buffer_slice(&wrapped), buffer_slice(&written)));
+        for (size_t gap = 0; gap <= WS_HEADER_BYTES_MAX; gap++) {
+            wrapped.size = strlen("before");
+            assert_ok(buffer_append(&wrapped, "----------", gap));
+            assert_ok(buffer_append_slice(&wrapped, buffer_slice(&payload)));
+            assert_ok(ws_frame_wrap(&wrapped, strlen("before"), gap, WS_TEXT));
+            assert_true(slice_equal(buffer_slice(&wrapped), buffer_slice(&written)));
+        }
         buffer_release(&payload);
         buffer_release(&written);
         buffer_release(&wrapped);
@@ -112,7 +116,7 @@ static void a_full_buffer_takes_no_part_of_a_frame(void **state) {
                      STATUS_PAYLOAD_TOO_LARGE);
     assert_int_equal(out.size, 0);
     assert_ok(ws_frame_write(&out, WS_TEXT, false, SLICE("Hell")));
-    assert_int_equal(ws_frame_wrap(&out, 2, WS_TEXT), STATUS_PAYLOAD_TOO_LARGE);
+    assert_int_equal(ws_frame_wrap(&out, 2, 0, WS_TEXT), STATUS_PAYLOAD_TOO_LARGE);
     assert_int_equal(out.size, 6);
     buffer_release(&out);
 }
