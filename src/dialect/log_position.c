@@ -39,7 +39,7 @@ enum status log_position_slow(const struct log_position *position, const struct 
     struct object_writer object = object_begin(out);
     if (subscriber)
         object_number(&object, SLICE("lag"), driver_own_lag(&subscriber->driver));
-    object_number(&object, SLICE("strikes"), session->strikes.count);
+    object_number(&object, SLICE("strikes"), session_strike_count(session));
     object_number(&object, SLICE("max_strikes"), options->strikes_max);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
     object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->delivery->io));

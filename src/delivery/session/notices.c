@@ -85,7 +85,7 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
         object_text(&object, SLICE("topic"), worst->driver.subscription.options.topic);
         object_number(&object, SLICE("lag"), driver_own_lag(&worst->driver));
     }
-    object_number(&object, SLICE("strikes"), session->strikes.count);
+    object_number(&object, SLICE("strikes"), session_strike_count(session));
     object_number(&object, SLICE("max_strikes"), options->strikes_max);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
     object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->delivery->io));

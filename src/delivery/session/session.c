@@ -1,6 +1,7 @@
 #include "delivery/session/session.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 void session_set_state(struct session *session, enum session_state state) {
     /* Which state may follow which, one row for each state. */
@@ -34,8 +35,15 @@ void session_pushed(struct session *session, enum outlet_result result, size_t s
     if (result == OUTLET_SENT)
         return;
     session->was_blocked = true;
-    if (session->strike_deadline.at_ms == 0 && session_is_open(session))
-        io_loop_deadline(session->delivery->io, &session->strike_deadline, DEADLINE_STRIKE_CHECK);
+    if (session->strikes || !session_is_open(session))
+        return;
+    session->strikes = calloc(1, sizeof(*session->strikes));
+    if (!session->strikes) {
+        outlet_close(session->outlet);
+        return;
+    }
+    session->strikes->session = session;
+    io_loop_deadline(session->delivery->io, &session->strikes->deadline, DEADLINE_STRIKE_CHECK);
 }
 
 /* Once: a peer that keeps sending must not get new time with each message. */

@@ -101,6 +101,19 @@ struct framing {
     const struct framing_table *table;
 };
 
+/* The work of a session on another thread; allocated while a job is under way. */
+struct session_work {
+    struct call call;
+    struct session *session;
+};
+
+/* The strikes of a session; allocated from the first full socket until a check finds it clear. */
+struct session_strikes {
+    struct session *session;
+    struct deadline deadline;
+    struct strikes strikes;
+};
+
 struct session {
     struct outlet *outlet; /* until SESSION_DISCONNECTED */
     struct delivery_loop *delivery;
@@ -111,15 +124,14 @@ struct session {
     char *bearer;                      /* named by a token that was refused; NULL: not known */
     const char *token_rule;            /* the rule that a refused token breaks, or NULL */
     struct hlist subscribers;
-    struct buffer replies; /* replies and notices, behind the push that the socket is taking */
-    struct call call;      /* of the job */
+    struct buffer replies;     /* replies and notices, behind the push that the socket is taking */
+    struct session_work *work; /* of the job; NULL: none */
     struct session_opening *opening; /* waits, or under way */
     struct session_lookup *lookup;   /* waits, or under way */
     struct subscriber *reading;      /* whose read or part the job is */
     struct deadline heartbeat_deadline;
-    struct deadline strike_deadline;
     struct deadline expiry_deadline; /* of the token, when it is near */
-    struct strikes strikes;
+    struct session_strikes *strikes; /* NULL: none, and no check is due */
     uint64_t sent_bytes;
     enum session_job job;
     enum session_state state;
@@ -129,6 +141,8 @@ struct session {
     char name[SESSION_NAME_BYTES_MAX + 1]; /* of the connection, in the log: its request's id */
 };
 
+_Static_assert(sizeof(struct session) <= 320, "every idle connection has a session");
+
 /* One of the legal edges; any other asserts. */
 void session_set_state(struct session *session, enum session_state state);
 static inline bool session_is_open(const struct session *session) {
@@ -136,6 +150,9 @@ static inline bool session_is_open(const struct session *session) {
 }
 static inline bool session_is_connected(const struct session *session) {
     return session->state < SESSION_DISCONNECTED;
+}
+static inline uint64_t session_strike_count(const struct session *session) {
+    return session->strikes ? session->strikes->strikes.count : 0;
 }
 static inline bool session_is_blocked(const struct session *session) {
     return outlet_is_blocked(session->outlet);

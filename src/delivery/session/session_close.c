@@ -9,7 +9,8 @@
 
 static void drop_deadlines(struct session *session) {
     deadline_drop(&session->heartbeat_deadline);
-    deadline_drop(&session->strike_deadline);
+    if (session->strikes)
+        deadline_drop(&session->strikes->deadline);
     deadline_drop(&session->expiry_deadline);
 }
 
@@ -64,7 +65,7 @@ void session_disconnected(struct session *session) {
                 METRIC_LABELS(session->dialect->label, label_close_code(session->close_code)), 1);
     drop_deadlines(session);
     if (session->job != SESSION_JOB_NONE)
-        call_cancel(&session->call);
+        call_cancel(&session->work->call);
     drop_waiting(session);
     subscriber_drop_all(session);
 }
@@ -79,6 +80,8 @@ void session_free(struct session *session) {
         session->dialect->state_free(session->dialect_state);
     principal_unref(session->principal);
     free(session->bearer);
+    free(session->strikes);
+    free(session->work);
     if (session->framing)
         session->framing->table->free(session->framing);
     buffer_release(&session->replies);

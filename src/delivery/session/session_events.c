@@ -136,10 +136,15 @@ static void release_frames(struct session *session) {
         subscription_idle(&subscriber->driver.subscription);
 }
 
+static void forget_strikes(struct session *session) {
+    free(session->strikes);
+    session->strikes = NULL;
+}
+
 static void check_strikes(struct session *session) {
     const struct delivery_options *options = &session->delivery->shared->options;
     bool is_blocked = session_is_blocked(session);
-    uint64_t strikes_before = session->strikes.count;
+    uint64_t strikes_before = session_strike_count(session);
     const struct strikes_sample seen = {
         .was_blocked = session->was_blocked,
         .is_blocked = is_blocked,
@@ -149,15 +154,17 @@ static void check_strikes(struct session *session) {
         .strikes_max = options->strikes_max,
     };
     session->was_blocked = is_blocked;
-    bool is_over = strikes_check(&session->strikes, &seen);
-    if (session->strikes.count > strikes_before)
+    bool is_over = strikes_check(&session->strikes->strikes, &seen);
+    if (session_strike_count(session) > strikes_before)
         session_count(session, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
     if (is_blocked)
         release_frames(session);
     if (is_over)
         evict(session);
-    else if (is_blocked || seen.was_blocked || session->strikes.count > 0)
-        io_loop_deadline(session->delivery->io, &session->strike_deadline, DEADLINE_STRIKE_CHECK);
+    else if (is_blocked || seen.was_blocked || session_strike_count(session) > 0)
+        io_loop_deadline(session->delivery->io, &session->strikes->deadline, DEADLINE_STRIKE_CHECK);
+    else
+        forget_strikes(session);
 }
 
 void session_expired(struct session *session, enum deadline_kind kind) {
@@ -172,7 +179,7 @@ static void heartbeat_expired(struct deadline *deadline) {
 }
 
 static void strike_check_expired(struct deadline *deadline) {
-    check_strikes(container_of(deadline, struct session, strike_deadline));
+    check_strikes(container_of(deadline, struct session_strikes, deadline)->session);
 }
 
 static void expiry_expired(struct deadline *deadline) {

@@ -20,14 +20,30 @@ static void begin(struct session *session, enum session_job job) {
     struct store_client client = {.key = {"", 0}};
     if (session->principal)
         client.key = principal_key(session->principal, key);
+    struct call *call = &session->work->call;
     session->job = job;
-    session->call.run = job_run;
-    session->call.done = job_done;
-    session->call.any_node = true; /* a lookup writes only single uses */
+    call->run = job_run;
+    call->done = job_done;
+    call->any_node = true; /* a lookup writes only single uses */
     if (job == SESSION_JOB_LOOKUP && session->lookup->is_write)
-        call_writer(&session->call, session->delivery->io, shared->writer);
+        call_writer(call, session->delivery->io, shared->writer);
     else
-        call_store(&session->call, session->delivery->io, shared->store_pool, &client);
+        call_store(call, session->delivery->io, shared->store_pool, &client);
+}
+
+/* False: there is no memory. */
+static bool make_work(struct session *session) {
+    if (session->work)
+        return true;
+    session->work = calloc(1, sizeof(*session->work));
+    if (session->work)
+        session->work->session = session;
+    return session->work;
+}
+
+static void free_work(struct session *session) {
+    free(session->work);
+    session->work = NULL;
 }
 
 static void begin_opening(struct session *session) {
@@ -41,6 +57,10 @@ static void begin_opening(struct session *session) {
 void session_next_job(struct session *session) {
     if (session->job != SESSION_JOB_NONE || !session_is_open(session))
         return;
+    if (session_is_opening(session) && !make_work(session)) {
+        outlet_close(session->outlet);
+        return;
+    }
     if (session->lookup) {
         begin(session, SESSION_JOB_LOOKUP);
         return;
@@ -57,6 +77,10 @@ void session_next_job(struct session *session) {
         subscriber = subscriber_next(subscriber);
     if (!subscriber)
         return;
+    if (!make_work(session)) {
+        outlet_close(session->outlet);
+        return;
+    }
     session->reading = subscriber;
     if (subscriber->snapshot)
         subscriber_snapshot_read_begin(subscriber->snapshot, session->principal);
@@ -97,6 +121,11 @@ void session_read_ahead(struct subscriber *subscriber, const struct delivery_bat
     if (session->job != SESSION_JOB_NONE ||
         !subscription_ask_ahead(&subscriber->driver.subscription, batch))
         return;
+    /* The frames are read when the position gets there. */
+    if (!make_work(session)) {
+        subscription_ahead_done(&subscriber->driver.subscription);
+        return;
+    }
     session->reading = subscriber;
     begin(session, SESSION_JOB_AHEAD);
 }
@@ -119,7 +148,7 @@ static bool open_run(struct session_opening *opening, struct store_session *stor
 }
 
 static void job_run(struct call *call, struct store_session *store) {
-    struct session *session = container_of(call, struct session, call);
+    struct session *session = container_of(call, struct session_work, call)->session;
     assert(session->job != SESSION_JOB_NONE);
     switch (session->job) {
     case SESSION_JOB_OPEN:
@@ -168,7 +197,7 @@ static void lookup_done(struct session *session, enum status status) {
 }
 
 static void job_done(struct call *call) {
-    struct session *session = container_of(call, struct session, call);
+    struct session *session = container_of(call, struct session_work, call)->session;
     enum status status = call->status;
     /* While the job still counts as under way, so that its results are taken back below. */
     (void)session_ends_with_token(session);
@@ -188,6 +217,8 @@ static void job_done(struct call *call) {
         session->framing->table->resume(session);
     if (session_is_connected(session))
         session_next_job(session);
-    else if (session->state == SESSION_RELEASED)
+    if (session->job == SESSION_JOB_NONE)
+        free_work(session);
+    if (session->state == SESSION_RELEASED)
         session_free(session);
 }

@@ -1,4 +1,5 @@
 /* Phoenix Channels V2: one channel, sync:v1, on which topics are subscribed to. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -25,6 +26,7 @@
 static void phoenix_free(void *state) {
     struct phoenix *phoenix = state;
     free(phoenix->claim);
+    free(phoenix->join_ref);
     free(phoenix);
 }
 
@@ -51,27 +53,42 @@ static void put_server(struct object_writer *object, const struct session *sessi
     object_json(object, SLICE("server"), (struct slice){text, (size_t)size});
 }
 
+static enum status keep_join_ref(struct phoenix *phoenix, struct slice join_ref) {
+    free(phoenix->join_ref);
+    phoenix->join_ref = NULL;
+    phoenix->join_ref_size = 0;
+    if (join_ref.size == 0)
+        return STATUS_OK;
+    assert(join_ref.size <= PHOENIX_REF_BYTES_MAX);
+    phoenix->join_ref = malloc(join_ref.size);
+    if (!phoenix->join_ref)
+        return STATUS_OUT_OF_MEMORY;
+    memcpy(phoenix->join_ref, join_ref.data, join_ref.size);
+    phoenix->join_ref_size = (uint8_t)join_ref.size;
+    return STATUS_OK;
+}
+
 /* The reply, after the lookup of the topics that the principal may read. */
 static enum status reply_joined(struct session *session, const struct join_request *request) {
     struct phoenix_address to = phoenix_request_address(&request->base);
     struct phoenix *phoenix = session->dialect_state;
-    struct uuid id =
-        uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
+    char id[UUID_TEXT_SIZE];
     struct buffer body;
+    enum status status = keep_join_ref(phoenix, to.join_ref);
+    if (status != STATUS_OK)
+        return status;
     phoenix->is_joined = true;
-    phoenix->join_ref_size = to.join_ref.size;
-    if (to.join_ref.size > 0)
-        memcpy(phoenix->join_ref, to.join_ref.data, to.join_ref.size);
-    uuid_format(&id, phoenix->subscription_id);
+    phoenix->subscription_id =
+        uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
+    uuid_format(&phoenix->subscription_id, id);
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("subscription_id"),
-                (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
+    object_text(&object, SLICE("subscription_id"), (struct slice){id, sizeof(id)});
     object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
     object_json(&object, SLICE("allowed_topics"), buffer_slice(&request->topics));
     object_json(&object, SLICE("current_watermarks"), buffer_slice(&request->watermarks));
     put_server(&object, session);
-    enum status status = object_end(&object);
+    status = object_end(&object);
     if (status == STATUS_OK)
         status = phoenix_send_reply(session, &to, true, buffer_slice(&body));
     buffer_release(&body);

@@ -11,10 +11,10 @@
 #include "wire/phoenix.h"
 
 struct phoenix {
+    struct uuid subscription_id;
+    char *join_ref; /* of the last join; NULL: none, or empty */
+    uint8_t join_ref_size;
     bool is_joined;
-    size_t join_ref_size;
-    char join_ref[PHOENIX_REF_BYTES_MAX];
-    char subscription_id[UUID_TEXT_SIZE];
     struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
 };
 

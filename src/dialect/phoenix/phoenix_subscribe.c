@@ -247,6 +247,7 @@ static enum status reply_subscribed(struct session *session, const struct sessio
     struct buffer watermarks;
     struct buffer windows;
     struct buffer body;
+    char id[UUID_TEXT_SIZE];
     buffer_init(&names, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&watermarks, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&windows, PHOENIX_REPLY_BYTES_MAX);
@@ -257,8 +258,8 @@ static enum status reply_subscribed(struct session *session, const struct sessio
     if (status == STATUS_OK)
         status = write_windows(opening, &windows);
     struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("subscription_id"),
-                (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
+    uuid_format(&phoenix->subscription_id, id);
+    object_text(&object, SLICE("subscription_id"), (struct slice){id, sizeof(id)});
     object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
     object_json(&object, SLICE("topics"), buffer_slice(&names));
     object_json(&object, SLICE("current_watermarks"), buffer_slice(&watermarks));

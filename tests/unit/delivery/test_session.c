@@ -159,11 +159,11 @@ static void a_session_whose_peer_takes_nothing_is_evicted_by_its_strikes(void **
     fixture_subscribe(RUN_TOPIC, 0);
     fixture.blocks = true;
     fixture_settle();
-    assert_true(fixture.session->strike_deadline.at_ms != 0);
+    assert_true(fixture.session->strikes->deadline.at_ms != 0);
     void (*check)(struct deadline *) = fixture.io.deadlines.kinds[DEADLINE_STRIKE_CHECK].expired;
     for (int i = 0; i < 3 && session_is_open(fixture.session); i++) {
-        deadline_drop(&fixture.session->strike_deadline);
-        check(&fixture.session->strike_deadline);
+        deadline_drop(&fixture.session->strikes->deadline);
+        check(&fixture.session->strikes->deadline);
     }
     assert_int_equal(fixture.session->state, SESSION_CLOSING);
     assert_int_equal(fixture.session->close_code, CLOSE_SLOW_CONSUMER);
