@@ -191,6 +191,10 @@ static void conn_advance(struct worker *worker, struct conn *conn, uint64_t afte
         worker_fail(worker, "a gap: after seq %llu came (%llu, %llu]",
                     (unsigned long long)conn->last_seq, (unsigned long long)after_seq,
                     (unsigned long long)through_seq);
+    if (after_seq < conn->last_seq && through_seq > after_seq)
+        worker_fail(worker, "after seq %llu came (%llu, %llu]: some events came twice",
+                    (unsigned long long)conn->last_seq, (unsigned long long)after_seq,
+                    (unsigned long long)through_seq);
     if (through_seq <= conn->last_seq)
         return;
     if (options->due_ns)

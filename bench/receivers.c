@@ -59,7 +59,7 @@ void receivers_fork(struct receivers *receivers, const struct receiver_options *
     }
 }
 
-static void check(const struct receivers *receivers) {
+void receivers_check(const struct receivers *receivers) {
     for (unsigned i = 0; i < receivers->options.process_count; i++)
         if (receivers->shared[i].problem[0] ||
             waitpid(receivers->pids[i], NULL, WNOHANG) == receivers->pids[i])
@@ -76,7 +76,7 @@ unsigned receivers_wait_ready(const struct receivers *receivers) {
         if (totals.ready != ready)
             moved = bench_seconds();
         ready = totals.ready;
-        check(receivers);
+        receivers_check(receivers);
         poll(NULL, 0, 5);
     }
     return (unsigned)ready;
@@ -107,7 +107,7 @@ void receivers_wait(struct receivers *receivers) {
         if (poll(&wait, 1, 1000) == 1 && read(receivers->reached, &token, sizeof(token)) > 0)
             left--;
         else
-            check(receivers);
+            receivers_check(receivers);
         if (bench_seconds() - begun > WAIT_SECONDS_MAX)
             bench_fail("%llu updates came, not all",
                        (unsigned long long)receivers_totals(receivers).updates);
@@ -162,7 +162,7 @@ void receivers_latency_clear(struct receivers *receivers) {
 }
 
 void receivers_stop(struct receivers *receivers) {
-    check(receivers);
+    receivers_check(receivers);
     for (unsigned i = 0; i < receivers->options.process_count; i++) {
         kill(receivers->pids[i], SIGKILL);
         waitpid(receivers->pids[i], NULL, 0);

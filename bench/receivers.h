@@ -10,7 +10,7 @@
 
 #include "harness.h"
 
-#define RECEIVER_PROCESSES_MAX 16
+#define RECEIVER_PROCESSES_MAX 64
 
 enum receiver_dialect {
     RECEIVER_RAW,
@@ -82,6 +82,8 @@ struct receiver_totals {
 
 /* Forks the processes, which then connect. */
 void receivers_fork(struct receivers *receivers, const struct receiver_options *options);
+/* Ends the benchmark if a client process has found a problem. */
+void receivers_check(const struct receivers *receivers);
 /* Waits until all are subscribed, or ten seconds pass without progress. Returns their number. */
 unsigned receivers_wait_ready(const struct receivers *receivers);
 /* Forks the processes and waits; a missing receiver ends the benchmark. */

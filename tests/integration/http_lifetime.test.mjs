@@ -3,6 +3,9 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { alone, test } from "../lib/cases.mjs";
 import { assertError, connect, folder, getRequest, run, serve } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { streamPath } from "../lib/paths.mjs";
+import { Stream } from "../lib/sse.mjs";
 import { until, within } from "../lib/wait.mjs";
 
 test("a refusal reaches a peer that keeps sending", async (t) => {
@@ -205,10 +208,11 @@ test("a host that does not resolve is refused", (t) => {
   assert.match(problem, /^khala: cannot listen on .*: the host does not resolve$/m);
 });
 
+// ThreadSanitizer assumes one descriptor table, so its reports would be wrong.
+const OWN_TABLES = { ...PATIENT, KHALA_LOOPS_OWN_DESCRIPTORS: "true", TSAN_OPTIONS: "report_bugs=0" };
+
 test("loops with their own descriptor tables serve, stop listening and end", async (t) => {
-  // ThreadSanitizer assumes one descriptor table, so its reports would be wrong.
-  const settings = { ...PATIENT, KHALA_LOOPS_OWN_DESCRIPTORS: "true", TSAN_OPTIONS: "report_bugs=0" };
-  const server = await serve(t, { settings, args: ["--loops", "4"] });
+  const server = await serve(t, { settings: OWN_TABLES, args: ["--loops", "4"] });
   const peers = await Promise.all(Array.from({ length: 64 }, () => connect(server)));
   for (const peer of peers) await peer.send(getRequest("/healthz/ready"));
   for (const peer of peers) assert.equal((await peer.response()).status, 200);
@@ -221,4 +225,30 @@ test("loops with their own descriptor tables serve, stop listening and end", asy
   assert.equal((await peers[0].response()).status, 200);
   for (const peer of peers) peer.close();
   await within(server.ended, "the end of the server");
+});
+
+const DESCRIPTORS = 256;
+const STREAMS = 320;
+
+test("loops with their own descriptor tables hold more connections than one table, deliver to all and free the port", async (t) => {
+  const operator = await operate(t, {
+    settings: { ...OWN_TABLES, KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: "10000" },
+    args: ["--loops", "4"],
+    command: ["sh", "-c", `ulimit -n ${DESCRIPTORS}; exec "$@"`, "sh"],
+  });
+  const append = (n) => operator.did("topics/room/events", { event_type: "step", payload: { n } });
+  await append(1);
+  const path = streamPath("room", `after_seq=0&token=${operator.reader}`);
+  const streams = [];
+  // The kernel spreads them over the loops by a hash of their ports: about 80 for each loop, which has room for over 100.
+  while (streams.length < STREAMS) {
+    streams.push(...await Promise.all(Array.from({ length: 40 }, () => Stream.open(operator, path))));
+  }
+  assert.deepEqual([...new Set(streams.map((stream) => stream.status))], [200]);
+  await append(2);
+  for (const stream of streams) await stream.until((one) => one.messages.length === 2, "both events");
+  operator.server.kill("SIGTERM");
+  for (const stream of streams) await stream.until((one) => one.ended, "the end of a stream");
+  await within(operator.server.ended, "the end of the server");
+  await serve(t, { bind: `127.0.0.1:${operator.server.port}` });
 });
