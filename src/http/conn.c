@@ -58,12 +58,10 @@ static struct conn *conn_of(struct transport *transport) {
 
 /* ---- closing ---- */
 
-static void on_closed(uv_handle_t *handle) {
-    struct conn *conn = conn_of(handle->data);
+static void on_closed(struct transport *transport) {
+    struct conn *conn = conn_of(transport);
     struct http_loop *loop = conn->loop;
-    /* Not earlier: a write reads conn->out until libuv has cancelled it. */
     buffer_release(&conn->out);
-    transport_release(&conn->transport);
     if (conn->pushed)
         push_unref(conn->pushed);
     if (conn->session)
@@ -91,14 +89,13 @@ void conn_close(struct conn *conn) {
     set_state(conn, CONN_CLOSED);
     transport_close(&conn->transport);
     deadline_drop(&conn->deadline);
-    /* libuv closes the socket below, so another connection may have its descriptor now. */
+    /* Another connection may have the descriptor now. */
     conn_ticket_return(&conn->ticket);
     conn_share_return(&conn->loop->http->conn_shares, &conn->principal_share);
     conn_share_return(&conn->loop->http->conn_shares, &conn->address_share);
     list_remove(&conn->node);
     http1_parser_release(&conn->parser);
     buffer_release(&conn->unread);
-    uv_close((uv_handle_t *)&conn->transport.tcp, on_closed);
 }
 
 void conn_reset(struct conn *conn) {
@@ -516,6 +513,7 @@ const struct transport_events conn_transport_events = {
     .ended = on_ended,
     .lost = on_lost,
     .handshake_failed = on_handshake_failed,
+    .closed = on_closed,
 };
 
 /* ---- sessions ---- */
@@ -532,7 +530,7 @@ void conn_start_session(struct conn *conn, struct session *session) {
 /* ---- the beginning ---- */
 
 void conn_start(struct conn *conn) {
-    uv_tcp_nodelay(&conn->transport.tcp, 1);
+    transport_set_nodelay(&conn->transport);
     transport_set_unsent_max(&conn->transport, ANSWER_UNSENT_BYTES_MAX);
     conn_await(conn);
 }

@@ -103,15 +103,14 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
     struct http_loop *loop = io->owner;
     struct tls_context *tls = loop->http->tls;
     struct conn *conn = conn_new(loop);
-    if (!conn || uv_tcp_open(&conn->transport.tcp, fd) != 0) {
+    if (!conn) {
         log_no_memory(loop);
         metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(LABEL_CONNECTION_LIMIT_TOTAL),
                     1);
         close(fd);
-        if (conn)
-            conn_close(conn);
         return;
     }
+    transport_open(&conn->transport, fd);
     metrics_add(METRIC_HTTP_CONNECTIONS_ACCEPTED, METRIC_PLAIN, 1);
     conn->is_operators = kind == LISTENER_OPERATOR;
     /* The loop has known since its start whether it got a descriptor table of its own. */

@@ -102,8 +102,12 @@ static void on_idle(uv_idle_t *idle) {
 
 static void on_prepare(uv_prepare_t *prepare) {
     struct io_loop *loop = prepare->data;
-    loop->turn++;
-    if (loop->hooks->before_sleep(loop))
+    bool has_work = loop->hooks->before_sleep(loop);
+    /* A connection that is gone may be the last thing that the owner waits for. */
+    has_work = socket_set_run_closed(&loop->sockets) || has_work;
+    if (loop->state == LOOP_ENDING)
+        return;
+    if (has_work)
         uv_idle_start(&loop->idle, on_idle);
     else
         uv_idle_stop(&loop->idle);
@@ -191,7 +195,7 @@ static void close_handles_when_free(struct io_loop *loop) {
     /* The mailbox closes first, so that no thread wakes a handle that is closing. */
     mailbox_close(&loop->mailbox);
     uv_close((uv_handle_t *)&loop->timer, NULL);
-    uv_close((uv_handle_t *)&loop->first_stream, NULL);
+    socket_set_close(&loop->sockets);
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->idle, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
@@ -288,13 +292,12 @@ static enum status handles_init(struct io_loop *loop, const struct io_loop_optio
         return STATUS_SYSTEM_ERROR;
     loop->uv.data = loop;
     uv_timer_init(&loop->uv, &loop->timer);
-    uv_tcp_init(&loop->uv, &loop->first_stream);
     uv_async_init(&loop->uv, &loop->wake, on_wake);
     uv_prepare_init(&loop->uv, &loop->prepare);
     uv_idle_init(&loop->uv, &loop->idle);
     loop->timer.data = loop->wake.data = loop->prepare.data = loop;
     uv_prepare_start(&loop->prepare, on_prepare);
-    enum status status = STATUS_OK;
+    enum status status = socket_set_open(&loop->sockets, &loop->uv);
     for (size_t kind = 0; status == STATUS_OK && kind < LISTENER_COUNT; kind++)
         status = listener_open(loop, &loop->listeners[kind], options->fds[kind]);
     return status;

@@ -17,6 +17,7 @@
 #include "base/step_guard.h"
 #include "base/uuid7.h"
 #include "io/deadline.h"
+#include "io/socket_set.h"
 
 struct io_loop;
 struct transport_events;
@@ -84,15 +85,12 @@ struct io_loop {
     uv_thread_t thread;
     struct io_listener listeners[LISTENER_COUNT];
     struct log_gate accept_log; /* of accepts that failed */
-    /* Never used. libuv opens a descriptor of its own with the first stream of a loop; so only
-     * connections open descriptors later. */
-    uv_tcp_t first_stream;
+    struct socket_set sockets;  /* the sockets of the connections */
     uv_async_t wake;
     uv_timer_t timer;
     uint64_t timer_due_ms;
     bool reads_before_deadlines; /* the timer was late, so one turn of reading comes first */
     uv_prepare_t prepare;
-    uint32_t turn;  /* each turn reads once from each connection */
     uv_idle_t idle; /* active while before_sleep left work: the loop does not sleep */
     struct mailbox mailbox;
     struct clock clock;

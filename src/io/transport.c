@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -29,58 +30,135 @@ struct secure {
     bool is_client;         /* this node opened the connection */
 };
 
-static void on_secure_write(uv_write_t *request, int error);
+/* Allocated while the socket is full, or connects. */
+struct sending {
+    struct slice remaining;
+    /* All bytes are sent, or the socket is connected. error: a libuv error, or 0. */
+    void (*done)(struct transport *transport, int error);
+    int error;      /* of a connection that was refused at once */
+    bool is_ending; /* our side ends behind these bytes */
+};
+
+static void on_secure_write(struct transport *transport, int error);
 static bool shut_down(struct transport *transport);
 static bool flush(struct transport *transport);
 
-static struct io_loop *loop_of(const struct transport *transport) {
-    return transport->tcp.loop->data;
-}
-
 static bool is_closed(const struct transport *transport) {
-    return uv_is_closing((const uv_handle_t *)&transport->tcp);
+    return transport->watch.fd < 0;
 }
 
-static uv_stream_t *stream_of(struct transport *transport) {
-    return (uv_stream_t *)&transport->tcp;
+/* ---- the socket ---- */
+
+static bool want(struct transport *transport, uint16_t bits) {
+    return socket_set_want(&transport->loop->sockets, &transport->watch, bits);
 }
 
-/* Writes to the socket directly, unless libuv has bytes that wait. For a small frame libuv's write
- * costs 4 % more CPU. */
-static ssize_t socket_try(struct transport *transport, struct slice bytes) {
-    uv_os_fd_t fd;
+static bool want_also(struct transport *transport, uint16_t bits) {
+    return want(transport, transport->watch.wanted | bits);
+}
+
+/* Fewer bits never fail. */
+static void want_no(struct transport *transport, uint16_t bits) {
+    (void)want(transport, (uint16_t)(transport->watch.wanted & ~bits));
+}
+
+static ssize_t socket_send(const struct transport *transport, struct slice bytes) {
     ssize_t written;
-    if (uv_fileno((uv_handle_t *)&transport->tcp, &fd) != 0)
-        return -1;
-    if (uv_stream_get_write_queue_size(stream_of(transport)) > 0)
-        return 0;
     do
-        written = send(fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        written = send(transport->watch.fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (written < 0 && errno == EINTR);
     return written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : written;
 }
 
-/* The request is allocated only here, so that a connection whose socket takes everything at once
- * needs none. libuv always calls the callback, which frees it. */
-static bool socket_write(struct transport *transport, struct slice bytes, uv_write_cb done) {
-    uv_buf_t remaining = uv_buf_init((char *)bytes.data, (unsigned)bytes.size);
-    uv_write_t *request = malloc(sizeof(*request));
-    if (!request)
+static ssize_t socket_try(struct transport *transport, struct slice bytes) {
+    if (is_closed(transport))
+        return -1;
+    return transport->sending ? 0 : socket_send(transport, bytes);
+}
+
+/* Calls done when the socket has taken the bytes. */
+static bool socket_write(struct transport *transport, struct slice bytes,
+                         void (*done)(struct transport *transport, int error)) {
+    assert(!transport->sending);
+    struct sending *sending = malloc(sizeof(*sending));
+    if (!sending)
         return false;
-    request->data = transport;
-    if (uv_write(request, stream_of(transport), &remaining, 1, done) == 0)
+    *sending = (struct sending){.remaining = bytes, .done = done};
+    if (want_also(transport, EPOLLOUT)) {
+        transport->sending = sending;
         return true;
-    free(request);
+    }
+    free(sending);
     return false;
+}
+
+static void socket_sent(struct transport *transport, int error) {
+    struct sending sending = *transport->sending;
+    free(transport->sending);
+    transport->sending = NULL;
+    want_no(transport, EPOLLOUT);
+    clock_tick(&transport->loop->clock);
+    sending.done(transport, error);
+    if (!is_closed(transport) && sending.is_ending && shutdown(transport->watch.fd, SHUT_WR) != 0)
+        transport->events->lost(transport);
+}
+
+static void socket_writable(struct transport *transport) {
+    struct sending *sending = transport->sending;
+    if (!sending)
+        return;
+    ssize_t written = sending->remaining.size > 0 ? socket_send(transport, sending->remaining) : 0;
+    if (written < 0) {
+        socket_sent(transport, -errno);
+        return;
+    }
+    sending->remaining = slice_from(sending->remaining, (size_t)written);
+    if (sending->remaining.size == 0)
+        socket_sent(transport, sending->error);
 }
 
 /* ---- life ---- */
 
+static void on_ready(struct socket_watch *watch, uint32_t events);
+static void on_closed(struct socket_watch *watch);
+
+static const struct socket_events watch_events = {on_ready, on_closed};
+
 void transport_init(struct transport *transport, struct io_loop *loop) {
-    uv_tcp_init(&loop->uv, &transport->tcp);
-    transport->tcp.data = transport;
-    transport->events = loop->transport_events;
-    transport->secure = NULL;
+    *transport = (struct transport){.watch = {.events = &watch_events, .fd = -1},
+                                    .loop = loop,
+                                    .events = loop->transport_events};
+}
+
+void transport_open(struct transport *transport, int fd) {
+    transport->watch.fd = fd;
+}
+
+static void on_connected(struct transport *transport, int error) {
+    socklen_t size = sizeof(error);
+    if (error == 0 && getsockopt(transport->watch.fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0)
+        error = -error;
+    transport->events->connected(transport, error);
+}
+
+int transport_connect(struct transport *transport, const struct sockaddr *address) {
+    socklen_t size =
+        address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    transport->watch.fd = fd;
+    int error = connect(fd, address, size) == 0 || errno == EINPROGRESS ? 0 : -errno;
+    /* A socket that failed at once is ready at once. */
+    if (!socket_write(transport, (struct slice){NULL, 0}, on_connected))
+        return UV_ENOMEM;
+    transport->sending->error = error;
+    return 0;
+}
+
+void transport_set_nodelay(struct transport *transport) {
+    int on = 1;
+    (void)setsockopt(transport->watch.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 static enum status begin_secure(struct transport *transport, struct tls_context *context,
@@ -121,10 +199,8 @@ static void count_handshake(const struct secure *secure, enum label_outcome outc
         metrics_add(METRIC_TLS_HANDSHAKES, METRIC_LABELS(outcome), 1);
 }
 
-void transport_close(struct transport *transport) {
+static void send_close_alert(struct transport *transport) {
     struct secure *secure = transport->secure;
-    if (!secure)
-        return;
     if (!secure->was_open && secure->has_input)
         count_handshake(secure, LABEL_OUTCOME_FAILED);
     /* A close alert after half a batch would be garbage. */
@@ -135,22 +211,32 @@ void transport_close(struct transport *transport) {
         (void)socket_try(transport, buffer_slice(&secure->tls.out));
 }
 
-void transport_release(struct transport *transport) {
+void transport_close(struct transport *transport) {
+    if (transport->secure)
+        send_close_alert(transport);
+    free(transport->sending);
+    transport->sending = NULL;
+    socket_set_drop(&transport->loop->sockets, &transport->watch);
+}
+
+static void on_closed(struct socket_watch *watch) {
+    struct transport *transport = container_of(watch, struct transport, watch);
     struct secure *secure = transport->secure;
-    if (!secure)
-        return;
-    tls_release(&secure->tls);
-    buffer_release(&secure->sending);
-    free(secure);
+    if (secure) {
+        tls_release(&secure->tls);
+        buffer_release(&secure->sending);
+        free(secure);
+    }
     transport->secure = NULL;
+    transport->events->closed(transport);
 }
 
 struct slice transport_peer(const struct transport *transport,
                             char text[TRANSPORT_PEER_BYTES_MAX]) {
     struct sockaddr_storage address;
-    int size = sizeof(address);
+    socklen_t size = sizeof(address);
     text[0] = '\0';
-    if (uv_tcp_getpeername(&transport->tcp, (struct sockaddr *)&address, &size) == 0)
+    if (getpeername(transport->watch.fd, (struct sockaddr *)&address, &size) == 0)
         (void)uv_ip_name((const struct sockaddr *)&address, text, TRANSPORT_PEER_BYTES_MAX);
     return slice_of(text);
 }
@@ -208,13 +294,8 @@ static bool pump(struct transport *transport) {
     return true;
 }
 
-static void on_secure_write(uv_write_t *request, int error) {
-    struct transport *transport = request->data;
-    free(request);
+static void on_secure_write(struct transport *transport, int error) {
     struct secure *secure = transport->secure;
-    if (is_closed(transport))
-        return;
-    clock_tick(&loop_of(transport)->clock);
     buffer_release(&secure->sending);
     if (error != 0 || !pump(transport)) {
         transport->events->lost(transport);
@@ -233,12 +314,7 @@ static void on_secure_write(uv_write_t *request, int error) {
     }
 }
 
-static void on_plain_write(uv_write_t *request, int error) {
-    struct transport *transport = request->data;
-    free(request);
-    if (is_closed(transport))
-        return;
-    clock_tick(&loop_of(transport)->clock);
+static void on_plain_write(struct transport *transport, int error) {
     transport->events->written(transport, error);
 }
 
@@ -268,7 +344,7 @@ bool transport_write(struct transport *transport, struct slice remaining) {
 
 size_t transport_unsent_bytes(const struct transport *transport) {
     const struct secure *secure = transport->secure;
-    size_t queued = uv_stream_get_write_queue_size((const uv_stream_t *)&transport->tcp);
+    size_t queued = transport->sending ? transport->sending->remaining.size : 0;
     if (!secure)
         return queued;
     /* The bytes that TLS adds do not count. */
@@ -276,20 +352,6 @@ size_t transport_unsent_bytes(const struct transport *transport) {
 }
 
 /* ---- reading ---- */
-
-/* A second read in one turn gets no memory, and libuv stops: a peer that sends without end must not
- * keep the loop from the others. With a record that started earlier, a read of TLS then decrypts to
- * no more than a plain read. */
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
-    struct transport *transport = handle->data;
-    (void)suggested;
-    *memory = uv_buf_init(NULL, 0);
-    if (transport->read_turn == loop_of(transport)->turn)
-        return;
-    transport->read_turn = loop_of(transport)->turn;
-    size_t size = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
-    *memory = uv_buf_init(loop_of(transport)->read_memory, (unsigned)size);
-}
 
 /* The peer sent no TLS, or no version that the server accepts. It gets the alert. */
 static void handshake_failed(struct transport *transport) {
@@ -300,15 +362,13 @@ static void handshake_failed(struct transport *transport) {
 /* The peer may still wait for an answer. As on a plain connection, the end is reported to a reader
  * only, and after the bytes that came before it. */
 static void ended(struct transport *transport) {
-    uv_os_fd_t fd;
     transport->secure->has_ended = true;
-    if (uv_fileno((uv_handle_t *)&transport->tcp, &fd) == 0)
-        (void)shutdown(fd, SHUT_RD);
+    (void)shutdown(transport->watch.fd, SHUT_RD);
 }
 
 static void on_secure_read(struct transport *transport, struct slice input) {
     struct secure *secure = transport->secure;
-    char *memory = loop_of(transport)->plain_memory;
+    char *memory = transport->loop->plain_memory;
     size_t size;
     if (secure->has_ended)
         return;
@@ -335,13 +395,19 @@ static void on_secure_read(struct transport *transport, struct slice input) {
         handshake_failed(transport);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
-    struct transport *transport = stream->data;
-    if (size == 0 || size == UV_ENOBUFS)
+/* One read in each turn: a peer that sends without end must not keep the loop from the others. With
+ * a record that started earlier, a read of TLS then decrypts to no more than a plain read. */
+static void socket_readable(struct transport *transport) {
+    char *memory = transport->loop->read_memory;
+    size_t bytes_max = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
+    ssize_t size = recv(transport->watch.fd, memory, bytes_max, MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return;
-    clock_tick(&loop_of(transport)->clock);
-    struct slice input = {memory->base, size > 0 ? (size_t)size : 0};
-    if (size == UV_EOF)
+    clock_tick(&transport->loop->clock);
+    struct slice input = {memory, size > 0 ? (size_t)size : 0};
+    if (size <= 0)
+        want_no(transport, EPOLLIN);
+    if (size == 0)
         transport->events->ended(transport);
     else if (size < 0)
         transport->events->lost(transport);
@@ -351,11 +417,19 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         transport->events->received(transport, input);
 }
 
+static void on_ready(struct socket_watch *watch, uint32_t events) {
+    struct transport *transport = container_of(watch, struct transport, watch);
+    bool is_broken = events & (EPOLLHUP | EPOLLERR);
+    if ((is_broken || events & EPOLLIN) && watch->wanted & EPOLLIN)
+        socket_readable(transport);
+    if (!is_closed(transport) && (is_broken || events & EPOLLOUT) && watch->wanted & EPOLLOUT)
+        socket_writable(transport);
+}
+
 bool transport_read_start_within(struct transport *transport, size_t bytes_max) {
     assert(bytes_max >= TRANSPORT_READ_BYTES_MIN && bytes_max <= LOOP_READ_BYTES);
-    transport->read_bytes_max = bytes_max;
-    int error = uv_read_start(stream_of(transport), on_alloc, on_read);
-    return error == 0 || error == UV_EALREADY;
+    transport->read_bytes_max = (uint32_t)bytes_max;
+    return want_also(transport, EPOLLIN);
 }
 
 bool transport_read_start(struct transport *transport) {
@@ -363,17 +437,10 @@ bool transport_read_start(struct transport *transport) {
 }
 
 void transport_read_stop(struct transport *transport) {
-    uv_read_stop(stream_of(transport));
+    want_no(transport, EPOLLIN);
 }
 
 /* ---- the end ---- */
-
-static void on_shutdown(uv_shutdown_t *request, int error) {
-    struct transport *transport = request->data;
-    free(request);
-    if (error != 0)
-        transport->events->lost(transport);
-}
 
 static bool shut_down(struct transport *transport) {
     if (transport->secure) {
@@ -381,51 +448,41 @@ static bool shut_down(struct transport *transport) {
         if (!flush(transport))
             return false;
     }
-    uv_shutdown_t *request = malloc(sizeof(*request));
-    if (!request)
-        return false;
-    request->data = transport;
-    if (uv_shutdown(request, stream_of(transport), on_shutdown) == 0)
+    if (transport->sending) {
+        transport->sending->is_ending = true;
         return true;
-    free(request);
-    return false;
+    }
+    return shutdown(transport->watch.fd, SHUT_WR) == 0;
 }
 
 bool transport_end(struct transport *transport) {
     if (transport->secure)
         transport->secure->is_lingering = true;
     bool is_clear = transport_is_clear(transport);
-    /* libuv writes nothing after a shutdown, and does not know of bytes that are not encrypted yet.
-     */
+    /* Bytes that are not encrypted yet come first. */
     if (!is_clear)
         transport->secure->is_ending = true;
     return (!is_clear || shut_down(transport)) && transport_read_start(transport);
 }
 
-/* ---- the socket ---- */
-
-/* Negative: libuv has no socket any more. */
-static int socket_of(const struct transport *transport) {
-    uv_os_fd_t fd;
-    return uv_fileno((const uv_handle_t *)&transport->tcp, &fd) == 0 ? fd : -1;
-}
+/* ---- options and states of the socket ---- */
 
 void transport_set_unsent_max(struct transport *transport, unsigned bytes) {
-    int fd = socket_of(transport);
+    int fd = transport->watch.fd;
     if (fd >= 0)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
 }
 
 void transport_reset_on_close(struct transport *transport) {
     const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-    int fd = socket_of(transport);
+    int fd = transport->watch.fd;
     if (fd >= 0)
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 }
 
 static bool has_bytes(const struct transport *transport, unsigned long request) {
     int bytes = 0;
-    int fd = socket_of(transport);
+    int fd = transport->watch.fd;
     return fd >= 0 && ioctl(fd, request, &bytes) == 0 && bytes > 0;
 }
 
@@ -435,7 +492,7 @@ bool transport_has_unsent(const struct transport *transport) {
 
 size_t transport_unread_bytes(const struct transport *transport) {
     int bytes = 0;
-    int fd = socket_of(transport);
+    int fd = transport->watch.fd;
     bool is_known = fd >= 0 && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
     return transport_unsent_bytes(transport) + (is_known ? (size_t)bytes : 0);
 }
@@ -445,7 +502,7 @@ bool transport_has_input(const struct transport *transport) {
 }
 
 enum transport_peer_state transport_peer_state(const struct transport *transport) {
-    struct pollfd socket = {.fd = socket_of(transport), .events = POLLRDHUP};
+    struct pollfd socket = {.fd = transport->watch.fd, .events = POLLRDHUP};
     /* A call that a signal interrupts reports nothing; the next one does. */
     (void)poll(&socket, 1, 0);
     if (socket.fd < 0 || (socket.revents & (POLLERR | POLLHUP)))

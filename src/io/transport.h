@@ -7,27 +7,32 @@
 #ifndef IO_TRANSPORT_H
 #define IO_TRANSPORT_H
 
+#include <sys/socket.h>
 #include <sys/types.h>
-#include <uv.h>
 
 #include "base/slice.h"
+#include "io/socket_set.h"
 #include "io/tls.h"
 
 struct io_loop;
 struct secure;
+struct sending;
 
 struct transport_events;
 
 struct transport {
-    uv_tcp_t tcp;
+    struct socket_watch watch; /* of the socket */
+    struct io_loop *loop;
     const struct transport_events *events;
-    struct secure *secure; /* NULL: plain bytes */
-    size_t read_bytes_max; /* that one read may report */
-    uint32_t read_turn;    /* of the loop, when it was read last */
+    struct secure *secure;   /* NULL: plain bytes */
+    struct sending *sending; /* bytes that wait for the socket; NULL: none */
+    uint32_t read_bytes_max; /* that one read may report */
 };
 
 /* What a transport reports. */
 struct transport_events {
+    /* The result of transport_connect. error: a libuv error, or 0. May be NULL. */
+    void (*connected)(struct transport *transport, int error);
     /* The TLS handshake is complete. */
     void (*opened)(struct transport *transport);
     /* The peer sent bytes. They are valid during the call. */
@@ -40,20 +45,28 @@ struct transport_events {
     void (*lost)(struct transport *transport);
     /* The peer and the server found no common TLS; the alert is on its way. */
     void (*handshake_failed)(struct transport *transport);
+    /* After transport_close, at the end of the turn. The memory may be freed. */
+    void (*closed)(struct transport *transport);
 };
 
 /* Prepares the transport for a socket. Its events are the loop's, unless the caller sets others. */
 void transport_init(struct transport *transport, struct io_loop *loop);
+/* Takes over a connected socket that does not block. */
+void transport_open(struct transport *transport, int fd);
+/* Connects to a server. The connected event follows, in a later turn. Returns 0, or a libuv error
+ * when no event follows. */
+MUST_CHECK int transport_connect(struct transport *transport, const struct sockaddr *address);
+/* Small writes leave at once. */
+void transport_set_nodelay(struct transport *transport);
 
 /* The connection speaks TLS from its first byte on. Called before any byte is read. */
 MUST_CHECK enum status transport_secure(struct transport *transport, struct tls_context *context);
 /* The same for a connection to a server, whose certificate must be of that host. */
 MUST_CHECK enum status transport_secure_to(struct transport *transport, struct tls_context *context,
                                            const char *host);
-/* The connection closes. Sends the close alert of TLS, if the socket takes it at once. */
+/* Closes the socket. Sends the close alert of TLS first, if the socket takes it at once. No event
+ * follows but the closed event. */
 void transport_close(struct transport *transport);
-/* Frees the TLS state. Called when libuv has closed the handle. */
-void transport_release(struct transport *transport);
 /* Plaintext may go both ways; false while the handshake lasts. */
 bool transport_is_open(const struct transport *transport);
 

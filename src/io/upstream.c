@@ -20,7 +20,7 @@ enum upstream_state {
     UPSTREAM_CONNECTING, /* also while the name is resolved, or TLS is negotiated */
     UPSTREAM_BUSY,       /* a request uses it */
     UPSTREAM_IDLE,
-    UPSTREAM_CLOSED, /* the memory is freed when libuv has returned everything */
+    UPSTREAM_CLOSED, /* the memory is freed when the transport and the lookup are done */
 };
 
 struct upstream {
@@ -33,10 +33,9 @@ struct upstream {
     void *user;
     struct deadline deadline;
     uv_getaddrinfo_t lookup;
-    uv_connect_t connect;
     struct buffer unsent; /* of the request that was closed */
     bool is_looking_up;
-    bool is_handle_closed;
+    bool is_closed; /* the transport */
 };
 
 /* ---- addresses ---- */
@@ -80,9 +79,8 @@ static struct upstream *upstream_of(struct transport *transport) {
 
 static void free_when_returned(struct upstream *upstream) {
     struct upstreams *all = upstream->all;
-    if (upstream->is_looking_up || !upstream->is_handle_closed)
+    if (upstream->is_looking_up || !upstream->is_closed)
         return;
-    transport_release(&upstream->transport);
     buffer_release(&upstream->unsent);
     free(upstream);
     all->count--;
@@ -92,9 +90,9 @@ static void free_when_returned(struct upstream *upstream) {
     io_loop_release(all->loop);
 }
 
-static void on_closed(uv_handle_t *handle) {
-    struct upstream *upstream = upstream_of(handle->data);
-    upstream->is_handle_closed = true;
+static void on_closed(struct transport *transport) {
+    struct upstream *upstream = upstream_of(transport);
+    upstream->is_closed = true;
     free_when_returned(upstream);
 }
 
@@ -113,7 +111,6 @@ void upstream_close(struct upstream *upstream, struct buffer *unsent) {
     if (upstream->is_looking_up)
         (void)uv_cancel((uv_req_t *)&upstream->lookup);
     transport_close(&upstream->transport);
-    uv_close((uv_handle_t *)&upstream->transport.tcp, on_closed);
 }
 
 static void lose(struct upstream *upstream, const char *reason) {
@@ -157,18 +154,9 @@ static void on_handshake_failed(struct transport *transport) {
     lose(upstream_of(transport), tls_failure());
 }
 
-static const struct transport_events transport_events = {
-    .opened = on_opened,
-    .received = on_received,
-    .written = on_written,
-    .ended = on_lost,
-    .lost = on_lost,
-    .handshake_failed = on_handshake_failed,
-};
-
 static void start(struct upstream *upstream) {
     struct upstreams *all = upstream->all;
-    uv_tcp_nodelay(&upstream->transport.tcp, 1);
+    transport_set_nodelay(&upstream->transport);
     if (!upstream->address.is_secure) {
         if (transport_read_start(&upstream->transport))
             on_opened(&upstream->transport);
@@ -184,21 +172,24 @@ static void start(struct upstream *upstream) {
         lose(upstream, "TLS could not start");
 }
 
-static void on_connected(uv_connect_t *request, int error) {
-    struct upstream *upstream = request->data;
-    if (upstream->state == UPSTREAM_CLOSED)
-        return;
-    clock_tick(&upstream->all->loop->clock);
+static void on_connected(struct transport *transport, int error) {
+    struct upstream *upstream = upstream_of(transport);
     if (error != 0)
         lose(upstream, uv_strerror(error));
     else
         start(upstream);
 }
 
-static int connect_to(struct upstream *upstream, const struct sockaddr *address) {
-    upstream->connect.data = upstream;
-    return uv_tcp_connect(&upstream->connect, &upstream->transport.tcp, address, on_connected);
-}
+static const struct transport_events transport_events = {
+    .connected = on_connected,
+    .opened = on_opened,
+    .received = on_received,
+    .written = on_written,
+    .ended = on_lost,
+    .lost = on_lost,
+    .handshake_failed = on_handshake_failed,
+    .closed = on_closed,
+};
 
 static void on_found(uv_getaddrinfo_t *lookup, int error, struct addrinfo *found) {
     struct upstream *upstream = lookup->data;
@@ -208,7 +199,7 @@ static void on_found(uv_getaddrinfo_t *lookup, int error, struct addrinfo *found
     } else {
         clock_tick(&upstream->all->loop->clock);
         if (error == 0)
-            error = connect_to(upstream, found->ai_addr);
+            error = transport_connect(&upstream->transport, found->ai_addr);
         if (error != 0)
             lose(upstream, uv_strerror(error));
     }
@@ -235,7 +226,7 @@ static int begin_connect(struct upstream *upstream) {
     const struct upstream_address *to = &upstream->address;
     if (uv_ip4_addr(to->host, to->port, &address.four) == 0 ||
         uv_ip6_addr(to->host, to->port, &address.six) == 0)
-        return connect_to(upstream, &address.any);
+        return transport_connect(&upstream->transport, &address.any);
     return look_up(upstream);
 }
 

@@ -30,7 +30,7 @@ static struct exchange *receive_request(struct conn *conn, const char *behind) {
     assert_int_equal(event.kind, HTTP1_EVENT_HEAD);
     assert_ok(http1_next(&conn->parser, &input, &event));
     assert_int_equal(event.kind, HTTP1_EVENT_DONE);
-    uv_read_stop((uv_stream_t *)&conn->transport.tcp);
+    transport_read_stop(&conn->transport);
     deadline_drop(&conn->deadline);
     conn->exchange = exchange_new(conn, http1_parser_request(&conn->parser));
     conn->state = CONN_HANDLING;
@@ -130,7 +130,8 @@ static void closing_while_an_answer_is_written_frees_its_memory(void **state) {
     struct conn *conn = fixture_newest(&fixture);
     static char body[1000000];
     int size = 4096;
-    uv_send_buffer_size((uv_handle_t *)&conn->transport.tcp, &size);
+    assert_int_equal(
+        setsockopt(conn->transport.watch.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
     memset(body, 'x', sizeof(body));
     exchange_answer_json(receive_request(conn, ""), 200, (struct slice){body, sizeof(body)});
     assert_int_equal(conn->state, CONN_WRITING);
