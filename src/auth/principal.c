@@ -3,9 +3,11 @@
 #include <stdio.h>
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "auth/claims.h"
+#include "base/map.h"
 #include "base/siphash.h"
 
 _Static_assert(PRINCIPAL_KEY_BYTES_MAX > CLAIMS_TEXT_BYTES_MAX, "a key has a whole name");
@@ -63,6 +65,7 @@ enum status principal_new(const struct principal *from, const struct principal *
     copy->topics = copy_list(&names, &at, &from->topics);
     copy->streams = copy_list(&names, &at, &from->streams);
     atomic_init(&copy->ref_count, 1);
+    atomic_init(&copy->is_shared, false);
     *made = copy;
     return STATUS_OK;
 }
@@ -80,10 +83,116 @@ const struct principal *principal_ref(const struct principal *principal) {
     return principal;
 }
 
+/* ---- sharing ---- */
+
+/* The shared principals by the hash of their content. They are not counted here. */
+static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct map shared;
+
+static uint64_t hash_text(uint64_t hash, struct slice text) {
+    struct siphash_key key = siphash_process_key();
+    key.low ^= hash;
+    key.high ^= text.data ? 1 : 0;
+    return siphash(key, text);
+}
+
+static uint64_t hash_list(uint64_t hash, const struct grant_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        hash = hash_text(hash, list->names[i]);
+    return hash ^ list->count;
+}
+
+static uint64_t hash_of(const struct principal *principal) {
+    uint64_t hash = hash_text(principal->expires_at_ms, principal->identity.user_id);
+    hash = hash_text(hash, principal->identity.guest_scope);
+    hash = hash_text(hash, principal->identity.org_id);
+    hash = hash_text(hash, principal->session_id);
+    hash = hash_text(hash, principal->device_id);
+    hash = hash_text(hash, principal->subject);
+    hash = hash_text(hash, principal->token_id);
+    return hash_list(hash_list(hash, &principal->topics), &principal->streams);
+}
+
+static bool same_text(struct slice a, struct slice b) {
+    return !a.data == !b.data && slice_equal(a, b);
+}
+
+static bool same_list(const struct grant_list *a, const struct grant_list *b) {
+    size_t i = 0;
+    while (i < a->count && i < b->count && same_text(a->names[i], b->names[i]))
+        i++;
+    return i == a->count && i == b->count;
+}
+
+static bool same_content(const struct principal *a, const struct principal *b) {
+    return a->expires_at_ms == b->expires_at_ms && a->read_all == b->read_all &&
+           a->scopes == b->scopes && same_text(a->identity.user_id, b->identity.user_id) &&
+           same_text(a->identity.guest_scope, b->identity.guest_scope) &&
+           same_text(a->identity.org_id, b->identity.org_id) &&
+           same_text(a->session_id, b->session_id) && same_text(a->device_id, b->device_id) &&
+           same_text(a->subject, b->subject) && same_text(a->token_id, b->token_id) &&
+           same_list(&a->topics, &b->topics) && same_list(&a->streams, &b->streams);
+}
+
+static struct slice hash_slice(const struct principal *principal) {
+    return (struct slice){(const char *)&principal->content_hash, sizeof(principal->content_hash)};
+}
+
+/* With the lock held. Without memory the principal is not shared. */
+static void share(struct principal *principal) {
+    if (map_insert(&shared, hash_slice(principal), principal) == STATUS_OK)
+        atomic_store(&principal->is_shared, true);
+}
+
+const struct principal *principal_shared(const struct principal *principal) {
+    if (!counted(principal) || atomic_load(&principal->is_shared))
+        return principal_ref(principal);
+    uint64_t hash = hash_of(principal);
+    const struct slice key = {(const char *)&hash, sizeof(hash)};
+    pthread_mutex_lock(&shared_lock);
+    if (shared.count_max == 0)
+        map_init(&shared, MAP_COUNT_MAX);
+    const struct principal *found = map_find(&shared, key);
+    if (!found) {
+        found = principal;
+        ((struct principal *)principal)->content_hash = hash;
+        share((struct principal *)principal);
+    } else if (!same_content(found, principal)) {
+        found = principal;
+    }
+    principal_ref(found);
+    pthread_mutex_unlock(&shared_lock);
+    return found;
+}
+
+/* With the lock held, no other thread finds the principal between its last reference and its
+ * removal from the table. */
+static void unref_shared(struct principal *principal) {
+    pthread_mutex_lock(&shared_lock);
+    bool is_last = atomic_fetch_sub(&principal->ref_count, 1) == 1;
+    if (is_last)
+        (void)map_remove(&shared, hash_slice(principal));
+    if (shared.count == 0)
+        map_release(&shared);
+    pthread_mutex_unlock(&shared_lock);
+    if (is_last)
+        free(principal);
+}
+
 void principal_unref(const struct principal *principal) {
     atomic_uint *count = principal ? counted(principal) : NULL;
-    if (count && atomic_fetch_sub_explicit(count, 1, memory_order_acq_rel) == 1)
-        free((void *)principal);
+    if (!count)
+        return;
+    if (!atomic_load(&principal->is_shared)) {
+        if (atomic_fetch_sub_explicit(count, 1, memory_order_acq_rel) == 1)
+            free((void *)principal);
+        return;
+    }
+    unsigned seen = atomic_load(count);
+    while (seen > 1)
+        if (atomic_compare_exchange_weak(count, &seen, seen - 1))
+            return;
+    unref_shared((struct principal *)principal);
 }
 
 /* ---- ownership ---- */

@@ -1,5 +1,6 @@
 /* A principal: the identity of a reader, the topics its token opens, and its expiry.
- * Any thread: immutable once made; only its reference count changes, atomically.
+ * Any thread: immutable once made; only its reference count changes, atomically. A lock guards the
+ * table of shared principals.
  * Reference-counted. One allocation holds the principal and its texts. A constant or local
  * principal has a count of 0: ref and unref ignore it. principal_new fails with
  * STATUS_OUT_OF_MEMORY; all else cannot fail. Data without an owner is readable only for principals
@@ -31,7 +32,9 @@ struct principal {
     unsigned scopes;          /* bits of enum scope */
     struct grant_list topics; /* both empty: the token does not narrow */
     struct grant_list streams;
+    uint64_t content_hash; /* of a shared principal */
     atomic_uint ref_count;
+    atomic_bool is_shared;
 };
 
 /* The holder of the operator key: reads everything and never expires. */
@@ -41,6 +44,9 @@ extern const struct principal principal_operator;
 MUST_CHECK enum status principal_new(const struct principal *from, const struct principal **made);
 /* Returns the principal. */
 const struct principal *principal_ref(const struct principal *principal);
+/* A reference to a principal with the same content, which other connections have too; or to this
+ * one. Connections that live long keep this one, so that one token has one principal. */
+const struct principal *principal_shared(const struct principal *principal);
 /* NULL is fine. */
 void principal_unref(const struct principal *principal);
 

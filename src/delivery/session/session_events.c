@@ -21,7 +21,7 @@ struct session *session_new(const struct session_options *options) {
     session->delivery = options->delivery;
     session->dialect = options->dialect;
     session->dialect_state = options->dialect_state;
-    session->principal = options->principal ? principal_ref(options->principal) : NULL;
+    session->principal = options->principal ? principal_shared(options->principal) : NULL;
     assert(options->name.size < sizeof(session->name));
     memcpy(session->name, options->name.data, options->name.size);
     buffer_init(&session->replies, SESSION_REPLIES_BYTES_MAX);

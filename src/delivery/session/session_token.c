@@ -115,11 +115,11 @@ enum status session_refresh(struct session *session, const struct principal *pri
     enum status admitted = session->outlet->table->admit(session->outlet, principal);
     if (admitted != STATUS_OK)
         return admitted;
+    principal_unref(session->principal);
+    session->principal = principal_shared(principal);
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        subscriber->driver.subscription.options.principal = principal;
-    principal_unref(session->principal);
-    session->principal = principal_ref(principal);
+        subscriber->driver.subscription.options.principal = session->principal;
     session->has_reauth_notice = false;
     deadline_drop(&session->expiry_deadline);
     session_arm_expiry(session);

@@ -38,6 +38,39 @@ static void a_copy_keeps_everything_and_outlives_its_source(void **state) {
     principal_unref(copy);
 }
 
+static const struct principal *made_for(const char *user, uint64_t expires_at_ms) {
+    const struct principal *made;
+    struct slice topics[] = {SLICE("room")};
+    const struct principal from = {.identity = {.user_id = slice_of(user)},
+                                   .expires_at_ms = expires_at_ms,
+                                   .topics = {topics, 1}};
+    assert_ok(principal_new(&from, &made));
+    return made;
+}
+
+static void equal_principals_are_shared_while_one_is_in_use(void **state) {
+    (void)state;
+    const struct principal *one = made_for("a", 5), *same = made_for("a", 5);
+    const struct principal *later = made_for("a", 6), *other = made_for("b", 5);
+    const struct principal *kept = principal_shared(one);
+    assert_ptr_equal(kept, one);
+    principal_unref(one);
+    assert_ptr_equal(principal_shared(same), kept);
+    assert_ptr_equal(principal_shared(later), later);
+    assert_ptr_equal(principal_shared(other), other);
+    assert_ptr_equal(principal_shared(&principal_operator), &principal_operator);
+    for (int i = 0; i < 2; i++) {
+        principal_unref(kept);
+        principal_unref(later);
+        principal_unref(other);
+    }
+    /* The last reference is gone, and with it the entry. */
+    kept = principal_shared(same);
+    assert_ptr_equal(kept, same);
+    principal_unref(kept);
+    principal_unref(same);
+}
+
 static void references_to_a_constant_have_no_effect(void **state) {
     (void)state;
     principal_unref(&principal_operator);
@@ -156,6 +189,7 @@ static void scopes_have_one_bit_and_one_name_each(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_keeps_everything_and_outlives_its_source),
+        cmocka_unit_test(equal_principals_are_shared_while_one_is_in_use),
         cmocka_unit_test(references_to_a_constant_have_no_effect),
         cmocka_unit_test(a_principal_expires_at_its_expiry_time),
         cmocka_unit_test(ownership_follows_the_table),
