@@ -27,20 +27,21 @@ struct subscription_options {
     struct slice topic;      /* or a stream id of the kind ADDRESS_STORED_STREAM, until bound */
     const struct policy *policy;
     const struct principal *principal;
-    enum grant_view view; /* which frames it gets */
-    bool has_cursor;      /* false: a bootstrap; on the log (LOG_TOPIC), from the first event */
-    uint64_t after_seq;
-    struct topic_epoch epoch; /* of the cursor; empty: not given */
-    bool has_event_cursor;    /* instead, on the log (LOG_TOPIC) */
-    struct event_cursor event_cursor;
-    bool has_since; /* instead; once it is placed, it is the cursor */
-    uint64_t since_ms;
-    bool from_head;        /* a bootstrap that skips everything there is */
     struct writer *writer; /* raises the floor of a damaged journal */
-    bool replay_all;       /* everything that the log has: without floor and budget */
     /* Which frames the client asked for; NULL: all that the principal may read. */
     bool (*wants)(const void *user, const struct frame_content *content);
     const void *wants_user;
+    uint64_t after_seq;               /* with has_cursor */
+    struct topic_epoch epoch;         /* of the cursor; empty: not given */
+    struct event_cursor event_cursor; /* with has_event_cursor */
+    uint64_t since_ms;                /* with has_since */
+    enum grant_view view;             /* which frames it gets */
+    /* The flags stand together, because every idle connection has this struct. */
+    bool has_cursor;       /* false: a bootstrap; on the log (LOG_TOPIC), from the first event */
+    bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */
+    bool has_since;        /* instead; once it is placed, it is the cursor */
+    bool from_head;        /* a bootstrap that skips everything there is */
+    bool replay_all;       /* everything that the log has: without floor and budget */
 };
 
 enum subscription_state {

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stddef.h>
 
+#define AT_MS_MAX ((UINT64_C(1) << 56) - 1)
+
 /* ---- the heap ---- */
 
 /* Makes the two trees one. The root of the result has no pointer to it yet. */
@@ -62,10 +64,10 @@ void deadline_queue_define(struct deadline_queue *queue, enum deadline_kind kind
 
 void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
                      enum deadline_kind kind, uint64_t at_ms) {
-    assert(at_ms > 0);
+    assert(at_ms > 0 && at_ms <= AT_MS_MAX);
     deadline_drop(deadline);
-    deadline->kind = kind;
-    deadline->at_ms = at_ms;
+    deadline->kind = (uint8_t)kind;
+    deadline->at_ms = at_ms & AT_MS_MAX;
     place_at(&queue->earliest, queue->earliest ? meld(queue->earliest, deadline) : deadline);
 }
 

@@ -33,8 +33,9 @@ struct deadline {
     struct deadline *child;    /* the first of the deadlines below it, none of which is earlier */
     struct deadline *sibling;  /* the next one below the same parent */
     struct deadline **pointer; /* the one pointer to this deadline */
-    uint64_t at_ms;            /* 0: not set */
-    enum deadline_kind kind;
+    /* One word, because every idle connection has several deadlines. */
+    uint64_t at_ms : 56; /* 0: not set */
+    uint64_t kind : 8;   /* enum deadline_kind */
 };
 
 /* May not move while a deadline is set. */
