@@ -184,6 +184,8 @@ int main(int count, char **arguments) {
         {"KHALA_CONNECTIONS_MAX", connections_max},
         {"KHALA_IO_LOOPS", bench_option_text(arguments, "--loops", loops)},
         {"KHALA_LOOPS_OWN_DESCRIPTORS", has_tables ? "true" : "false"},
+        /* The clients of a busy machine may be late. */
+        {"KHALA_SILENCE_TIMEOUT_MS", "180000"},
         {"KHALA_HEARTBEAT_MS", bench_option_text(arguments, "--heartbeat-ms", "15000")},
         {NULL, NULL}};
     (void)count;
