@@ -199,12 +199,13 @@
     X(SESSION_PART_BYTES_MAX,             160 << 20, BYTES, SESSION,      1, "the snapshot part a session is sending")                                       \
     X(PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX,  64 << 20,  BYTES, SESSION,      1, "one subscribe request")                                                        \
     /* Connection: for each topic it subscribes to. */                                                                                                       \
-    X(JOURNAL_READ_BYTES,                 64 << 10,  BYTES, SUBSCRIPTION, 1, "frames read ahead of the session")                                             \
+    X(JOURNAL_READ_BYTES,                 128 << 10, BYTES, SUBSCRIPTION, 1, "frames read ahead of the session")                                             \
     X(JOURNAL_READ_FRAMES_MAX,            1000,      ITEMS, SUBSCRIPTION, 1, "frames read ahead of the session")                                             \
     /* Frame: held by windows, which KHALA_WINDOWS_BYTES_MAX bounds, and by snapshots on disk. */                                                            \
     X(FRAME_HEAD_BYTES_MAX,               8192,      BYTES, WITHIN,       1, "names of a frame before its payload, escaped")                                 \
     X(FRAME_TAIL_BYTES_MAX,               8192,      BYTES, WITHIN,       1, "names of a frame behind its payload, escaped")                                 \
     X(FRAME_FORM_BYTES_MAX,               16,        BYTES, WITHIN,       1, "name of the form of frames in a request")                                      \
+    X(FRAME_BLOCK_BYTES,                  16 << 10,  BYTES, WITHIN,       1, "memory that frames of one read share; freed with the last of them")             \
     X(SNAPSHOT_PART_BYTES,                64 << 10,  BYTES, WITHIN,       1, "size at which a snapshot part ends; a larger document is a part of its own")   \
     X(SNAPSHOT_PART_DOCUMENTS_MAX,        256,       ITEMS, WITHIN,       1, "documents of a snapshot part")
 /* clang-format on */

@@ -90,9 +90,10 @@ static struct page *least_recent(const struct feed *feed) {
     return page;
 }
 
-/* Its frames and one form of it. */
+/* Its frames and one form of it. The first and the last frame may each keep a block. */
 static size_t bytes_of(const struct page *page) {
-    size_t bytes = sizeof(*page);
+    bool is_replay = page->batch.count > 0 && page->batch.frames[0]->block;
+    size_t bytes = sizeof(*page) + (is_replay ? 2 * FRAME_BLOCK_BYTES : 0);
     for (size_t i = 0; i < page->batch.count; i++)
         bytes += 2 * page->batch.frames[i]->bytes;
     return bytes;

@@ -24,6 +24,7 @@ struct journal_page {
     struct store_session *session;
     struct arena arena;
     struct owners owners;
+    struct frame_room room;
     struct store_topic topic;
     bool is_log;
     struct owner_map *owner_map; /* NULL: the topic is not shared */
@@ -70,7 +71,7 @@ static enum status page_event(void *user, const struct store_event *event) {
         return STATUS_LIMIT_REACHED;
     enum status status = owners_find(&page->owners, event->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_event(&topic, event, owner, &frame);
+        status = frame_of_event(&topic, event, owner, &page->room, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;
@@ -84,7 +85,7 @@ static enum status page_log(void *user, const struct store_event *event) {
         return STATUS_LIMIT_REACHED;
     enum status status = owners_find(&page->owners, event->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_log(event, owner, &frame);
+        status = frame_of_log(event, owner, &page->room, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;
@@ -100,7 +101,7 @@ static enum status page_row(void *user, const struct store_journal_row *row,
         return STATUS_LIMIT_REACHED;
     enum status status = owners_find(&page->owners, row->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_row(&topic, row, event, owner, &frame);
+        status = frame_of_row(&topic, row, event, owner, &page->room, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;
@@ -391,6 +392,7 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
         status = read_page(&page);
     arena_release(&page.arena);
     owners_release(&page.owners);
+    frame_room_release(&page.room);
     return status;
 }
 

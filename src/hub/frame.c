@@ -1,7 +1,11 @@
 #include "hub/frame.h"
 
 #include <assert.h>
+#include <stdalign.h>
+#include <stddef.h>
 #include <stdlib.h>
+
+#include "base/limits.h"
 
 /* The texts of a frame besides those around its payload. */
 #define TEXTS_MAX 5
@@ -37,8 +41,67 @@ static struct slice put(char **end, struct slice text) {
     return copy;
 }
 
-enum status frame_make(struct frame **frame, const struct frame_content *content,
-                       const struct frame_text *text) {
+/* ---- memory ---- */
+
+struct frame_block {
+    atomic_uint references; /* of its frames, and of the room that fills it */
+    size_t used;
+    alignas(max_align_t) char memory[FRAME_BLOCK_BYTES];
+};
+
+static void block_unref(struct frame_block *block) {
+    unsigned before = atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel);
+    assert(before > 0);
+    if (before == 1)
+        free(block);
+}
+
+void frame_room_release(struct frame_room *room) {
+    if (room->block)
+        block_unref(room->block);
+    room->block = NULL;
+}
+
+/* A frame that would fill a large part of a block gets its own memory. */
+static bool is_large(size_t size) {
+    return size > FRAME_BLOCK_BYTES / 4;
+}
+
+static size_t aligned(size_t size) {
+    return (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+}
+
+static struct frame *take_memory(struct frame_room *room, size_t size) {
+    struct frame_block *block = room->block;
+    if (!block || FRAME_BLOCK_BYTES - block->used < size) {
+        frame_room_release(room);
+        block = malloc(sizeof(*block));
+        if (!block)
+            return NULL;
+        block->used = 0;
+        atomic_init(&block->references, 1);
+        room->block = block;
+    }
+    struct frame *frame = (struct frame *)(void *)(block->memory + block->used);
+    block->used += size;
+    atomic_fetch_add_explicit(&block->references, 1, memory_order_relaxed);
+    frame->block = block;
+    return frame;
+}
+
+static struct frame *allocate(struct frame_room *room, size_t size) {
+    if (room && !is_large(size))
+        return take_memory(room, aligned(size));
+    struct frame *frame = malloc(size);
+    if (frame)
+        frame->block = NULL;
+    return frame;
+}
+
+/* ---- frames ---- */
+
+enum status frame_make(struct frame_room *room, const struct frame_content *content,
+                       const struct frame_text *text, struct frame **frame) {
     struct frame_content copy = *content;
     struct slice *texts[TEXTS_MAX];
     size_t text_size = text->head.size + content->payload.size + text->tail.size;
@@ -47,7 +110,7 @@ enum status frame_make(struct frame **frame, const struct frame_content *content
     list_texts(&copy, texts);
     for (size_t i = 0; i < TEXTS_MAX; i++)
         size += texts[i]->size;
-    struct frame *made = malloc(size);
+    struct frame *made = allocate(room, size);
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     char *end = made->texts;
@@ -75,6 +138,10 @@ struct frame *frame_ref(struct frame *frame) {
 void frame_unref(struct frame *frame) {
     unsigned before = atomic_fetch_sub_explicit(&frame->references, 1, memory_order_acq_rel);
     assert(before > 0);
-    if (before == 1)
+    if (before > 1)
+        return;
+    if (frame->block)
+        block_unref(frame->block);
+    else
         free(frame);
 }

@@ -73,20 +73,21 @@ static struct slice key_slice(const struct key *key) {
 }
 
 static enum status make(const struct frame_content *content, const struct frame_members *members,
-                        struct frame **frame) {
+                        struct frame_room *room, struct frame **frame) {
     struct frame_encoding encoding;
     enum status status = frame_encode(content, members, &encoding);
-    return status == STATUS_OK ? frame_make(frame, content, &encoding.text) : status;
+    return status == STATUS_OK ? frame_make(room, content, &encoding.text, frame) : status;
 }
 
 enum status frame_of_event(const struct frame_topic *topic, const struct store_event *event,
-                           const struct owner *entity_owner, struct frame **frame) {
+                           const struct owner *entity_owner, struct frame_room *room,
+                           struct frame **frame) {
     struct frame_content content = content_of(event, entity_owner);
     const struct frame_members members = members_of(topic, event);
     struct key key;
     enum status status = event_key(event, key_init(&key));
     content.document_key = key_slice(&key);
-    return status == STATUS_OK ? make(&content, &members, frame) : status;
+    return status == STATUS_OK ? make(&content, &members, room, frame) : status;
 }
 
 /* The version that a summary was projected under, as its document names it; data NULL: it names
@@ -107,7 +108,7 @@ static enum status stored_version(struct slice document, char text[KEY_BYTES_MAX
 
 enum status frame_of_row(const struct frame_topic *topic, const struct store_journal_row *row,
                          const struct store_event *event, const struct owner *entity_owner,
-                         struct frame **frame) {
+                         struct frame_room *room, struct frame **frame) {
     struct frame_content content = content_of(event, entity_owner);
     struct frame_members members = members_of(topic, event);
     char version[KEY_BYTES_MAX];
@@ -129,7 +130,7 @@ enum status frame_of_row(const struct frame_topic *topic, const struct store_jou
         status = event_key(event, key_init(&key));
     }
     content.document_key = key_slice(&key);
-    return status == STATUS_OK ? make(&content, &members, frame) : status;
+    return status == STATUS_OK ? make(&content, &members, room, frame) : status;
 }
 
 static enum status log_key(const struct store_event *event, struct buffer *out) {
@@ -140,7 +141,7 @@ static enum status log_key(const struct store_event *event, struct buffer *out) 
 }
 
 enum status frame_of_log(const struct store_event *event, const struct owner *entity_owner,
-                         struct frame **frame) {
+                         struct frame_room *room, struct frame **frame) {
     static const struct frame_text payload_only = {0};
     struct frame_content content = content_of(event, entity_owner);
     const struct owner *owner = &event->owner;
@@ -157,7 +158,7 @@ enum status frame_of_log(const struct store_event *event, const struct owner *en
     content.payload = buffer_slice(&json);
     if (status == STATUS_OK) {
         content.document_key = key_slice(&key);
-        status = frame_make(frame, &content, &payload_only);
+        status = frame_make(room, &content, &payload_only, frame);
     }
     buffer_release(&json);
     return status;

@@ -35,7 +35,8 @@ static size_t publish_entity(struct hub *hub, const struct commit *commit, size_
     const struct frame_topic of = {name, hub_projection_version(hub)};
     for (size_t i = begin; i < end; i++) {
         struct frame *frame = NULL;
-        if (frame_of_event(&of, &batch->events[i], &commit->states[i].owner, &frame) == STATUS_OK)
+        if (frame_of_event(&of, &batch->events[i], &commit->states[i].owner, NULL, &frame) ==
+            STATUS_OK)
             frame->committed_ns = commit->now_ns;
         else
             frame = NULL;
@@ -54,8 +55,8 @@ static struct frame *row_frame(const struct commit *commit, const struct frame_t
     if (row->log_id < first_log_id || row->log_id - first_log_id >= batch->event_count)
         return NULL;
     size_t index = (size_t)(row->log_id - first_log_id);
-    if (frame_of_row(topic, row, &batch->events[index], &commit->states[index].owner, &frame) !=
-        STATUS_OK)
+    if (frame_of_row(topic, row, &batch->events[index], &commit->states[index].owner, NULL,
+                     &frame) != STATUS_OK)
         return NULL;
     frame->committed_ns = commit->now_ns;
     return frame;
@@ -91,7 +92,7 @@ static void publish_log(struct hub *hub, const struct commit *commit) {
         return;
     for (size_t i = 0; i < batch->event_count; i++) {
         struct frame *frame = NULL;
-        if (frame_of_log(&batch->events[i], &commit->states[i].owner, &frame) == STATUS_OK)
+        if (frame_of_log(&batch->events[i], &commit->states[i].owner, NULL, &frame) == STATUS_OK)
             frame->committed_ns = commit->now_ns;
         else
             frame = NULL;

@@ -356,7 +356,7 @@ static void add_page(struct feed *feed, uint64_t after_seq, uint64_t head_seq) {
     struct delivery_batch batch = {.after_seq = after_seq, .through_seq = after_seq + 1};
     const struct frame_content content = {.seq = after_seq + 1, .payload = SLICE("{}")};
     struct page *page;
-    assert_ok(frame_make(&batch.frames[batch.count++], &content, &(struct frame_text){0}));
+    assert_ok(frame_make(NULL, &content, &(struct frame_text){0}, &batch.frames[batch.count++]));
     assert_ok(page_make(&page, SLICE(SUMMARIES), head_seq, &batch));
     feed_page_add(feed, page);
 }

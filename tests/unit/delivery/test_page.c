@@ -17,7 +17,8 @@ static void fill(struct delivery_batch *batch, size_t count) {
             content.owner.user_id = SLICE("u");
         else
             content.owner.guest_scope = SLICE("g");
-        assert_ok(frame_make(&batch->frames[batch->count++], &content, &(struct frame_text){0}));
+        assert_ok(
+            frame_make(NULL, &content, &(struct frame_text){0}, &batch->frames[batch->count++]));
     }
 }
 

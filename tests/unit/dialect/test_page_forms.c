@@ -24,7 +24,7 @@ static struct frame *make_frame(uint64_t seq) {
         .seq = seq, .kind = SLICE("k"), .payload = SLICE("{\"a\":1}"), .published_at_ms = 7};
     const struct frame_text text = {SLICE(HEAD LEAN), strlen(HEAD), SLICE(TAIL)};
     assert_ok(uuid7_parse(SLICE(EVENT_ID), &content.cursor));
-    assert_ok(frame_make(&frame, &content, &text));
+    assert_ok(frame_make(NULL, &content, &text, &frame));
     return frame;
 }
 

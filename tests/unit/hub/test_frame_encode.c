@@ -31,7 +31,7 @@ static struct frame *make_frame(const struct frame_members *members, struct slic
     struct frame_encoding encoding;
     struct frame *frame;
     assert_ok(frame_encode(&content, members, &encoding));
-    assert_ok(frame_make(&frame, &content, &encoding.text));
+    assert_ok(frame_make(NULL, &content, &encoding.text, &frame));
     return frame;
 }
 

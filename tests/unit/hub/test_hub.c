@@ -277,7 +277,7 @@ static void the_forms_of_a_frame_are_parts_of_one_text(void **state) {
     struct frame *frame;
     const struct frame_content content = {.seq = 7, .payload = SLICE("{}"), .kind = SLICE("k")};
     const struct frame_text text = {SLICE("\"a\":1,\"payload\":"), 6, SLICE(",\"b\":2")};
-    assert_ok(frame_make(&frame, &content, &text));
+    assert_ok(frame_make(NULL, &content, &text, &frame));
     assert_slice(frame->forms[FRAME_FULL], "\"a\":1,\"payload\":{},\"b\":2");
     assert_slice(frame->forms[FRAME_LEAN], "\"payload\":{}");
     assert_ptr_equal(frame->forms[FRAME_LEAN].data, frame->forms[FRAME_FULL].data + 6);
