@@ -1,7 +1,7 @@
 /* bench idle: the cost of subscribed, silent connections: the server's memory for each, and its CPU
  * with heartbeats of both sides; and how many connections a machine holds while events arrive.
  *
- * --connections N  default 15000; 500000 needs 10 GB of memory
+ * --connections N  default 15000; 500000 needs 6 GB of memory
  * --dialect NAME   phoenix (default), topic_ws or sse
  * --loops N        io loops of the server, each with its own descriptor table beyond 15000
  *                  connections (default: the server's, or as many as the connections need)
