@@ -4,10 +4,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The others are reported in the next turn, which follows at once. */
-#define EVENTS_PER_TURN 512
+#define EVENTS_PER_CALL 512
+/* More sockets than a descriptor table usually has. Others are reported in the next turn. */
+#define CALLS_PER_TURN 64
 
-static bool set_registered(struct socket_set *set, struct socket_watch *watch, uint16_t bits) {
+static bool set_registered(struct socket_set *set, struct socket_watch *watch, uint8_t bits) {
     struct epoll_event event = {.events = bits, .data.ptr = watch};
     int operation = bits == 0                ? EPOLL_CTL_DEL
                     : watch->registered == 0 ? EPOLL_CTL_ADD
@@ -20,7 +21,7 @@ static bool set_registered(struct socket_set *set, struct socket_watch *watch, u
     return true;
 }
 
-bool socket_set_want(struct socket_set *set, struct socket_watch *watch, uint16_t wanted) {
+bool socket_set_want(struct socket_set *set, struct socket_watch *watch, uint8_t wanted) {
     if (watch->fd < 0)
         return false;
     watch->wanted = wanted;
@@ -39,15 +40,32 @@ static void report(struct socket_set *set, struct socket_watch *watch, uint32_t 
         (void)set_registered(set, watch, watch->wanted);
 }
 
+/* False: the socket was reported in this turn already. The kernel reports a socket that is still
+ * ready again, after the others. */
+static bool report_once(struct socket_set *set, struct socket_watch *watch, uint32_t events) {
+    if (watch->turn == set->turn)
+        return false;
+    watch->turn = set->turn;
+    report(set, watch, events);
+    return true;
+}
+
+/* After a pause of the process all input is read before deadlines are checked, so a turn must not
+ * leave out any socket. */
 static void on_ready(uv_poll_t *poll, int error, int events) {
     struct socket_set *set = poll->data;
-    struct epoll_event ready[EVENTS_PER_TURN];
+    struct epoll_event ready[EVENTS_PER_CALL];
+    int count = error == 0 ? EVENTS_PER_CALL : 0;
     (void)events;
-    if (error != 0)
-        return;
-    int count = epoll_wait(set->epoll, ready, EVENTS_PER_TURN, 0);
-    for (int i = 0; i < count; i++)
-        report(set, ready[i].data.ptr, ready[i].events);
+    set->turn++;
+    for (int calls = 0; count == EVENTS_PER_CALL && calls < CALLS_PER_TURN; calls++) {
+        bool has_new = false;
+        count = epoll_wait(set->epoll, ready, EVENTS_PER_CALL, 0);
+        for (int i = 0; i < count; i++)
+            has_new = report_once(set, ready[i].data.ptr, ready[i].events) || has_new;
+        if (!has_new)
+            break;
+    }
 }
 
 void socket_set_drop(struct socket_set *set, struct socket_watch *watch) {
@@ -74,6 +92,7 @@ bool socket_set_run_closed(struct socket_set *set) {
 
 enum status socket_set_open(struct socket_set *set, uv_loop_t *loop) {
     set->closed = NULL;
+    set->turn = 0;
     set->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (set->epoll < 0)
         return STATUS_SYSTEM_ERROR;

@@ -49,17 +49,17 @@ static bool is_closed(const struct transport *transport) {
 
 /* ---- the socket ---- */
 
-static bool want(struct transport *transport, uint16_t bits) {
+static bool want(struct transport *transport, uint8_t bits) {
     return socket_set_want(&transport->loop->sockets, &transport->watch, bits);
 }
 
-static bool want_also(struct transport *transport, uint16_t bits) {
+static bool want_also(struct transport *transport, uint8_t bits) {
     return want(transport, transport->watch.wanted | bits);
 }
 
 /* Fewer bits never fail. */
-static void want_no(struct transport *transport, uint16_t bits) {
-    (void)want(transport, (uint16_t)(transport->watch.wanted & ~bits));
+static void want_no(struct transport *transport, uint8_t bits) {
+    (void)want(transport, (uint8_t)(transport->watch.wanted & ~bits));
 }
 
 static ssize_t socket_send(const struct transport *transport, struct slice bytes) {
