@@ -1,11 +1,12 @@
 /* SHA-256 over OpenSSL: in one call, or in pieces.
  * Any thread; a struct sha256 belongs to one at a time.
- * The one-call form keeps one context a thread, freed with the thread; sha256_init takes one
- * that sha256_release returns. Cannot fail: an error of OpenSSL asserts.
+ * The state lives in the caller's struct, and a copy of the struct continues on its own.
+ * sha256_release wipes it. Cannot fail: an error of OpenSSL asserts.
  * The digest depends on the bytes only, not on how they were split into pieces. */
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 
+#include <openssl/sha.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +15,7 @@
 void sha256(const void *data, size_t size, uint8_t digest[SHA256_BYTES]);
 
 struct sha256 {
-    struct evp_md_ctx_st *context;
+    SHA256_CTX state;
 };
 
 void sha256_init(struct sha256 *hash);

@@ -88,7 +88,11 @@ static enum status write_source_seq(struct buffer *out, uint64_t seq) {
 }
 
 static enum status write_source_id(struct buffer *out, const char *member, struct slice id) {
-    enum status status = buffer_printf(out, "\"%s\":", member);
+    enum status status = buffer_append_byte(out, '"');
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, slice_of(member));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE("\":"));
     return status == STATUS_OK ? json_write_string(out, id) : status;
 }
 
@@ -97,7 +101,11 @@ enum status summary_write_source(struct buffer *out, enum entity_kind kind, stru
                                  uint64_t seq) {
     const struct entity_row *row = entity_row(kind);
     bool is_id_first = strcmp(row->id_member, "seq") < 0;
-    enum status status = buffer_printf(out, "{\"entity\":\"%s\",", row->name);
+    enum status status = buffer_append_slice(out, SLICE("{\"entity\":\""));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, slice_of(row->name));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE("\","));
     if (status == STATUS_OK)
         status = is_id_first ? write_source_id(out, row->id_member, entity_id)
                              : write_source_seq(out, seq);
@@ -190,15 +198,20 @@ void summary_settle(const struct summary_layout *layout, const struct summary_ma
     }
 }
 
-enum status summary_hash_marked(struct slice document, const struct summary_marks *marks,
-                                struct buffer *scratch, uint8_t hash[SHA256_BYTES]) {
-    buffer_clear(scratch);
-    enum status status = buffer_append(scratch, document.data, marks->projected_at);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(scratch, slice_from(document, marks->projected_at_end));
-    if (status == STATUS_OK)
-        sha256(scratch->data, scratch->size, hash);
-    return status;
+static void hash_end(struct sha256 *hash, struct slice text, uint8_t digest[SHA256_BYTES]) {
+    sha256_update(hash, text.data, text.size);
+    sha256_final(hash, digest);
+}
+
+/* Both hashes begin with the same members, which are read once. */
+void summary_hash_marked(struct slice document, const struct summary_marks *marks,
+                         uint8_t payload_hash[SHA256_BYTES], uint8_t hash[SHA256_BYTES]) {
+    struct sha256 of_payload;
+    sha256_init(&of_payload);
+    sha256_update(&of_payload, document.data, marks->projected_at);
+    struct sha256 of_summary = of_payload;
+    hash_end(&of_payload, slice_from(document, marks->projected_at), payload_hash);
+    hash_end(&of_summary, slice_from(document, marks->projected_at_end), hash);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */

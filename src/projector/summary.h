@@ -103,9 +103,10 @@ MUST_CHECK enum status summary_write_source(struct buffer *out, enum entity_kind
 /* Reads a document, which must be of this entity. The summary keeps entity_id. */
 MUST_CHECK enum status summary_read(const struct summary_layout *layout, struct slice document,
                                     struct slice entity_id, struct summary *summary);
-/* The hash of a document without projected_at: by marks, or by parsing it. */
-MUST_CHECK enum status summary_hash_marked(struct slice document, const struct summary_marks *marks,
-                                           struct buffer *scratch, uint8_t hash[SHA256_BYTES]);
+/* The hash of a document without projected_at: by marks, together with that of all of it, or by
+ * parsing it. */
+void summary_hash_marked(struct slice document, const struct summary_marks *marks,
+                         uint8_t payload_hash[SHA256_BYTES], uint8_t hash[SHA256_BYTES]);
 MUST_CHECK enum status summary_hash(struct slice document, uint8_t hash[SHA256_BYTES]);
 /* "runtime/run_summary:<id>". */
 MUST_CHECK enum status summary_document_key(enum document_kind kind, struct slice entity_id,

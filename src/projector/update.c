@@ -35,8 +35,6 @@ static enum status build_document(const struct update_source *source,
                                &scratch->marks);
     if (status == STATUS_OK)
         status = keep(arena, &scratch->document, &document->payload);
-    if (status == STATUS_OK)
-        sha256(document->payload.data, document->payload.size, document->payload_hash);
     return status;
 }
 
@@ -48,11 +46,10 @@ enum status update_build(const struct update_source *source, struct update_scrat
         update->first_seq = source->first_seq;
     struct store_checkpoint *checkpoint = &update->checkpoint;
     enum status status = build_document(source, scratch, arena, &update->document);
-    if (status == STATUS_OK)
-        status = summary_hash_marked(update->document.payload, &scratch->marks, &scratch->text,
-                                     checkpoint->summary_hash);
     if (status != STATUS_OK)
         return status;
+    summary_hash_marked(update->document.payload, &scratch->marks, update->document.payload_hash,
+                        checkpoint->summary_hash);
     checkpoint->kind = source->kind;
     checkpoint->entity_ref = source->entity_ref;
     checkpoint->document_id = update->document.key;

@@ -53,7 +53,20 @@ static void pieces_answer_as_the_whole(void **state) {
         }
     }
     sha256_release(&hash);
-    assert_null(hash.context);
+}
+
+static void a_copy_continues_on_its_own(void **state) {
+    (void)state;
+    uint8_t digest[SHA256_BYTES];
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_update(&hash, answers[1].text, 1);
+    struct sha256 copy = hash;
+    sha256_update(&hash, "x", 1);
+    sha256_final(&hash, digest);
+    sha256_update(&copy, answers[1].text + 1, strlen(answers[1].text) - 1);
+    sha256_final(&copy, digest);
+    assert_digest(digest, answers[1].hex);
 }
 
 static void hashes_a_million_letters(void **state) {
@@ -94,6 +107,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_the_published_answers),
         cmocka_unit_test(pieces_answer_as_the_whole),
+        cmocka_unit_test(a_copy_continues_on_its_own),
         cmocka_unit_test(hashes_a_million_letters),
         cmocka_unit_test(threads_do_not_disturb_each_other),
     };
