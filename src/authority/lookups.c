@@ -76,8 +76,21 @@ struct slice append_entity_id(const struct append_request *request) {
 
 /* ---- gathering ---- */
 
+/* Requests of a batch often append to one entity, which is looked up once then. */
+static bool is_entity_of_last(const struct lookups *lookups, const struct request_lookup *lookup) {
+    if (lookups->request_count < 2)
+        return false;
+    const struct request_lookup *last = lookup - 1;
+    return last->status == STATUS_OK && last->request->kind == lookup->request->kind &&
+           slice_equal(last->request->entity_id, lookup->request->entity_id);
+}
+
 static enum status gather_entity(struct lookups *lookups, const struct lookup_sources *sources,
                                  struct request_lookup *lookup) {
+    if (is_entity_of_last(lookups, lookup)) {
+        lookup->entry = (lookup - 1)->entry;
+        return STATUS_OK;
+    }
     enum entity_kind kind = append_entity_kind(lookup->request->kind);
     struct slice id = append_entity_id(lookup->request);
     struct slice stream_id = {NULL, 0};

@@ -237,6 +237,21 @@ static void remove_waiting(struct writer *writer, uint64_t bytes) {
     atomic_fetch_sub(&writer->bytes_waiting, bytes);
 }
 
+/* Equal answers that follow each other are counted at once. */
+static void count_appends(const struct append_group *group) {
+    const struct append_request *requests = group->requests;
+    size_t begin = 0;
+    for (size_t i = 1; i <= group->request_count; i++) {
+        const struct append_request *first = &requests[begin];
+        if (i < group->request_count && requests[i].kind == first->kind &&
+            requests[i].status == first->status)
+            continue;
+        metrics_add(METRIC_APPENDS, METRIC_LABELS(append_entity_kind(first->kind), first->status),
+                    i - begin);
+        begin = i;
+    }
+}
+
 static void answer_group(struct writer *writer, struct append_group *group) {
     remove_waiting(writer, group->bytes_waiting);
     uint64_t refused = 0;
@@ -248,11 +263,10 @@ static void answer_group(struct writer *writer, struct append_group *group) {
         /* The commit may have failed after the request was applied. */
         if (group->order)
             append_order_note(group->order, request);
-        metrics_add(METRIC_APPENDS,
-                    METRIC_LABELS(append_entity_kind(request->kind), request->status), 1);
         if (writer->options.on_refused && request->status != STATUS_OK)
             writer->options.on_refused(writer->options.on_commit_user, request);
     }
+    count_appends(group);
     metrics_add(METRIC_APPEND_DEDUPLICATED, METRIC_PLAIN, deduplicated);
     if (refused > 0)
         count(&writer->counters.refused, refused);

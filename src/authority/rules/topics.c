@@ -45,7 +45,8 @@ static enum status append_to(struct ledger *ledger, struct draft *draft, enum en
 }
 
 enum status topics_append(struct ledger *ledger, struct draft *draft) {
-    if (topic_is_projection_owned(draft->request->entity_id))
+    /* A name that the projector owns was not looked up. */
+    if (!draft->lookup->entry)
         return STATUS_PROJECTION_OWNED_TOPIC;
     return append_to(ledger, draft, ENTITY_TOPIC);
 }

@@ -62,6 +62,26 @@ static void appends_to_projected_topics_are_refused(void **state) {
                 STATUS_PROJECTION_OWNED_TOPIC);
 }
 
+/* Requests that follow each other share the lookup of their entity. */
+static void requests_of_a_batch_find_their_own_topics(void **state) {
+    const char *const items[] = {
+        "{\"topic\":\"new.one\",\"event_type\":\"x\"}",
+        "{\"topic\":\"new.one\",\"event_type\":\"x\"}",
+        "{\"topic\":\"run:r:events\",\"event_type\":\"x\"}",
+        "{\"topic\":\"run:r:events\",\"event_type\":\"x\"}",
+        "{\"topic\":\"new.one\",\"event_type\":\"x\"}",
+        "{\"topic\":\"new.two\",\"event_type\":\"x\"}",
+        "{\"topic\":\"new.two\",\"event_type\":\"x\"}",
+    };
+    static const uint64_t seqs[] = {1, 2, 0, 0, 3, 1, 2};
+    const struct append_request *requests = wait_for(post_items(*state, 7, items));
+    for (size_t i = 0; i < 7; i++) {
+        assert_int_equal(requests[i].status,
+                         seqs[i] > 0 ? STATUS_OK : STATUS_PROJECTION_OWNED_TOPIC);
+        assert_int_equal(requests[i].event.seq, seqs[i]);
+    }
+}
+
 static void notifications_and_audit_events_have_requests_of_their_own(void **state) {
     struct fixture *fixture = *state;
     const struct append_request *note =
@@ -185,6 +205,7 @@ int main(void) {
         TEST(the_first_event_of_an_application_topic_creates_it),
         TEST(a_stream_id_belongs_to_the_first_topic_that_has_it),
         TEST(appends_to_projected_topics_are_refused),
+        TEST(requests_of_a_batch_find_their_own_topics),
         TEST(notifications_and_audit_events_have_requests_of_their_own),
         TEST(a_payload_above_the_limit_stores_nothing),
         TEST(a_producer_over_its_rate_stores_nothing_and_learns_when_to_retry),
