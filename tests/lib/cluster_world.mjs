@@ -113,7 +113,7 @@ export class ClusterWorld extends Watched {
   #add(Kind, count, isOperator, topicsOf) {
     for (let i = 0; i < count; i++) {
       const tenant = isOperator && i % 2 ? null : TENANTS[i % TENANTS.length];
-      this.followers.push(Object.assign(new Kind(this, tenant, topicsOf(i, tenant)), { waitMs: 3000 }));
+      this.followers.push(Object.assign(new Kind(this, tenant, topicsOf(i, tenant)), { waitMs: 3000, deflates: i % 4 === 0 }));
     }
   }
 

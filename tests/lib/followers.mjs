@@ -23,6 +23,12 @@ const HANDSHAKE_MS_MAX = 20_000;
 const HEARTBEAT_MS = 20_000;
 const STALE = "stale_cursor";
 
+// Ten at a time, by default. On a busy machine each message of a client that inflates would wait for seconds then, and
+// the client would see the end of its connection before the last messages.
+const INFLATED_AT_A_TIME = 1000;
+
+const inflating = (follower) => (follower.deflates ? { concurrencyLimit: INFLATED_AT_A_TIME } : false);
+
 /** Waits as long as the server told the client to. */
 const backOff = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
@@ -123,6 +129,7 @@ class Follower extends Watched {
   isLive = false;
   told = []; // when to come back, once a session that ended
   refused = 0;
+  refusedInRow = 0; // since the last session that was live
   deflates = false;
   node = null; // of the current session
 
@@ -150,8 +157,14 @@ class Follower extends Watched {
 
   began() {
     this.sessions++;
+    this.refusedInRow = 0;
     this.isLive = true;
     this.changed();
+  }
+
+  wasRefused() {
+    this.refused++;
+    this.refusedInRow++;
   }
 
   guard(take) {
@@ -184,7 +197,7 @@ class Follower extends Watched {
       this.node = this.world.nodeOf(this);
       await this.session();
       if (this.world.over) return;
-      if (this.sessions === sessions) this.refused++;
+      if (this.sessions === sessions) this.wasRefused();
       await backOff(this.world.pauseMs(this));
     }
   }
@@ -192,7 +205,7 @@ class Follower extends Watched {
   socket(path) {
     const { host, port } = this.node.server;
     const ws = new WebSocket(`ws://${host}:${port}${path}`,
-      { perMessageDeflate: this.deflates, handshakeTimeout: HANDSHAKE_MS_MAX, headers: { authorization: `Bearer ${this.token()}` } });
+      { perMessageDeflate: inflating(this), handshakeTimeout: HANDSHAKE_MS_MAX, headers: { authorization: `Bearer ${this.token()}` } });
     this.end = () => ws.terminate();
     ws.on("error", () => {});
     return ws;
@@ -288,9 +301,15 @@ export class Phoenix extends Follower {
 export class PhoenixClient extends Follower {
   live() {
     const urlOf = ({ server }) => `ws://${server.host}:${server.port}/socket`;
+    const perMessageDeflate = inflating(this);
     this.node = this.world.nodeOf(this);
     const socket = new PhoenixSocket(urlOf(this.node), {
-      transport: WebSocket, params: () => ({ token: this.token() }), reconnectAfterMs: () => this.world.pauseMs(this), rejoinAfterMs: () => 10,
+      transport: class extends WebSocket {
+        constructor(url, protocols) {
+          super(url, protocols, { perMessageDeflate });
+        }
+      },
+      params: () => ({ token: this.token() }), reconnectAfterMs: () => this.world.pauseMs(this), rejoinAfterMs: () => 10,
     });
     const channel = socket.channel("sync:v1", {});
     let hint;
@@ -314,7 +333,7 @@ export class PhoenixClient extends Follower {
       .receive("error", this.guard((body) => { hint = this.world.notice(this, body) ?? hint; }));
     socket.onClose(this.guard(({ code }) => {
       if (this.isLive) this.leaves(hint, code);
-      else this.refused++;
+      else this.wasRefused();
       hint = undefined;
       this.node = this.world.nodeOf(this);
       socket.endPoint = `${urlOf(this.node)}/websocket`;
