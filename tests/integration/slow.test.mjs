@@ -88,13 +88,13 @@ test("the lag of an eviction counts what was appended since the client stopped r
   for (; !await struck(); head += 200) await operator.batch(events(200, { payload: wide }));
   await operator.batch(events(200, { payload: wide }));
   head += 200;
-  const isEvicted = /client.disconnected code=slow_consumer /; // on a busy machine before the last batch
-  const later = isEvicted.test(operator.server.log) ? [head - 200, head] : [head];
+  const isEvicted = /client.disconnected code=slow_consumer /; // on a busy machine before or inside the last batches
+  const isEarly = isEvicted.test(operator.server.log);
   await operator.server.saw("log", isEvicted);
   raw.peer.socket.resume();
   const { payload } = await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[3] === "sync:error");
   const [, , , , { lag, resume_after: [{ watermark }] }] = JSON.parse(payload);
-  assert.ok(later.includes(lag + watermark), `${lag} behind ${watermark}, head ${head}`);
+  assert.ok(isEarly ? lag > 0 && lag + watermark <= head : lag + watermark === head, `${lag} behind ${watermark}, head ${head}`);
 });
 
 /** A healthy client's latencies and the server's memory growth beside so many clients that never read. */
