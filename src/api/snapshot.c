@@ -117,8 +117,11 @@ static enum status append_plain(struct snapshot_work *work, struct buffer *out) 
     work->has_head = true;
     for (size_t i = 0; status == STATUS_OK && i < SNAPSHOT_PAGE_PARTS_MAX &&
                        out->size < SNAPSHOT_PAGE_BYTES && work->part < snapshot->part_count;
-         i++)
-        status = append_part(work, out);
+         i++) {
+        work->part = snapshot_part_next(snapshot, work->part, work->principal);
+        if (work->part < snapshot->part_count)
+            status = append_part(work, out);
+    }
     if (status == STATUS_OK && work->part == snapshot->part_count)
         status = buffer_append_slice(out, SLICE("]}\n"));
     return status;

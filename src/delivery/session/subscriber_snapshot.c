@@ -91,8 +91,11 @@ void subscriber_snapshot_read_end(struct subscriber_snapshot *snapshot, enum sta
 
 void subscriber_snapshot_read(struct subscriber_snapshot *snapshot) {
     size_t count;
-    /* A topic without documents has one empty part. */
-    if (snapshot->snapshot->part_count > 0)
+    size_t part_count = snapshot->snapshot->part_count;
+    size_t part = snapshot_part_next(snapshot->snapshot, snapshot->part, snapshot->principal);
+    /* The last part may be empty. A topic without documents has one empty part. */
+    snapshot->part = part < part_count || part_count == 0 ? part : part_count - 1;
+    if (part < part_count)
         snapshot->status = snapshot_part_read(snapshot->snapshot, snapshot->part,
                                               snapshot->principal, &snapshot->documents, &count);
 }

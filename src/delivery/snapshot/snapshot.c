@@ -21,6 +21,7 @@ void snapshot_unref(struct snapshot *snapshot) {
         return;
     if (snapshot->fd >= 0)
         close(snapshot->fd);
+    free(snapshot->owner_keys);
     free(snapshot->parts);
     free(snapshot);
 }
@@ -105,6 +106,27 @@ static enum status read_filtered(const struct snapshot *snapshot, const struct s
     buffer_release(&text);
     buffer_release(&owners);
     return status;
+}
+
+static bool may_have(const struct snapshot *snapshot, const struct snapshot_part *part,
+                     const uint32_t *keys, size_t key_count) {
+    const uint32_t *owners = snapshot->owner_keys + part->first;
+    for (size_t i = 0; i < part->count; i++)
+        for (size_t key = 0; key < key_count; key++)
+            if (owners[i] == keys[key])
+                return true;
+    return false;
+}
+
+size_t snapshot_part_next(const struct snapshot *snapshot, size_t part,
+                          const struct principal *principal) {
+    uint32_t keys[PRINCIPAL_KEYS_MAX];
+    size_t key_count = principal_keys(principal, keys);
+    if (!principal->read_all)
+        while (part < snapshot->part_count &&
+               !may_have(snapshot, &snapshot->parts[part], keys, key_count))
+            part++;
+    return part;
 }
 
 enum status snapshot_part_read(const struct snapshot *snapshot, size_t index,

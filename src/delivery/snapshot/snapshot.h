@@ -1,7 +1,7 @@
 /* A snapshot: all documents of a summary topic at one watermark, encoded once, in a file without a
  * name, which the kernel removes when the process ends in any way.
- * Immutable and shared: any thread may reference and read it. Memory: an index of parts; the
- * documents are on disk. The last reference closes the file.
+ * Immutable and shared: any thread may reference and read it. Memory: an index of parts and
+ * four bytes for each document, which are on disk. The last reference closes the file.
  * STATUS_STORE_UNAVAILABLE when the file cannot be read, STATUS_SLOW_CONSUMER when it was
  * withdrawn, STATUS_OUT_OF_MEMORY, and the buffer's. A principal gets only documents of owners that
  * it may read. Of the other documents it can see nothing but the number of parts. */
@@ -24,6 +24,7 @@ struct snapshot_part {
     uint32_t text_bytes;
     uint32_t owners_bytes;
     uint32_t count;
+    uint64_t first; /* the index of its first document */
 };
 
 struct snapshot {
@@ -35,6 +36,7 @@ struct snapshot {
     uint64_t file_bytes;
     struct snapshot_part *parts;
     size_t part_count;
+    uint32_t *owner_keys; /* of each document (auth/principal.h); 0: no owner */
     int fd;
     atomic_bool is_withdrawn;
     atomic_uint references;
@@ -47,6 +49,10 @@ void snapshot_unref(struct snapshot *snapshot);
 /* Frees the disk. Later reads of the snapshot fail with STATUS_SLOW_CONSUMER. */
 void snapshot_withdraw(struct snapshot *snapshot);
 
+/* The first part from that one on that may have documents of the principal; part_count: none has.
+ */
+size_t snapshot_part_next(const struct snapshot *snapshot, size_t part,
+                          const struct principal *principal);
 /* Appends the documents of a part that the principal may read, with commas between them; all or
  * nothing. count: how many. Waits for the disk: not for loops. */
 MUST_CHECK enum status snapshot_part_read(const struct snapshot *snapshot, size_t part,

@@ -25,6 +25,7 @@ struct building {
     struct buffer owners;
     uint32_t count;
     size_t parts_capacity;
+    size_t owners_capacity;
     bool is_explained; /* the reason is set */
 };
 
@@ -65,6 +66,23 @@ static enum status parts_grow(struct building *building) {
     return STATUS_OK;
 }
 
+static enum status note_owner(struct building *building, const struct owner *owner) {
+    struct snapshot *snapshot = building->snapshot;
+    uint32_t keys[PRINCIPAL_KEYS_MAX] = {0};
+    size_t index = snapshot->document_count + building->count;
+    if (index == building->owners_capacity) {
+        size_t capacity = index > 0 ? index * 2 : SNAPSHOT_PART_DOCUMENTS_MAX;
+        uint32_t *owners = realloc(snapshot->owner_keys, capacity * sizeof(*owners));
+        if (!owners)
+            return STATUS_OUT_OF_MEMORY;
+        snapshot->owner_keys = owners;
+        building->owners_capacity = capacity;
+    }
+    (void)owner_keys(owner, keys);
+    snapshot->owner_keys[index] = keys[0];
+    return STATUS_OK;
+}
+
 static enum status part_end(struct building *building) {
     struct snapshot *snapshot = building->snapshot;
     struct snapshot_build *build = building->build;
@@ -73,7 +91,8 @@ static enum status part_end(struct building *building) {
     struct snapshot_part part = {.offset = snapshot->file_bytes,
                                  .text_bytes = (uint32_t)building->text.size,
                                  .owners_bytes = (uint32_t)building->owners.size,
-                                 .count = building->count};
+                                 .count = building->count,
+                                 .first = snapshot->document_count};
     enum status status = parts_grow(building);
     if (status == STATUS_OK)
         status = build->reserve(build->user, (uint64_t)part.text_bytes + part.owners_bytes);
@@ -115,6 +134,8 @@ static enum status each_document(void *user, const struct store_document *docume
     struct snapshot_owner row = {(uint32_t)(building->text.size - begin), document->owner};
     if (status == STATUS_OK)
         status = snapshot_owner_write(&building->owners, &row);
+    if (status == STATUS_OK)
+        status = note_owner(building, &document->owner);
     building->count++;
     return status;
 }

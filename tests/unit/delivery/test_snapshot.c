@@ -157,6 +157,29 @@ static void a_principal_gets_only_its_own_documents(void **state) {
     documents_close(documents);
 }
 
+static void parts_without_documents_of_a_principal_are_passed_over(void **state) {
+    (void)state;
+    struct documents *documents = documents_open();
+    /* A part for each document: of u, g and o in turn. */
+    documents->padding_bytes = SNAPSHOT_PART_BYTES;
+    documents_put_many(documents, 7);
+    struct snapshot *snapshot = built(documents);
+    const struct principal user = {.identity = {.user_id = SLICE("u")}};
+    const struct principal member = {.identity = {.user_id = SLICE("v"), .org_id = SLICE("o")}};
+    const struct principal stranger = {.identity = {.user_id = SLICE("v")}};
+    assert_int_equal(snapshot->part_count, 7);
+    assert_int_equal(snapshot_part_next(snapshot, 0, &user), 0);
+    assert_int_equal(snapshot_part_next(snapshot, 1, &user), 3);
+    assert_int_equal(snapshot_part_next(snapshot, 4, &user), 6);
+    assert_int_equal(snapshot_part_next(snapshot, 7, &user), 7);
+    assert_int_equal(snapshot_part_next(snapshot, 0, &member), 2);
+    assert_int_equal(snapshot_part_next(snapshot, 6, &member), 7);
+    assert_int_equal(snapshot_part_next(snapshot, 0, &stranger), 7);
+    assert_int_equal(snapshot_part_next(snapshot, 5, &operator_all), 5);
+    snapshot_unref(snapshot);
+    documents_close(documents);
+}
+
 static void parts_are_bounded_and_a_large_document_has_its_own_part(void **state) {
     (void)state;
     struct documents *documents = documents_open();
@@ -306,6 +329,7 @@ int main(void) {
         cmocka_unit_test(a_snapshot_holds_every_document_as_the_store_does),
         cmocka_unit_test(a_topic_without_documents_has_a_snapshot_without_parts),
         cmocka_unit_test(a_principal_gets_only_its_own_documents),
+        cmocka_unit_test(parts_without_documents_of_a_principal_are_passed_over),
         cmocka_unit_test(parts_are_bounded_and_a_large_document_has_its_own_part),
         cmocka_unit_test(documents_committed_during_a_build_are_not_in_it),
         cmocka_unit_test(a_build_ends_when_it_may_not_grow),
