@@ -35,6 +35,23 @@ test("a peer that never stops sending is cut off", async (t) => {
   assert.match(peer.error, /^(ECONNRESET|EPIPE)$/);
 });
 
+test("a peer that sends ahead and ends its side while its append is stored gets every answer", async (t) => {
+  const operator = await operate(t);
+  const body = JSON.stringify({ event_type: "tick" });
+  const append = ["POST /internal/v1/topics/ahead/events HTTP/1.1", "Host: khala", `Authorization: Bearer ${operator.key}`,
+    `Content-Length: ${body.length}`, "", body].join("\r\n");
+  let seq = 0;
+  for (let round = 0; round < 10; round++) {
+    const peer = await connect(operator.server);
+    await peer.send(append);
+    await peer.send(append + append);
+    peer.finish();
+    for (let i = 0; i < 3; i++) assert.equal(JSON.parse((await peer.response()).body).event.seq, ++seq);
+    assert.equal(await peer.rest(), "");
+    assert.equal(peer.error, null);
+  }
+});
+
 const PATIENT = { KHALA_REQUEST_TIMEOUT_MS: "3600000", KHALA_IDLE_TIMEOUT_MS: "3600000", KHALA_SHUTDOWN_GRACE_MS: "600000" };
 
 test("a server does not wait long for a peer that neither sends nor closes", async (t) => {
