@@ -129,7 +129,7 @@ static void append(struct exchange *exchange, enum append_kind kind, struct slic
         return;
     }
     exchange_call_begin(&work->call);
-    enum status status = writer_post(api_of(exchange)->writer, &work->group);
+    enum status status = call_post_group(&work->call.call, api_of(exchange)->writer, &work->group);
     if (status != STATUS_OK)
         exchange_call_fail(&work->call, status);
 }

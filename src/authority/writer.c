@@ -515,7 +515,7 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
     return STATUS_OK;
 }
 
-enum status writer_post(struct writer *writer, struct append_group *group) {
+enum status writer_post_silently(struct writer *writer, struct append_group *group) {
     assert(group->done && group->request_count <= APPEND_GROUP_REQUESTS_MAX);
     uint64_t bytes = group->arena.bytes_held + group->request_count * sizeof(group->requests[0]);
     uint64_t before = add_waiting(writer, bytes);
@@ -523,11 +523,22 @@ enum status writer_post(struct writer *writer, struct append_group *group) {
     group->bytes_waiting = bytes;
     group->posted.is_job = false;
     if (before == 0 || before + bytes <= writer->options.bytes_max)
-        status = mailbox_post(&writer->mailbox, &group->posted.item);
+        status = mailbox_post_silently(&writer->mailbox, &group->posted.item);
     if (status != STATUS_OK) {
         remove_waiting(writer, bytes);
         metrics_add(METRIC_APPEND_OVERLOAD, METRIC_LABELS(status), 1);
     }
+    return status;
+}
+
+void writer_announce_posts(struct writer *writer) {
+    mailbox_announce(&writer->mailbox);
+}
+
+enum status writer_post(struct writer *writer, struct append_group *group) {
+    enum status status = writer_post_silently(writer, group);
+    if (status == STATUS_OK)
+        writer_announce_posts(writer);
     return status;
 }
 

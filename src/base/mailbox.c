@@ -35,22 +35,28 @@ static enum status mailbox_append(struct mailbox *mailbox, struct mailbox_item *
         return STATUS_SHUTTING_DOWN;
     if (mailbox->count + places > mailbox->count_max)
         return STATUS_LIMIT_REACHED;
-    bool was_empty = !mailbox->first;
     item->next = NULL;
     *mailbox->end = item;
     mailbox->end = &item->next;
     mailbox->count += places;
-    if (!was_empty)
-        return STATUS_OK;
+    return STATUS_OK;
+}
+
+/* With the lock held, and an item inside. One wake-up is enough until the items are taken. */
+static void wake_owner(struct mailbox *mailbox) {
+    if (mailbox->is_announced)
+        return;
+    mailbox->is_announced = true;
     must(pthread_cond_signal(&mailbox->filled));
     if (mailbox->wake)
         mailbox->wake(mailbox->user);
-    return STATUS_OK;
 }
 
 static enum status post(struct mailbox *mailbox, struct mailbox_item *item, size_t places) {
     must(pthread_mutex_lock(&mailbox->lock));
     enum status status = mailbox_append(mailbox, item, places);
+    if (status == STATUS_OK)
+        wake_owner(mailbox);
     must(pthread_mutex_unlock(&mailbox->lock));
     return status;
 }
@@ -61,6 +67,20 @@ enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item) {
 
 enum status mailbox_post_uncounted(struct mailbox *mailbox, struct mailbox_item *item) {
     return post(mailbox, item, 0);
+}
+
+enum status mailbox_post_silently(struct mailbox *mailbox, struct mailbox_item *item) {
+    must(pthread_mutex_lock(&mailbox->lock));
+    enum status status = mailbox_append(mailbox, item, 1);
+    must(pthread_mutex_unlock(&mailbox->lock));
+    return status;
+}
+
+void mailbox_announce(struct mailbox *mailbox) {
+    must(pthread_mutex_lock(&mailbox->lock));
+    if (mailbox->first)
+        wake_owner(mailbox);
+    must(pthread_mutex_unlock(&mailbox->lock));
 }
 
 void mailbox_wake(struct mailbox *mailbox) {
@@ -83,6 +103,7 @@ static struct mailbox_item *mailbox_detach(struct mailbox *mailbox) {
     mailbox->first = NULL;
     mailbox->end = &mailbox->first;
     mailbox->count = 0;
+    mailbox->is_announced = false;
     return items;
 }
 

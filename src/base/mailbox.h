@@ -1,7 +1,7 @@
 /* A queue with many senders and one owner, the only way from thread to thread. An intrusive list
- * under one lock. mailbox_post, mailbox_wake and mailbox_close: any thread; all others: the owner.
- * Allocates nothing: an item is a member of the sender's object. A successful post moves ownership
- * to the owner; a refused post does not. Returns STATUS_LIMIT_REACHED when full,
+ * under one lock. The functions that post, announce, wake and close: any thread; all others: the
+ * owner. Allocates nothing: an item is a member of the sender's object. A successful post moves
+ * ownership to the owner; a refused post does not. Returns STATUS_LIMIT_REACHED when full,
  * STATUS_SHUTTING_DOWN once closed. Items arrive once each, in the order they were posted. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
@@ -19,7 +19,7 @@ struct mailbox_item {
     struct mailbox_item *next;
 };
 
-/* Wakes up the owner's event loop. The sender calls it, only when the mailbox was empty, with the
+/* Wakes up the owner's event loop. The sender calls it, once until the items are taken, with the
  * lock held. So no call is in progress once mailbox_close has returned, and the loop may be
  * destroyed. It must neither block nor call the mailbox; uv_async_send is suitable. */
 typedef void mailbox_wake_cb(void *user);
@@ -32,7 +32,8 @@ struct mailbox {
     size_t count;              /* without the uncounted items */
     size_t count_max;
     bool closed;
-    bool is_woken; /* the owner's next wait ends at once */
+    bool is_woken;     /* the owner's next wait ends at once */
+    bool is_announced; /* the owner was woken for the items inside */
     void *user;
     mailbox_wake_cb *wake;
 };
@@ -44,6 +45,10 @@ void mailbox_release(struct mailbox *mailbox);
 MUST_CHECK enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item);
 /* Posts an item that takes none of the count_max places: its sender bounds such items. */
 MUST_CHECK enum status mailbox_post_uncounted(struct mailbox *mailbox, struct mailbox_item *item);
+/* Posts without waking the owner. The sender calls mailbox_announce soon, once for many items. The
+ * owner may take the items earlier. */
+MUST_CHECK enum status mailbox_post_silently(struct mailbox *mailbox, struct mailbox_item *item);
+void mailbox_announce(struct mailbox *mailbox);
 /* Ends the owner's wait, or its next one, without an item. Several calls before that end one wait.
  */
 void mailbox_wake(struct mailbox *mailbox);

@@ -74,3 +74,10 @@ void call_writer(struct call *call, struct io_loop *loop, struct writer *writer)
     call->status = status;
     call_return_post(call);
 }
+
+enum status call_post_group(struct call *call, struct writer *writer, struct append_group *group) {
+    enum status status = writer_post_silently(writer, group);
+    if (status == STATUS_OK)
+        call->loop->unwoken = writer;
+    return status;
+}

@@ -39,6 +39,10 @@ void call_cancel(struct call *call);
 void call_writer(struct call *call, struct io_loop *loop, struct writer *writer);
 /* Another thread took over the work by other means and ends it with call_return_post. */
 void call_begin(struct call *call, struct io_loop *loop);
+/* Posts the group of a call that began. The writer is woken at the end of the loop's turn. Without
+ * success the caller ends the call. */
+MUST_CHECK enum status call_post_group(struct call *call, struct writer *writer,
+                                       struct append_group *group);
 /* The work is done: done runs on the loop. Once for each call_begin. */
 void call_return_post(struct call *call);
 

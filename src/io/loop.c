@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "authority/writer.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -100,11 +101,21 @@ static void on_idle(uv_idle_t *idle) {
     (void)idle;
 }
 
+/* Once for all requests of the turn: the writer commits them together. */
+static void wake_writer(struct io_loop *loop) {
+    if (loop->unwoken)
+        writer_announce_posts(loop->unwoken);
+    loop->unwoken = NULL;
+}
+
 static void on_prepare(uv_prepare_t *prepare) {
     struct io_loop *loop = prepare->data;
+    wake_writer(loop);
     bool has_work = loop->hooks->before_sleep(loop);
     /* A connection that is gone may be the last thing that the owner waits for. */
     has_work = socket_set_run_closed(&loop->sockets) || has_work;
+    /* Again, for groups that were posted here. */
+    wake_writer(loop);
     if (loop->state == LOOP_ENDING)
         return;
     if (has_work)

@@ -21,6 +21,7 @@
 
 struct io_loop;
 struct transport_events;
+struct writer;
 
 /* Work that another thread posts to the loop. */
 struct loop_task {
@@ -97,7 +98,8 @@ struct io_loop {
     struct step_guard guard;    /* of io_loop_forget_ms */
     struct uuid7_generator ids; /* of requests */
     struct deadline_queue deadlines;
-    size_t hold_count; /* connections and calls that keep the loop alive */
+    size_t hold_count;      /* connections and calls that keep the loop alive */
+    struct writer *unwoken; /* has groups of this turn, and is woken at its end; NULL: none */
     bool has_own_descriptors;
     const int *later_fds;
     size_t later_fd_count;

@@ -184,7 +184,8 @@ static void batch_post(struct batch *batch) {
     exchange_ref(batch->exchange);
     call_begin(&group->call, batch->exchange->loop);
     hold_back(batch, &group->group);
-    enum status status = writer_post(api_of(batch->exchange)->writer, &group->group);
+    enum status status =
+        call_post_group(&group->call, api_of(batch->exchange)->writer, &group->group);
     if (status == STATUS_OK)
         return;
     group_refuse(group, status);
