@@ -4,36 +4,28 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Removes the first segment, with the slash before it, from a path that is not empty. */
-static struct slice segment_take(struct slice *path) {
-    struct slice segment = slice_from(*path, 1);
-    const char *slash = memchr(segment.data, '/', segment.size);
-    size_t size = slash ? (size_t)(slash - segment.data) : segment.size;
-    *path = slice_from(segment, size);
-    return (struct slice){segment.data, size};
-}
-
+/* Most requests are compared with many patterns, so each is left at its first byte that differs. */
 bool route_path_matches(const char *pattern, struct slice path, struct slice *parameters,
                         size_t *parameter_count) {
-    struct slice wanted = slice_of(pattern);
-    assert(slice_starts(wanted, SLICE("/")));
+    const char *at = path.data, *end = path.data + path.size;
+    assert(pattern[0] == '/');
     *parameter_count = 0;
-    if (!slice_starts(path, SLICE("/")))
-        return false;
-    while (wanted.size > 0 && path.size > 0) {
-        struct slice expected = segment_take(&wanted);
-        struct slice segment = segment_take(&path);
-        if (!slice_starts(expected, SLICE("{"))) {
-            if (!slice_equal(expected, segment))
+    while (*pattern != '\0') {
+        if (*pattern != '{') {
+            if (at == end || *at++ != *pattern++)
                 return false;
             continue;
         }
-        if (segment.size == 0)
+        struct slice rest = {at, (size_t)(end - at)};
+        const char *slash = rest.size > 0 ? memchr(rest.data, '/', rest.size) : NULL;
+        at = slash ? slash : end;
+        if (at == rest.data)
             return false;
         assert(*parameter_count < ROUTE_PARAMETERS_MAX);
-        parameters[(*parameter_count)++] = segment;
+        parameters[(*parameter_count)++] = (struct slice){rest.data, (size_t)(at - rest.data)};
+        pattern += strcspn(pattern, "}") + 1;
     }
-    return wanted.size == 0 && path.size == 0;
+    return at == end;
 }
 
 static enum status parameters_decode(struct route_match *match, const struct slice *raw,
@@ -54,25 +46,36 @@ static enum status parameters_decode(struct route_match *match, const struct sli
     return STATUS_OK;
 }
 
+/* A GET handler also answers HEAD. */
+static bool has_method(const struct route *row, enum http1_method method) {
+    return row->method == method ||
+           (row->method == HTTP1_METHOD_GET && method == HTTP1_METHOD_HEAD);
+}
+
+static bool is_path_known(const struct route_table *table, struct slice path, unsigned hidden) {
+    struct slice raw[ROUTE_PARAMETERS_MAX];
+    size_t count;
+    for (size_t i = 0; i < table->count; i++)
+        if (!(table->rows[i].flags & hidden) &&
+            route_path_matches(table->rows[i].path, path, raw, &count))
+            return true;
+    return false;
+}
+
 enum status route_find(const struct route_table *table, const struct http1_request *request,
                        unsigned hidden, struct buffer *memory, struct route_match *match) {
     struct slice raw[ROUTE_PARAMETERS_MAX];
-    bool is_path_known = false;
     for (size_t i = 0; i < table->count; i++) {
         const struct route *row = &table->rows[i];
-        if (row->flags & hidden ||
+        if (row->flags & hidden || !has_method(row, request->method) ||
             !route_path_matches(row->path, request->path, raw, &match->parameter_count))
             continue;
-        is_path_known = true;
-        /* A GET handler also answers HEAD. */
-        if (row->method == request->method ||
-            (row->method == HTTP1_METHOD_GET && request->method == HTTP1_METHOD_HEAD)) {
-            match->route = row;
-            return parameters_decode(match, raw, memory);
-        }
+        match->route = row;
+        return parameters_decode(match, raw, memory);
     }
     match->parameter_count = 0;
-    return is_path_known ? STATUS_METHOD_NOT_ALLOWED : STATUS_NOT_FOUND;
+    return is_path_known(table, request->path, hidden) ? STATUS_METHOD_NOT_ALLOWED
+                                                       : STATUS_NOT_FOUND;
 }
 
 void route_allowed(const struct route_table *table, struct slice path, unsigned hidden,
