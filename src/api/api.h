@@ -1,6 +1,6 @@
 /* The context of the handlers of api/.
  * Filled before the loops start; then read-only for every loop's thread, except for its atomics.
- * Memory: the struct outlives every exchange; parsers has one element for each loop.
+ * Memory: the struct outlives every exchange; appends has one element for each loop.
  * Errors: none.
  * A handler gets it with api_of(exchange). */
 #ifndef API_API_H
@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
+#include "api/append_memory.h"
 #include "api/batch/spool.h"
 #include "api/store_health.h"
-#include "authority/append_read.h"
 #include "authority/writer.h"
 #include "cluster/nodes.h"
 #include "delivery/consumers.h"
@@ -39,7 +39,7 @@ struct api {
     struct slice projection_version;
     struct relay *const *relays; /* the sinks outside the store */
     size_t relay_count;
-    struct append_parser *parsers; /* by the index of the loop */
+    struct append_memory *appends; /* by the index of the loop */
     const char *folder;            /* for files that an import spools */
     struct clock_reading started;
     uint64_t item_bytes_max; /* of one item of a batch */
@@ -56,8 +56,12 @@ static inline struct api *api_of(const struct exchange *exchange) {
     return exchange->http->api;
 }
 
+static inline struct append_memory *api_appends(const struct exchange *exchange) {
+    return &exchange->http->api->appends[exchange->loop->index];
+}
+
 static inline struct append_parser *api_parser(const struct exchange *exchange) {
-    return &exchange->http->api->parsers[exchange->loop->index];
+    return &api_appends(exchange)->parser;
 }
 
 /* The producer whose token the request has; NULL: the operator. */

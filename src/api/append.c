@@ -12,27 +12,21 @@
 #include "base/limits.h"
 #include "http/exchange_call.h"
 
-struct append_work {
-    struct exchange_call call;
-    struct append_group group;
-    struct append_request request;
-};
-
 static void work_free(void *memory) {
     struct append_work *work = memory;
-    arena_release(&work->group.arena);
-    free(work);
+    append_work_give(api_appends(work->call.exchange), work);
 }
 
 static void answer_done(struct exchange *exchange, const struct append_request *request) {
-    struct buffer out;
-    buffer_init(&out, APPEND_ANSWER_BYTES_MAX);
-    enum status status = append_write_answer(&out, request, clock_wall_ms(&exchange->loop->clock));
+    struct buffer *out = &api_appends(exchange)->answer;
+    buffer_clear(out);
+    enum status status = append_write_answer(out, request, clock_wall_ms(&exchange->loop->clock));
     if (status == STATUS_OK)
-        exchange_answer_json(exchange, append_http_status(request), buffer_slice(&out));
+        exchange_answer_json(exchange, append_http_status(request), buffer_slice(out));
     else
         exchange_answer_status(exchange, status);
-    buffer_release(&out);
+    if (out->capacity > APPEND_WORK_KEPT_BYTES)
+        buffer_release(out);
 }
 
 static void answer_refused(struct exchange *exchange, const struct append_request *request) {
@@ -92,6 +86,7 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
     /* If all members are optional, the body may be empty. */
     enum status status = json_parse(text.size > 0 ? text : SLICE("{}"), &limits, &body);
     if (status != STATUS_OK) {
+        work->request = (struct append_request){.kind = kind};
         append_refuse(&work->request, status, NULL);
         return status;
     }
@@ -111,7 +106,8 @@ enum status api_check_producer(const struct exchange *exchange) {
 
 static void append(struct exchange *exchange, enum append_kind kind, struct slice id) {
     enum status admitted = api_check_producer(exchange);
-    struct append_work *work = admitted == STATUS_OK ? calloc(1, sizeof(*work)) : NULL;
+    struct append_work *work =
+        admitted == STATUS_OK ? append_work_take(api_appends(exchange)) : NULL;
     if (!work) {
         exchange_answer_status(exchange, admitted == STATUS_OK ? STATUS_OUT_OF_MEMORY : admitted);
         return;
@@ -121,7 +117,6 @@ static void append(struct exchange *exchange, enum append_kind kind, struct slic
     work->group.request_count = 1;
     work->group.done = group_done;
     work->group.user = work;
-    arena_init(&work->group.arena, APPEND_ARENA_BYTES_MAX);
     exchange->work = work;
     exchange->work_free = work_free;
     if (work_read(work, kind, id) != STATUS_OK) {

@@ -103,6 +103,8 @@
     /* Turn: for each io loop. */                                                                                                                            \
     X(LOOP_TASKS_MAX,                     1000000,   ITEMS, LOOP,         1, "tasks posted to a loop and not yet run")                                       \
     X(LOOP_READ_BYTES,                    65536,     BYTES, LOOP,         2, "bytes of one read, as received and decrypted")                                 \
+    X(APPEND_WORKS_KEPT,                  64,        ITEMS, LOOP,         1, "ended appends whose memory the next ones use")                                 \
+    X(APPEND_WORK_KEPT_BYTES,             8 << 10,   BYTES, LOOP,         64, "texts of such an append; each of them also has about 1 KiB")                  \
     X(SESSION_TURNS_MAX,                  512,       ITEMS, LOOP,         1, "turns of subscribers between two polls of the sockets")                        \
     X(FEED_PAGES_BYTES,                   4 << 20,   BYTES, LOOP,         1, "encoded pages of topics, for clients that come to their positions")          \
     X(FEED_PAGES_MAX,                     8,         ITEMS, LOOP,         1, "such pages of one topic")                                                    \

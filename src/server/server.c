@@ -483,11 +483,11 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->batch_spools.disk_free_bytes_min = SPOOL_DISK_FREE_BYTES_MIN;
     spool_files_init(&api->batch_spools);
     api->snapshots_bytes_max = server->config.snapshots_bytes_max;
-    api->parsers = calloc(loop_count, sizeof(*api->parsers));
-    if (!api->parsers)
+    api->appends = calloc(loop_count, sizeof(*api->appends));
+    if (!api->appends)
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < loop_count; i++)
-        append_parser_init(&api->parsers[i], server->http.options.append_bytes_max);
+        append_memory_init(&api->appends[i], server->http.options.append_bytes_max);
     return STATUS_OK;
 }
 
@@ -534,9 +534,9 @@ void server_close(struct server *server) {
     tls_context_close(server->http.tls);
     if (server->store)
         store_close(server->store);
-    for (size_t i = 0; server->api.parsers && i < server->http.loop_count; i++)
-        append_parser_release(&server->api.parsers[i]);
-    free(server->api.parsers);
+    for (size_t i = 0; server->api.appends && i < server->http.loop_count; i++)
+        append_memory_release(&server->api.appends[i]);
+    free(server->api.appends);
     free(server->http.loops);
     conn_shares_release(&server->http.conn_shares);
     unread_answers_release(&server->http.unread_answers);

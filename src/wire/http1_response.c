@@ -7,6 +7,8 @@
 #include "base/decimal.h"
 #include "wire/http1_syntax.h"
 
+#define HEAD_BYTES_USUAL 256
+
 #define PARTS(...)                                                                                 \
     (const struct slice[]){__VA_ARGS__},                                                           \
         sizeof((struct slice[]){__VA_ARGS__}) / sizeof(struct slice)
@@ -122,8 +124,13 @@ static enum status write_head(struct buffer *buffer, const struct http1_response
 
 enum status http1_response_write(struct buffer *buffer, const struct http1_response *response) {
     size_t size_before = buffer->size;
-    enum status status = write_head(buffer, response);
-    if (status == STATUS_OK && status_has_body(response->http_status) && !response->to_head)
+    bool has_body = status_has_body(response->http_status) && !response->to_head;
+    /* All at once: the parts would enlarge the buffer several times. A longer head still does. */
+    enum status status =
+        buffer_reserve(buffer, HEAD_BYTES_USUAL + (has_body ? response->body.size : 0));
+    if (status == STATUS_OK || status == STATUS_PAYLOAD_TOO_LARGE)
+        status = write_head(buffer, response);
+    if (status == STATUS_OK && has_body)
         status = buffer_append_slice(buffer, response->body);
     if (status != STATUS_OK)
         buffer->size = size_before;

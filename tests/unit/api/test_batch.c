@@ -12,7 +12,7 @@ struct peer {
     struct http_fixture http;
     struct fixture *store;
     struct api api;
-    struct append_parser parser;
+    struct append_memory appends;
     struct clock_manual clock;
 };
 
@@ -23,10 +23,10 @@ static int open_peer(void **state) {
     memset(&peer, 0, sizeof(peer));
     peer.store = fixture_new();
     fixture_open(peer.store);
-    append_parser_init(&peer.parser, FIXTURE_BODY_BYTES_MAX);
+    append_memory_init(&peer.appends, FIXTURE_BODY_BYTES_MAX);
     peer.api = (struct api){.http = &peer.http.http,
                             .writer = peer.store->writer,
-                            .parsers = &peer.parser,
+                            .appends = &peer.appends,
                             .item_bytes_max = FIXTURE_BODY_BYTES_MAX,
                             .batches_bytes_max = 64 << 20};
     peer.http.http.api = &peer.api;
@@ -41,7 +41,7 @@ static int open_peer(void **state) {
 static int close_peer(void **state) {
     (void)state;
     int error = fixture_http_close(&peer.http);
-    append_parser_release(&peer.parser);
+    append_memory_release(&peer.appends);
     fixture_close(peer.store);
     fixture_free(peer.store);
     return error;
