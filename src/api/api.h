@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "api/append_memory.h"
+#include "api/append/append_memory.h"
 #include "api/batch/spool.h"
 #include "api/store_health.h"
 #include "authority/writer.h"

@@ -24,7 +24,7 @@
 #include <strings.h>
 
 #include "api/api.h"
-#include "api/append_answer.h"
+#include "api/append/append_answer.h"
 #include "api/batch/spool.h"
 #include "api/handlers.h"
 #include "authority/append_order.h"

@@ -1,4 +1,4 @@
-#include "api/append_answer.h"
+#include "api/append/append_answer.h"
 
 #include "authority/event_json.h"
 #include "base/limits.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "api/api.h"
-#include "api/append_answer.h"
+#include "api/append/append_answer.h"
 #include "api/handlers.h"
 #include "authority/append_read.h"
 #include "authority/body_hash.h"

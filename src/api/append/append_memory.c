@@ -1,8 +1,8 @@
-#include "api/append_memory.h"
+#include "api/append/append_memory.h"
 
 #include <stdlib.h>
 
-#include "api/append_answer.h"
+#include "api/append/append_answer.h"
 #include "base/limits.h"
 
 void append_memory_init(struct append_memory *memory, size_t body_bytes_max) {
