@@ -115,4 +115,11 @@ struct append_group {
     uint64_t bytes_waiting; /* the writer's */
 };
 
+static inline size_t append_group_payload_bytes(const struct append_group *group) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < group->request_count; i++)
+        bytes += group->requests[i].payload.size + group->requests[i].metadata.size;
+    return bytes;
+}
+
 #endif

@@ -72,13 +72,6 @@ static void count(_Atomic uint64_t *counter, uint64_t more) {
 
 /* ---- forming a batch ---- */
 
-static size_t payload_bytes_of(const struct append_group *group) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < group->request_count; i++)
-        bytes += group->requests[i].payload.size + group->requests[i].metadata.size;
-    return bytes;
-}
-
 /* The end of the batch that begins with first: as many whole groups as the limits allow, at least
  * one. A job ends a batch too. */
 static struct mailbox_item *batch_end(struct mailbox_item *first) {
@@ -88,7 +81,7 @@ static struct mailbox_item *batch_end(struct mailbox_item *first) {
     for (; item && !job_of(item); item = item->next) {
         const struct append_group *group = group_of(item);
         requests += group->request_count;
-        bytes += payload_bytes_of(group);
+        bytes += append_group_payload_bytes(group);
         if (item != first && (requests > BATCH_REQUESTS_MAX || bytes > BATCH_PAYLOAD_BYTES_MAX))
             break;
     }
@@ -533,13 +526,6 @@ enum status writer_post_silently(struct writer *writer, struct append_group *gro
 
 void writer_announce_posts(struct writer *writer) {
     mailbox_announce(&writer->mailbox);
-}
-
-enum status writer_post(struct writer *writer, struct append_group *group) {
-    enum status status = writer_post_silently(writer, group);
-    if (status == STATUS_OK)
-        writer_announce_posts(writer);
-    return status;
 }
 
 enum status writer_post_job(struct writer *writer, struct writer_job *job) {

@@ -65,11 +65,17 @@ struct writer_stats {
 };
 
 MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);
-MUST_CHECK enum status writer_post(struct writer *writer, struct append_group *group);
 /* Posts without waking the writer, which may be asleep until writer_announce_posts. A thread that
  * posts several groups wakes the writer once for all, so that one commit holds them. */
 MUST_CHECK enum status writer_post_silently(struct writer *writer, struct append_group *group);
 void writer_announce_posts(struct writer *writer);
+MUST_CHECK static inline enum status writer_post(struct writer *writer,
+                                                 struct append_group *group) {
+    enum status status = writer_post_silently(writer, group);
+    if (status == STATUS_OK)
+        writer_announce_posts(writer);
+    return status;
+}
 /* Runs between two batches, in order of posting. Appends wait while it runs, so long work is posted
  * in pieces. Takes no place in the queue of appends: a job is the one job of its caller. */
 MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job *job);
