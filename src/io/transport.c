@@ -112,7 +112,8 @@ static void socket_writable(struct transport *transport) {
         socket_sent(transport, -errno);
         return;
     }
-    sending->remaining = slice_from(sending->remaining, (size_t)written);
+    if (written > 0)
+        sending->remaining = slice_from(sending->remaining, (size_t)written);
     if (sending->remaining.size == 0)
         socket_sent(transport, sending->error);
 }
