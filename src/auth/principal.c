@@ -183,16 +183,15 @@ void principal_unref(const struct principal *principal) {
     atomic_uint *count = principal ? counted(principal) : NULL;
     if (!count)
         return;
-    if (!atomic_load(&principal->is_shared)) {
-        if (atomic_fetch_sub_explicit(count, 1, memory_order_acq_rel) == 1)
-            free((void *)principal);
-        return;
-    }
     unsigned seen = atomic_load(count);
     while (seen > 1)
         if (atomic_compare_exchange_weak(count, &seen, seen - 1))
             return;
-    unref_shared((struct principal *)principal);
+    /* With the last reference here, no other thread can begin to share it. */
+    if (atomic_load(&principal->is_shared))
+        unref_shared((struct principal *)principal);
+    else
+        free((void *)principal);
 }
 
 /* ---- ownership ---- */
