@@ -114,7 +114,9 @@ static uint64_t hash_of(const struct principal *principal) {
 }
 
 static bool same_text(struct slice a, struct slice b) {
-    return !a.data == !b.data && slice_equal(a, b);
+    if (!a.data || !b.data)
+        return !a.data && !b.data;
+    return slice_equal(a, b);
 }
 
 static bool same_list(const struct grant_list *a, const struct grant_list *b) {
