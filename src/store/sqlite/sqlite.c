@@ -1,4 +1,4 @@
-#include "store/sqlite/sqlite.h"
+#include "store/sqlite/sqlite_source.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -58,6 +58,8 @@ static enum status session_open(struct store *base, enum store_mode mode,
         sqlite_connect(store->path, mode, false, &session->database, session->error);
     if (status == STATUS_OK && mode == STORE_WRITE) {
         status = sqlite_record_location(store, session->error);
+        if (status == STATUS_OK)
+            status = sqlite_status(sqlite_source_register(session));
         if (status != STATUS_OK)
             sqlite3_close(session->database);
     }

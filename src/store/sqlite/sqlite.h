@@ -31,6 +31,8 @@
 /* Bytes of the write-ahead log that are written at once. SQLite writes less than 128 KiB in a call.
  */
 #define SQLITE_STORE_GATHER_BYTES (124 << 10)
+/* Positions of a commit that are written together. */
+#define SQLITE_STORE_RANGES_MAX 1024
 /* Entities whose last seq the write session keeps, by their refs. */
 #define SQLITE_STORE_HEADS 4096
 
@@ -41,16 +43,16 @@ enum statement_id {
     STATEMENT_READ_BEGIN,
     STATEMENT_READ_TOUCH,
     STATEMENT_PUT_ENTITY,
-    STATEMENT_ADD_EVENT,
-    STATEMENT_ADD_POSITION,
+    STATEMENT_ADD_EVENTS,
+    STATEMENT_ADD_POSITIONS,
     STATEMENT_MOVE_POSITIONS,
     STATEMENT_CLEAR_POSITIONS,
-    STATEMENT_ADD_EVENT_ID,
+    STATEMENT_ADD_EVENT_IDS,
     STATEMENT_ADD_KEY,
     STATEMENT_PUT_TOPIC,
-    STATEMENT_PUT_DOCUMENT, /* one for each document kind */
-    STATEMENT_PUT_DOCUMENT_LAST = STATEMENT_PUT_DOCUMENT + DOCUMENT_KIND_COUNT - 1,
-    STATEMENT_PUT_CHECKPOINT,
+    STATEMENT_PUT_DOCUMENTS, /* one for each document kind */
+    STATEMENT_PUT_DOCUMENTS_LAST = STATEMENT_PUT_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
+    STATEMENT_PUT_CHECKPOINTS,
     STATEMENT_ADD_JOURNAL,
     STATEMENT_ADD_DRIFT,
     STATEMENT_DROP_OLD_DRIFTS,
@@ -153,13 +155,17 @@ struct sqlite_tail {
     uint64_t recent_positions;
 };
 
+struct sqlite_source;
+
 struct sqlite_session {
     struct store_session base;
     struct sqlite_store *store;
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     struct sqlite_tail tail;
-    struct sqlite_range range; /* of the current commit, not written yet */
+    struct sqlite_range ranges[SQLITE_STORE_RANGES_MAX]; /* of the commit, not written yet */
+    size_t range_count;
+    const struct sqlite_source *source; /* of the statement that runs; NULL: none */
     char error[STORE_MESSAGE_MAX];
     enum reason reason; /* of the error */
 };

@@ -6,7 +6,7 @@
  * process ends before that, the next start may find the transaction whole and keep it, as if its
  * acknowledgement had been lost on the way. The caller therefore answers "not stored, try again";
  * a retry with the same event id or key leads to one event either way. */
-#include "store/sqlite/sqlite.h"
+#include "store/sqlite/sqlite_source.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -70,17 +70,56 @@ static const struct uuid *later(const struct uuid *a, const struct uuid *b) {
     return uuid_compare(a, b) >= 0 ? a : b;
 }
 
-/* An id is unique among supplied and minted ids together. Both checks are free in the usual case.
- * A minted id is later than every supplied one. A supplied id that lacks the mark was not minted,
- * and one that is later than the last cursor was not minted yet. */
-static enum status check_event_id(struct sqlite_session *session, const struct store_event *event,
-                                  bool is_supplied) {
+/* An id that another store minted counts as supplied, even where it is the cursor's. */
+static bool is_supplied(const struct sqlite_tail *tail, const struct store_event *event) {
+    return uuid_compare(&event->event_id, &event->cursor) != 0 ||
+           !id_mark_may_be_minted(&tail->id_mark, &event->event_id);
+}
+
+static bool has_supplied_id(const struct sqlite_source *source, const void *row) {
+    return is_supplied(source->user, row);
+}
+
+static void event_id_column(sqlite3_context *context, const void *row, int column) {
+    const struct store_event *event = row;
+    if (column == 1)
+        sqlite_answer_bytes(context, event->event_id.bytes, sizeof(event->event_id.bytes));
+    else
+        sqlite_answer_number(context, event->log_id);
+}
+
+static enum status add_event_ids(struct sqlite_session *session, const struct store_batch *batch) {
     struct sqlite_tail *tail = &session->tail;
+    bool has_supplied = false;
+    const struct sqlite_source source = {
+        .rows = batch->events,
+        .row_count = batch->event_count,
+        .row_bytes = sizeof(*batch->events),
+        .column = event_id_column,
+        .has_row = has_supplied_id,
+        .user = tail,
+    };
+    for (size_t i = 0; i < batch->event_count; i++) {
+        if (!is_supplied(tail, &batch->events[i]))
+            continue;
+        has_supplied = true;
+        tail->client_id_max = *later(&tail->client_id_max, &batch->events[i].event_id);
+    }
+    return has_supplied ? sqlite_run_source(session, STATEMENT_ADD_EVENT_IDS, &source) : STATUS_OK;
+}
+
+/* An id is unique among supplied and minted ids together. The supplied ids of the batch are in the
+ * store already. Both checks are free in the usual case: a minted id is later than every supplied
+ * one, a supplied id that lacks the mark was not minted, and one that is later than the last cursor
+ * was not minted yet. */
+static enum status check_event_id(struct sqlite_session *session, const struct store_event *event) {
+    struct sqlite_tail *tail = &session->tail;
+    bool supplied = is_supplied(tail, event);
     uint64_t log_id = 0;
     enum status status = STATUS_NOT_FOUND;
-    if (!is_supplied && uuid_compare(&event->event_id, &tail->client_id_max) <= 0)
+    if (!supplied && uuid_compare(&event->event_id, &tail->client_id_max) <= 0)
         status = sqlite_find_client_id(session, &event->event_id, &log_id);
-    else if (is_supplied && id_mark_may_be_minted(&tail->id_mark, &event->event_id) &&
+    else if (supplied && id_mark_may_be_minted(&tail->id_mark, &event->event_id) &&
              tail->log_id > 0 && uuid_compare(&event->event_id, &tail->cursor) <= 0)
         status = sqlite_find_server_id(session, &event->event_id, &log_id);
     if (status == STATUS_NOT_FOUND)
@@ -90,72 +129,85 @@ static enum status check_event_id(struct sqlite_session *session, const struct s
                                : status;
 }
 
-static enum status add_event_id(struct sqlite_session *session, const struct store_event *event) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_ADD_EVENT_ID, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_bytes(statement, 1, event->event_id.bytes, sizeof(event->event_id.bytes));
-    sqlite_bind_number(statement, 2, event->log_id);
-    session->tail.client_id_max = *later(&session->tail.client_id_max, &event->event_id);
-    return sqlite_run(session, statement);
-}
-
-static enum status insert_event(struct sqlite_session *session, const struct store_event *event) {
-    bool is_cursor = uuid_compare(&event->event_id, &event->cursor) == 0;
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_ADD_EVENT, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, event->log_id);
-    sqlite_bind_number(statement, 2, event->entity_ref);
-    sqlite_bind_number(statement, 3, event->seq);
-    sqlite_bind_bytes(statement, 4, event->cursor.bytes, sizeof(event->cursor.bytes));
-    sqlite_bind_bytes(statement, 5, is_cursor ? NULL : event->event_id.bytes,
-                      is_cursor ? 0 : sizeof(event->event_id.bytes));
-    sqlite_bind_text(statement, 6, event->type);
+static void event_owner_column(sqlite3_context *context, const struct store_event *event,
+                               int column) {
+    const struct slice owner[] = {event->owner.user_id, event->owner.guest_scope,
+                                  event->owner.org_id};
     /* An owner that is the entity's is in the entity's row. */
-    const struct owner owner =
-        entity_row(event->entity_kind)->has_event_owner ? event->owner : (struct owner){0};
-    sqlite_bind_text(statement, 7, owner.user_id);
-    sqlite_bind_text(statement, 8, owner.guest_scope);
-    sqlite_bind_text(statement, 9, owner.org_id);
-    sqlite_bind_bytes(statement, 10, event->payload_hash, sizeof(event->payload_hash));
-    sqlite_bind_bytes(statement, 11, event->prev_chain_hash, sizeof(event->prev_chain_hash));
-    sqlite_bind_bytes(statement, 12, event->chain_hash, sizeof(event->chain_hash));
-    sqlite_bind_text(statement, 13, event->payload);
-    if (event->recorded_at_ms == uuid7_timestamp_ms(&event->cursor))
-        sqlite_bind_optional(statement, 14, 0);
-    else
-        sqlite_bind_number(statement, 14, event->recorded_at_ms);
-    sqlite_bind_number(statement, 15, event->chain_version);
-    return sqlite_run(session, statement);
+    if (entity_row(event->entity_kind)->has_event_owner)
+        sqlite_answer_text(context, owner[column]);
 }
 
-static enum status add_event(struct sqlite_session *session, const struct store_event *event) {
+static void event_column(sqlite3_context *context, const void *row, int column) {
+    const struct store_event *event = row;
+    switch (column) {
+    case 1:
+        return sqlite_answer_number(context, event->log_id);
+    case 2:
+        return sqlite_answer_number(context, event->entity_ref);
+    case 3:
+        return sqlite_answer_number(context, event->seq);
+    case 4:
+        return sqlite_answer_bytes(context, event->cursor.bytes, sizeof(event->cursor.bytes));
+    case 5:
+        if (uuid_compare(&event->event_id, &event->cursor) != 0)
+            sqlite_answer_bytes(context, event->event_id.bytes, sizeof(event->event_id.bytes));
+        return;
+    case 6:
+        return sqlite_answer_text(context, event->type);
+    case 10:
+        return sqlite_answer_bytes(context, event->payload_hash, sizeof(event->payload_hash));
+    case 11:
+        return sqlite_answer_bytes(context, event->prev_chain_hash, sizeof(event->prev_chain_hash));
+    case 12:
+        return sqlite_answer_bytes(context, event->chain_hash, sizeof(event->chain_hash));
+    case 13:
+        return sqlite_answer_text(context, event->payload);
+    case 14:
+        if (event->recorded_at_ms != uuid7_timestamp_ms(&event->cursor))
+            sqlite_answer_number(context, event->recorded_at_ms);
+        return;
+    case 15:
+        return sqlite_answer_number(context, event->chain_version);
+    default:
+        return event_owner_column(context, event, column - 7);
+    }
+}
+
+static enum status check_order(struct sqlite_session *session, const struct store_event *event) {
     struct sqlite_tail *tail = &session->tail;
     uint64_t head_seq = 0;
-    /* An id that another store minted counts as supplied, even where it is the cursor's. */
-    bool is_supplied = uuid_compare(&event->event_id, &event->cursor) != 0 ||
-                       !id_mark_may_be_minted(&tail->id_mark, &event->event_id);
     if (event->log_id != tail->log_id + 1)
         return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the log ends at event",
                            tail->log_id);
     if (tail->log_id > 0 && uuid_compare(&event->cursor, &tail->cursor) <= 0)
         return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the cursor does not rise at event",
                            event->log_id);
-    enum status status = check_event_id(session, event, is_supplied);
-    if (status == STATUS_OK && is_supplied)
-        status = add_event_id(session, event);
-    if (status == STATUS_OK)
-        status = insert_event(session, event);
-    if (status == STATUS_OK)
-        status = sqlite_positions_add(session, event, &head_seq);
+    enum status status = sqlite_positions_add(session, event, &head_seq);
     if (status == STATUS_SEQUENCE_CONFLICT)
         return contradicts(session, status, "the entity's last event is", head_seq);
     tail->log_id = event->log_id;
     tail->cursor = event->cursor;
     return status;
+}
+
+static enum status add_events(struct sqlite_session *session, const struct store_batch *batch) {
+    const struct sqlite_source source = {
+        .rows = batch->events,
+        .row_count = batch->event_count,
+        .row_bytes = sizeof(*batch->events),
+        .column = event_column,
+    };
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
+        status = check_order(session, &batch->events[i]);
+    if (status == STATUS_OK)
+        status = add_event_ids(session, batch);
+    for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
+        status = check_event_id(session, &batch->events[i]);
+    if (status == STATUS_OK)
+        status = sqlite_run_source(session, STATEMENT_ADD_EVENTS, &source);
+    return status == STATUS_OK ? sqlite_positions_end(session) : status;
 }
 
 static enum status add_key(struct sqlite_session *session, const struct store_key *key) {
@@ -169,53 +221,106 @@ static enum status add_key(struct sqlite_session *session, const struct store_ke
     return sqlite_run(session, statement);
 }
 
-static enum status put_document(struct sqlite_session *session,
-                                const struct store_document *document) {
-    sqlite3_stmt *statement = NULL;
-    enum statement_id id = STATEMENT_PUT_DOCUMENT + document->kind;
-    enum status status = sqlite_statement(session, id, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, document->entity_ref);
-    sqlite_bind_text(statement, 2, document->key);
-    sqlite_bind_number(statement, 3, document->version);
-    sqlite_bind_bytes(statement, 4, document->payload_hash, sizeof(document->payload_hash));
-    sqlite_bind_text(statement, 5, document->payload);
-    return sqlite_run(session, statement);
+static void document_column(sqlite3_context *context, const void *row, int column) {
+    const struct store_document *document = row;
+    switch (column) {
+    case 1:
+        return sqlite_answer_number(context, document->entity_ref);
+    case 2:
+        return sqlite_answer_text(context, document->key);
+    case 3:
+        return sqlite_answer_number(context, document->version);
+    case 4:
+        return sqlite_answer_bytes(context, document->payload_hash, sizeof(document->payload_hash));
+    default:
+        return sqlite_answer_text(context, document->payload);
+    }
 }
 
-static enum status put_checkpoint(struct sqlite_session *session,
-                                  const struct store_checkpoint *checkpoint) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_PUT_CHECKPOINT, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, checkpoint->entity_ref);
-    sqlite_bind_text(statement, 2, slice_of(document_kind_name(checkpoint->kind)));
-    sqlite_bind_text(statement, 3, checkpoint->document_id);
-    sqlite_bind_number(statement, 4, checkpoint->last_runtime_seq);
-    sqlite_bind_text(statement, 5, checkpoint->projection_version);
-    sqlite_bind_bytes(statement, 6, checkpoint->summary_hash, sizeof(checkpoint->summary_hash));
-    sqlite_bind_number(statement, 7, checkpoint->last_projected_at_ms);
-    return sqlite_run(session, statement);
+static bool is_of_kind(const struct sqlite_source *source, const void *row) {
+    return ((const struct store_document *)row)->kind == *(const enum document_kind *)source->user;
 }
 
-static enum status add_journal(struct sqlite_session *session,
-                               const struct store_journal_row *row) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_ADD_JOURNAL, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, row->topic_ref);
-    sqlite_bind_number(statement, 2, row->seq);
-    sqlite_bind_number(statement, 3, row->log_id);
-    sqlite_bind_number(statement, 4, row->entity_ref);
-    sqlite_bind_number(statement, 5, row->document_version);
-    sqlite_bind_number(statement, 6, row->published_at_ms);
-    sqlite_bind_bytes(statement, 7, row->payload_hash, sizeof(row->payload_hash));
-    sqlite_bind_text(statement, 8, row->payload);
-    sqlite_bind_number(statement, 9, row->first_seq);
-    return sqlite_run(session, statement);
+static enum status put_documents(struct sqlite_session *session, const struct store_batch *batch) {
+    enum status status = STATUS_OK;
+    for (enum document_kind kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
+        const struct sqlite_source source = {
+            .rows = batch->documents,
+            .row_count = batch->document_count,
+            .row_bytes = sizeof(*batch->documents),
+            .column = document_column,
+            .has_row = is_of_kind,
+            .user = &kind,
+        };
+        status = sqlite_run_source(session, STATEMENT_PUT_DOCUMENTS + kind, &source);
+    }
+    return status;
+}
+
+static void checkpoint_column(sqlite3_context *context, const void *row, int column) {
+    const struct store_checkpoint *checkpoint = row;
+    switch (column) {
+    case 1:
+        return sqlite_answer_number(context, checkpoint->entity_ref);
+    case 2:
+        return sqlite_answer_text(context, slice_of(document_kind_name(checkpoint->kind)));
+    case 3:
+        return sqlite_answer_text(context, checkpoint->document_id);
+    case 4:
+        return sqlite_answer_number(context, checkpoint->last_runtime_seq);
+    case 5:
+        return sqlite_answer_text(context, checkpoint->projection_version);
+    case 6:
+        return sqlite_answer_bytes(context, checkpoint->summary_hash,
+                                   sizeof(checkpoint->summary_hash));
+    default:
+        return sqlite_answer_number(context, checkpoint->last_projected_at_ms);
+    }
+}
+
+static enum status put_checkpoints(struct sqlite_session *session,
+                                   const struct store_batch *batch) {
+    const struct sqlite_source source = {
+        .rows = batch->checkpoints,
+        .row_count = batch->checkpoint_count,
+        .row_bytes = sizeof(*batch->checkpoints),
+        .column = checkpoint_column,
+    };
+    return sqlite_run_source(session, STATEMENT_PUT_CHECKPOINTS, &source);
+}
+
+static void journal_column(sqlite3_context *context, const void *row, int column) {
+    const struct store_journal_row *frame = row;
+    switch (column) {
+    case 1:
+        return sqlite_answer_number(context, frame->topic_ref);
+    case 2:
+        return sqlite_answer_number(context, frame->seq);
+    case 3:
+        return sqlite_answer_number(context, frame->log_id);
+    case 4:
+        return sqlite_answer_number(context, frame->entity_ref);
+    case 5:
+        return sqlite_answer_number(context, frame->document_version);
+    case 6:
+        return sqlite_answer_number(context, frame->published_at_ms);
+    case 7:
+        return sqlite_answer_bytes(context, frame->payload_hash, sizeof(frame->payload_hash));
+    case 8:
+        return sqlite_answer_text(context, frame->payload);
+    default:
+        return sqlite_answer_optional(context, frame->first_seq);
+    }
+}
+
+static enum status add_journal(struct sqlite_session *session, const struct store_batch *batch) {
+    const struct sqlite_source source = {
+        .rows = batch->journal,
+        .row_count = batch->journal_count,
+        .row_bytes = sizeof(*batch->journal),
+        .column = journal_column,
+    };
+    return sqlite_run_source(session, STATEMENT_ADD_JOURNAL, &source);
 }
 
 static enum status add_drift(struct sqlite_session *session, const struct store_drift *drift) {
@@ -321,10 +426,8 @@ static enum status write_authority(struct sqlite_session *session,
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < batch->entity_count; i++)
         status = put_entity(session, &batch->entities[i]);
-    for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
-        status = add_event(session, &batch->events[i]);
     if (status == STATUS_OK)
-        status = sqlite_positions_end(session);
+        status = add_events(session, batch);
     for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
         status = add_key(session, &batch->keys[i]);
     return status;
@@ -334,12 +437,12 @@ static enum status write_derived(struct sqlite_session *session, const struct st
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < batch->topic_count; i++)
         status = put_topic(session, &batch->topics[i]);
-    for (size_t i = 0; status == STATUS_OK && i < batch->document_count; i++)
-        status = put_document(session, &batch->documents[i]);
-    for (size_t i = 0; status == STATUS_OK && i < batch->checkpoint_count; i++)
-        status = put_checkpoint(session, &batch->checkpoints[i]);
-    for (size_t i = 0; status == STATUS_OK && i < batch->journal_count; i++)
-        status = add_journal(session, &batch->journal[i]);
+    if (status == STATUS_OK)
+        status = put_documents(session, batch);
+    if (status == STATUS_OK)
+        status = put_checkpoints(session, batch);
+    if (status == STATUS_OK)
+        status = add_journal(session, batch);
     for (size_t i = 0; status == STATUS_OK && i < batch->drift_count; i++)
         status = add_drift(session, &batch->drifts[i]);
     if (status == STATUS_OK && batch->drift_count > 0)

@@ -1,6 +1,6 @@
 /* Positions of the events of a commit. Events of an entity that follow each other in the log too
  * share one position, so a batch for one topic needs one row. */
-#include "store/sqlite/sqlite.h"
+#include "store/sqlite/sqlite_source.h"
 
 static enum status find_head(struct sqlite_session *session, uint64_t entity_ref, uint64_t *seq) {
     sqlite3_stmt *statement = NULL;
@@ -20,49 +20,59 @@ static struct sqlite_head *head_of(struct sqlite_session *session, uint64_t enti
 
 void sqlite_positions_forget(struct sqlite_session *session) {
     memset(session->store->heads, 0, sizeof(session->store->heads));
-    session->range = (struct sqlite_range){0};
+    session->range_count = 0;
+}
+
+static void range_column(sqlite3_context *context, const void *row, int column) {
+    const struct sqlite_range *range = row;
+    const uint64_t columns[] = {range->entity_ref, range->seq, range->log_id, range->count};
+    sqlite_answer_number(context, columns[column - 1]);
 }
 
 static enum status flush(struct sqlite_session *session) {
-    const struct sqlite_range range = session->range;
-    sqlite3_stmt *statement = NULL;
-    if (range.count == 0)
+    const struct sqlite_source source = {
+        .rows = session->ranges,
+        .row_count = session->range_count,
+        .row_bytes = sizeof(*session->ranges),
+        .column = range_column,
+    };
+    session->tail.recent_positions += session->range_count;
+    session->range_count = 0;
+    return sqlite_run_source(session, STATEMENT_ADD_POSITIONS, &source);
+}
+
+/* The last seq of the entity, from memory or from the store. */
+static enum status know_head(struct sqlite_session *session, uint64_t entity_ref,
+                             struct sqlite_head *head) {
+    if (head->entity_ref == entity_ref)
         return STATUS_OK;
-    session->range.count = 0;
-    enum status status = sqlite_statement(session, STATEMENT_ADD_POSITION, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, range.entity_ref);
-    sqlite_bind_number(statement, 2, range.seq);
-    sqlite_bind_number(statement, 3, range.log_id);
-    sqlite_bind_number(statement, 4, range.count);
-    session->tail.recent_positions++;
-    return sqlite_run(session, statement);
+    /* The store lacks the ranges of this commit that are in memory only. */
+    enum status status = flush(session);
+    if (status == STATUS_OK)
+        status = find_head(session, entity_ref, &head->seq);
+    head->entity_ref = status == STATUS_OK ? entity_ref : 0;
+    return status;
 }
 
 enum status sqlite_positions_add(struct sqlite_session *session, const struct store_event *event,
                                  uint64_t *head_seq) {
     struct sqlite_head *head = head_of(session, event->entity_ref);
-    struct sqlite_range *range = &session->range;
-    enum status status = STATUS_OK;
-    if (head->entity_ref != event->entity_ref) {
-        /* An open range of the entity is in memory only. */
-        status = flush(session);
-        if (status == STATUS_OK)
-            status = find_head(session, event->entity_ref, &head->seq);
-        head->entity_ref = status == STATUS_OK ? event->entity_ref : 0;
-    }
+    enum status status = know_head(session, event->entity_ref, head);
     *head_seq = head->seq;
     if (status != STATUS_OK || event->seq != head->seq + 1)
         return status == STATUS_OK ? STATUS_SEQUENCE_CONFLICT : status;
     head->seq = event->seq;
-    if (range->count > 0 && range->entity_ref == event->entity_ref &&
-        range->log_id + range->count == event->log_id) {
-        range->count++;
-        return STATUS_OK;
+    if (session->range_count > 0) {
+        struct sqlite_range *last = &session->ranges[session->range_count - 1];
+        if (last->entity_ref == event->entity_ref && last->log_id + last->count == event->log_id) {
+            last->count++;
+            return STATUS_OK;
+        }
     }
-    status = flush(session);
-    *range = (struct sqlite_range){event->entity_ref, event->seq, event->log_id, 1};
+    if (session->range_count == SQLITE_STORE_RANGES_MAX)
+        status = flush(session);
+    session->ranges[session->range_count++] =
+        (struct sqlite_range){event->entity_ref, event->seq, event->log_id, 1};
     return status;
 }
 

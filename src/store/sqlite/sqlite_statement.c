@@ -52,9 +52,10 @@
                                "FROM sync_topic_sequences t "
 
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
-    [STATEMENT_PUT_DOCUMENT + kind] =                                                              \
+    [STATEMENT_PUT_DOCUMENTS + kind] =                                                             \
         "INSERT OR REPLACE INTO " table                                                            \
-        " (entity_ref, doc_key, doc_version, payload_hash, payload) VALUES (?, ?, ?, ?, ?)",
+        " (entity_ref, doc_key, doc_version, payload_hash, payload) "                              \
+        "SELECT c1, c2, c3, c4, c5 FROM source",
 #define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
     [STATEMENT_DOCUMENT + kind] =                                                                  \
         "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM " table               \
@@ -88,17 +89,22 @@ static const char *const texts[STATEMENT_COUNT] = {
         "started_at = excluded.started_at, stopped_at = excluded.stopped_at, "
         "last_heartbeat_at = excluded.last_heartbeat_at "
         "WHERE kind = excluded.kind AND id = excluded.id",
-    [STATEMENT_ADD_EVENT] =
-        "INSERT INTO events (log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
-        "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
-        "recorded_at, chain_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    [STATEMENT_ADD_POSITION] = "INSERT INTO event_positions_recent (entity_ref, seq, log_id, "
-                               "event_count) VALUES (?, ?, ?, ?)",
+    /* The transaction is rolled back after every failure. OR FAIL says that the statement need not
+     * undo its own rows first, so that SQLite keeps no copy of the pages that it changes. */
+    [STATEMENT_ADD_EVENTS] =
+        "INSERT OR FAIL INTO events (log_id, entity_ref, seq, cursor, event_id, type, "
+        "owner_user_id, owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, "
+        "payload, recorded_at, chain_version) SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, "
+        "c11, c12, c13, c14, c15 FROM source",
+    [STATEMENT_ADD_POSITIONS] =
+        "INSERT OR FAIL INTO event_positions_recent (entity_ref, seq, log_id, event_count) "
+        "SELECT c1, c2, c3, c4 FROM source",
     [STATEMENT_MOVE_POSITIONS] =
         "INSERT INTO event_positions (entity_ref, seq, log_id, event_count) SELECT entity_ref, "
         "seq, log_id, event_count FROM event_positions_recent",
     [STATEMENT_CLEAR_POSITIONS] = "DELETE FROM event_positions_recent",
-    [STATEMENT_ADD_EVENT_ID] = "INSERT INTO event_ids (event_id, log_id) VALUES (?, ?)",
+    [STATEMENT_ADD_EVENT_IDS] =
+        "INSERT OR FAIL INTO event_ids (event_id, log_id) SELECT c1, c2 FROM source",
     [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys (entity_ref, key, log_id) VALUES (?, ?, ?)",
     /* oldest_seq never falls, even if the caller does not know of a prune yet. */
     [STATEMENT_PUT_TOPIC] =
@@ -107,14 +113,14 @@ static const char *const texts[STATEMENT_COUNT] = {
         "entity_ref = excluded.entity_ref, oldest_seq = max(oldest_seq, excluded.oldest_seq), "
         "head_seq = excluded.head_seq "
         "WHERE topic = excluded.topic AND stream_id = excluded.stream_id",
-    DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINT] =
+    DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
         "INSERT OR REPLACE INTO khala_projection_checkpoints (entity_ref, projection_name, "
         "document_id, last_runtime_seq, projection_version, summary_hash, last_projected_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "SELECT c1, c2, c3, c4, c5, c6, c7 FROM source",
     [STATEMENT_ADD_JOURNAL] =
-        "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
+        "INSERT OR FAIL INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
         "published_at, payload_hash, payload, first_entity_seq) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0))",
+        "SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9 FROM source",
     [STATEMENT_ADD_DRIFT] =
         "INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
         "actual_seq, seen_at) VALUES (?, ?, ?, ?, ?, ?)",

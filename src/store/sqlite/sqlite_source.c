@@ -1,0 +1,157 @@
+#include "store/sqlite/sqlite_source.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct source_table {
+    sqlite3_vtab base;
+    struct sqlite_session *session;
+};
+
+struct source_cursor {
+    sqlite3_vtab_cursor base;
+    const struct sqlite_source *source;
+    size_t index;
+};
+
+static struct source_cursor *cursor_of(sqlite3_vtab_cursor *cursor) {
+    return (struct source_cursor *)cursor;
+}
+
+static const void *row_at(const struct source_cursor *cursor) {
+    const struct sqlite_source *source = cursor->source;
+    return (const char *)source->rows + cursor->index * source->row_bytes;
+}
+
+static int is_at_end(sqlite3_vtab_cursor *cursor) {
+    return cursor_of(cursor)->index == cursor_of(cursor)->source->row_count;
+}
+
+static void skip_hidden_rows(struct source_cursor *cursor) {
+    const struct sqlite_source *source = cursor->source;
+    while (source->has_row && cursor->index < source->row_count &&
+           !source->has_row(source, row_at(cursor)))
+        cursor->index++;
+}
+
+static int connect_table(sqlite3 *database, void *session, int argument_count,
+                         const char *const *arguments, sqlite3_vtab **made, char **error) {
+    (void)argument_count;
+    (void)arguments;
+    (void)error;
+    int code = sqlite3_declare_vtab(database, "CREATE TABLE source (c1, c2, c3, c4, c5, c6, c7, "
+                                              "c8, c9, c10, c11, c12, c13, c14, c15)");
+    struct source_table *table = code == SQLITE_OK ? calloc(1, sizeof(*table)) : NULL;
+    if (!table)
+        return code == SQLITE_OK ? SQLITE_NOMEM : code;
+    table->session = session;
+    *made = &table->base;
+    return SQLITE_OK;
+}
+
+static int disconnect_table(sqlite3_vtab *table) {
+    free(table);
+    return SQLITE_OK;
+}
+
+/* Every statement reads all rows in their order. */
+static int plan(sqlite3_vtab *table, sqlite3_index_info *info) {
+    (void)table;
+    info->estimatedCost = 1;
+    return SQLITE_OK;
+}
+
+static int open_cursor(sqlite3_vtab *table, sqlite3_vtab_cursor **opened) {
+    (void)table;
+    struct source_cursor *cursor = calloc(1, sizeof(*cursor));
+    if (!cursor)
+        return SQLITE_NOMEM;
+    *opened = &cursor->base;
+    return SQLITE_OK;
+}
+
+static int close_cursor(sqlite3_vtab_cursor *cursor) {
+    free(cursor);
+    return SQLITE_OK;
+}
+
+static int rewind_cursor(sqlite3_vtab_cursor *base, int plan_number, const char *plan_text,
+                         int argument_count, sqlite3_value **arguments) {
+    struct source_cursor *cursor = cursor_of(base);
+    (void)plan_number;
+    (void)plan_text;
+    (void)argument_count;
+    (void)arguments;
+    cursor->source = ((struct source_table *)base->pVtab)->session->source;
+    assert(cursor->source);
+    cursor->index = 0;
+    skip_hidden_rows(cursor);
+    return SQLITE_OK;
+}
+
+static int next_row(sqlite3_vtab_cursor *base) {
+    struct source_cursor *cursor = cursor_of(base);
+    cursor->index++;
+    skip_hidden_rows(cursor);
+    return SQLITE_OK;
+}
+
+static int read_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index) {
+    const struct source_cursor *cursor = cursor_of(base);
+    cursor->source->column(context, row_at(cursor), index + 1);
+    return SQLITE_OK;
+}
+
+static int read_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid) {
+    *rowid = (sqlite3_int64)cursor_of(base)->index;
+    return SQLITE_OK;
+}
+
+/* Without xCreate the table exists in every connection that has the module, and in no schema. */
+static const sqlite3_module module = {
+    .xConnect = connect_table,
+    .xBestIndex = plan,
+    .xDisconnect = disconnect_table,
+    .xOpen = open_cursor,
+    .xClose = close_cursor,
+    .xFilter = rewind_cursor,
+    .xNext = next_row,
+    .xEof = is_at_end,
+    .xColumn = read_column,
+    .xRowid = read_rowid,
+};
+
+int sqlite_source_register(struct sqlite_session *session) {
+    return sqlite3_create_module(session->database, "source", &module, session);
+}
+
+enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
+                              const struct sqlite_source *source) {
+    if (source->row_count == 0)
+        return STATUS_OK;
+    assert(!session->source);
+    session->source = source;
+    enum status status = sqlite_execute(session, id);
+    session->source = NULL;
+    return status;
+}
+
+void sqlite_answer_number(sqlite3_context *context, uint64_t number) {
+    assert(number <= INT64_MAX);
+    sqlite3_result_int64(context, (sqlite3_int64)number);
+}
+
+void sqlite_answer_optional(sqlite3_context *context, uint64_t number) {
+    /* A column without an answer is NULL. */
+    if (number > 0)
+        sqlite_answer_number(context, number);
+}
+
+void sqlite_answer_text(sqlite3_context *context, struct slice text) {
+    if (text.data)
+        sqlite3_result_text64(context, text.data, text.size, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+void sqlite_answer_bytes(sqlite3_context *context, const void *bytes, size_t size) {
+    sqlite3_result_blob64(context, bytes, size, SQLITE_STATIC);
+}

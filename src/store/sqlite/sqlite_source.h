@@ -1,0 +1,38 @@
+/* A source: rows of a batch that a statement selects from, as the virtual table "source" with the
+ * columns c1, c2 and so on. One statement inserts all rows, with its cursors at the end of the
+ * table; a statement for each row would search the table from its root for each.
+ * The session's thread. Memory: the rows and their texts are the caller's and are not copied.
+ * Errors are those of the statement. A source exists only while its statement runs. */
+#ifndef STORE_SQLITE_SQLITE_SOURCE_H
+#define STORE_SQLITE_SQLITE_SOURCE_H
+
+#include "store/sqlite/sqlite.h"
+
+/* The columns of the widest row. */
+#define SQLITE_SOURCE_COLUMNS 15
+
+struct sqlite_source {
+    const void *rows;
+    size_t row_count;
+    size_t row_bytes;
+    /* Answers with the column of a row, counted from 1. */
+    void (*column)(sqlite3_context *context, const void *row, int column);
+    /* Whether the statement sees the row; NULL: it sees all. */
+    bool (*has_row)(const struct sqlite_source *source, const void *row);
+    const void *user; /* for has_row */
+};
+
+/* A code of SQLite's. */
+int sqlite_source_register(struct sqlite_session *session);
+/* Runs a statement that reads the source and yields no row. Does nothing without rows. */
+MUST_CHECK enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
+                                         const struct sqlite_source *source);
+
+/* Answers of a column. */
+void sqlite_answer_number(sqlite3_context *context, uint64_t number);
+/* 0 is NULL. */
+void sqlite_answer_optional(sqlite3_context *context, uint64_t number);
+void sqlite_answer_text(sqlite3_context *context, struct slice text);
+void sqlite_answer_bytes(sqlite3_context *context, const void *bytes, size_t size);
+
+#endif
