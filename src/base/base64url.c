@@ -5,28 +5,58 @@
 
 #define NO_DIGIT 64
 
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/* The two digits of each twelve bits. */
+/* clang-format off */
+#define PAIRS(a)                                                                                   \
+    {a, 'A'}, {a, 'B'}, {a, 'C'}, {a, 'D'}, {a, 'E'}, {a, 'F'}, {a, 'G'}, {a, 'H'},                \
+    {a, 'I'}, {a, 'J'}, {a, 'K'}, {a, 'L'}, {a, 'M'}, {a, 'N'}, {a, 'O'}, {a, 'P'},                \
+    {a, 'Q'}, {a, 'R'}, {a, 'S'}, {a, 'T'}, {a, 'U'}, {a, 'V'}, {a, 'W'}, {a, 'X'},                \
+    {a, 'Y'}, {a, 'Z'}, {a, 'a'}, {a, 'b'}, {a, 'c'}, {a, 'd'}, {a, 'e'}, {a, 'f'},                \
+    {a, 'g'}, {a, 'h'}, {a, 'i'}, {a, 'j'}, {a, 'k'}, {a, 'l'}, {a, 'm'}, {a, 'n'},                \
+    {a, 'o'}, {a, 'p'}, {a, 'q'}, {a, 'r'}, {a, 's'}, {a, 't'}, {a, 'u'}, {a, 'v'},                \
+    {a, 'w'}, {a, 'x'}, {a, 'y'}, {a, 'z'}, {a, '0'}, {a, '1'}, {a, '2'}, {a, '3'},                \
+    {a, '4'}, {a, '5'}, {a, '6'}, {a, '7'}, {a, '8'}, {a, '9'}, {a, '-'}, {a, '_'},
+
+static const char pairs[4096][2] = {
+    PAIRS('A') PAIRS('B') PAIRS('C') PAIRS('D') PAIRS('E') PAIRS('F')
+    PAIRS('G') PAIRS('H') PAIRS('I') PAIRS('J') PAIRS('K') PAIRS('L')
+    PAIRS('M') PAIRS('N') PAIRS('O') PAIRS('P') PAIRS('Q') PAIRS('R')
+    PAIRS('S') PAIRS('T') PAIRS('U') PAIRS('V') PAIRS('W') PAIRS('X')
+    PAIRS('Y') PAIRS('Z') PAIRS('a') PAIRS('b') PAIRS('c') PAIRS('d')
+    PAIRS('e') PAIRS('f') PAIRS('g') PAIRS('h') PAIRS('i') PAIRS('j')
+    PAIRS('k') PAIRS('l') PAIRS('m') PAIRS('n') PAIRS('o') PAIRS('p')
+    PAIRS('q') PAIRS('r') PAIRS('s') PAIRS('t') PAIRS('u') PAIRS('v')
+    PAIRS('w') PAIRS('x') PAIRS('y') PAIRS('z') PAIRS('0') PAIRS('1')
+    PAIRS('2') PAIRS('3') PAIRS('4') PAIRS('5') PAIRS('6') PAIRS('7')
+    PAIRS('8') PAIRS('9') PAIRS('-') PAIRS('_')
+};
+/* clang-format on */
+
+static void write_group(char *text, uint32_t group) {
+    memcpy(text, pairs[group >> 12], 2);
+    memcpy(text + 2, pairs[group & 4095], 2);
+}
+
+/* Three bytes, absent ones as zero. */
+static uint32_t read_bytes(const uint8_t *bytes, size_t count) {
+    uint32_t group = (uint32_t)bytes[0] << 16;
+    if (count > 1)
+        group |= (uint32_t)bytes[1] << 8;
+    return count > 2 ? group | bytes[2] : group;
+}
 
 size_t base64url_encode(const void *data, size_t size, char *text) {
     const uint8_t *bytes = data;
     assert(size <= SIZE_MAX / 2);
     size_t written = 0;
     size_t index = 0;
-    for (; size - index >= 3; index += 3) {
-        uint32_t group =
-            (uint32_t)bytes[index] << 16 | (uint32_t)bytes[index + 1] << 8 | bytes[index + 2];
-        text[written++] = alphabet[group >> 18];
-        text[written++] = alphabet[group >> 12 & 63];
-        text[written++] = alphabet[group >> 6 & 63];
-        text[written++] = alphabet[group & 63];
-    }
-    if (size - index == 1) {
-        text[written++] = alphabet[bytes[index] >> 2];
-        text[written++] = alphabet[(bytes[index] & 3) << 4];
-    } else if (size - index == 2) {
-        text[written++] = alphabet[bytes[index] >> 2];
-        text[written++] = alphabet[(bytes[index] & 3) << 4 | bytes[index + 1] >> 4];
-        text[written++] = alphabet[(bytes[index + 1] & 15) << 2];
+    for (; size - index >= 3; index += 3, written += 4)
+        write_group(text + written, read_bytes(bytes + index, 3));
+    if (size > index) {
+        char digits[4];
+        write_group(digits, read_bytes(bytes + index, size - index));
+        memcpy(text + written, digits, BASE64URL_SIZE(size - index));
+        written += BASE64URL_SIZE(size - index);
     }
     assert(written == BASE64URL_SIZE(size));
     return written;

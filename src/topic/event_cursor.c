@@ -27,15 +27,11 @@ size_t event_cursor_encode(const struct event_cursor *cursor, char *text) {
     assert(cursor->timestamp_ms <= EVENT_CURSOR_TIMESTAMP_MS_MAX);
     assert(uuid7_valid(&cursor->uuid));
     char decoded[EVENT_CURSOR_DECODED_SIZE_MAX];
-    size_t first = sizeof(decoded) - UUID_TEXT_SIZE;
-    uuid_format(&cursor->uuid, decoded + first);
-    decoded[--first] = ':';
-    uint64_t rest = cursor->timestamp_ms;
-    do {
-        decoded[--first] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    return base64url_encode(decoded + first, sizeof(decoded) - first, text);
+    char *at = decimal_write_u64(decoded, cursor->timestamp_ms);
+    *at++ = ':';
+    uuid_format(&cursor->uuid, at);
+    at += UUID_TEXT_SIZE;
+    return base64url_encode(decoded, (size_t)(at - decoded), text);
 }
 
 /* NULL for a timestamp, else the reason why the text is none. */
