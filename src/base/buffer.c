@@ -51,22 +51,9 @@ enum status buffer_reserve(struct buffer *buffer, size_t size) {
     return STATUS_OK;
 }
 
-enum status buffer_append(struct buffer *buffer, const void *data, size_t size) {
+enum status buffer_append_growing(struct buffer *buffer, const void *data, size_t size) {
     enum status status = buffer_reserve(buffer, size);
-    if (status != STATUS_OK)
-        return status;
-    if (size > 0)
-        memcpy(buffer->data + buffer->size, data, size);
-    buffer->size += size;
-    return STATUS_OK;
-}
-
-enum status buffer_append_slice(struct buffer *buffer, struct slice slice) {
-    return buffer_append(buffer, slice.data, slice.size);
-}
-
-enum status buffer_append_byte(struct buffer *buffer, char byte) {
-    return buffer_append(buffer, &byte, 1);
+    return status == STATUS_OK ? buffer_append(buffer, data, size) : status;
 }
 
 enum status buffer_append_u64(struct buffer *buffer, uint64_t number) {

@@ -25,9 +25,29 @@ void buffer_clear(struct buffer *buffer);
 void buffer_consume(struct buffer *buffer, size_t size);
 /* Makes room for size more bytes, so that the appends that use it cannot fail. */
 MUST_CHECK enum status buffer_reserve(struct buffer *buffer, size_t size);
-MUST_CHECK enum status buffer_append(struct buffer *buffer, const void *data, size_t size);
-MUST_CHECK enum status buffer_append_slice(struct buffer *buffer, struct slice slice);
-MUST_CHECK enum status buffer_append_byte(struct buffer *buffer, char byte);
+/* For buffer_append: the bytes do not fit into the memory that the buffer has. */
+MUST_CHECK enum status buffer_append_growing(struct buffer *buffer, const void *data, size_t size);
+
+/* In the header, because writers of JSON append a few bytes at a time. */
+MUST_CHECK static inline enum status buffer_append(struct buffer *buffer, const void *data,
+                                                   size_t size) {
+    if (size > buffer->capacity - buffer->size)
+        return buffer_append_growing(buffer, data, size);
+    if (size > 0)
+        memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+    return STATUS_OK;
+}
+
+MUST_CHECK static inline enum status buffer_append_slice(struct buffer *buffer,
+                                                         struct slice slice) {
+    return buffer_append(buffer, slice.data, slice.size);
+}
+
+MUST_CHECK static inline enum status buffer_append_byte(struct buffer *buffer, char byte) {
+    return buffer_append(buffer, &byte, 1);
+}
+
 MUST_CHECK enum status buffer_append_u64(struct buffer *buffer, uint64_t number);
 MUST_CHECK enum status buffer_append_hex(struct buffer *buffer, const void *data, size_t size);
 MUST_CHECK enum status buffer_printf(struct buffer *buffer, const char *format, ...)
