@@ -3,9 +3,13 @@
 #include <assert.h>
 
 #include "authority/worker_state.h"
+#include "base/decimal.h"
+#include "wire/canonical.h"
+#include "wire/json.h"
 #include "wire/object_writer.h"
+#include "wire/put.h"
 
-/* Room for all of an event but its payload, entity id and type. */
+/* All of an event besides its payload and its texts. */
 #define EVENT_FIXED_BYTES 800
 
 static void put_time(struct object_writer *object, struct slice name, uint64_t time_ms) {
@@ -16,50 +20,74 @@ static void put_time(struct object_writer *object, struct slice name, uint64_t t
     object_json(object, name, SLICE("null"));
 }
 
-static void put_uuid(struct object_writer *object, struct slice name, const struct uuid *uuid) {
-    char text[UUID_TEXT_SIZE];
-    uuid_format(uuid, text);
-    object_text(object, name, (struct slice){text, sizeof(text)});
+static char *put_hash(char *at, const uint8_t digest[SHA256_BYTES]) {
+    *at++ = '"';
+    payload_hash_text(digest, at);
+    at += PAYLOAD_HASH_SIZE - 1; /* without its NUL */
+    *at++ = '"';
+    return at;
 }
 
-static void put_cursor(struct object_writer *object, struct slice name, const struct uuid *uuid) {
-    char text[EVENT_CURSOR_SIZE_MAX];
-    struct event_cursor cursor = event_cursor_of(uuid);
-    object_text(object, name, (struct slice){text, event_cursor_encode(&cursor, text)});
+static char *put_ids(char *at, const struct store_event *event) {
+    const struct event_cursor cursor = event_cursor_of(&event->cursor);
+    at = PUT_LITERAL(at, "{\"event_id\":\"");
+    uuid_format(&event->event_id, at);
+    at = PUT_LITERAL(at + UUID_TEXT_SIZE, "\",\"cursor\":\"");
+    at += event_cursor_encode(&cursor, at);
+    *at++ = '"';
+    return at;
 }
 
-/* Opens the member here, because an object writer writes whole members. */
-static void put_event_owner(struct object_writer *object, const struct owner *owner) {
-    object_json(object, SLICE("owner"), SLICE(""));
-    if (object->status != STATUS_OK)
-        return;
-    struct object_writer inner = object_begin(object->out);
-    object_text_given(&inner, SLICE("user_id"), owner->user_id);
-    object_text_given(&inner, SLICE("guest_scope"), owner->guest_scope);
-    object_text_given(&inner, SLICE("org_id"), owner->org_id);
-    object->status = object_end(&inner);
+static char *put_event_owner(char *at, const struct owner *owner) {
+    const struct {
+        struct slice name;
+        struct slice text;
+    } members[] = {
+        {SLICE(",\"user_id\":"), owner->user_id},
+        {SLICE(",\"guest_scope\":"), owner->guest_scope},
+        {SLICE(",\"org_id\":"), owner->org_id},
+    };
+    char *begin = at;
+    for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++)
+        if (members[i].text.data)
+            at = json_put_string(put_slice(at, members[i].name), members[i].text);
+    /* The brace takes the place of the first comma. */
+    if (at == begin)
+        at++;
+    *begin = '{';
+    *at++ = '}';
+    return at;
 }
 
+static size_t event_bytes_max(const struct store_event *event) {
+    const struct owner *owner = &event->owner;
+    return EVENT_FIXED_BYTES + event->payload.size + json_string_bytes(event->entity_id) +
+           json_string_bytes(event->type) + json_string_bytes(owner->user_id) +
+           json_string_bytes(owner->guest_scope) + json_string_bytes(owner->org_id);
+}
+
+/* Each append is answered with its event, so the memory of all members is reserved once. */
 enum status event_write_json(struct buffer *out, const struct store_event *event) {
-    enum status status = buffer_reserve(out, EVENT_FIXED_BYTES + event->payload.size);
-    if (status != STATUS_OK && status != STATUS_PAYLOAD_TOO_LARGE)
+    enum status status = buffer_reserve(out, event_bytes_max(event));
+    if (status != STATUS_OK)
         return status;
-    struct object_writer object = object_begin(out);
-    put_uuid(&object, SLICE("event_id"), &event->event_id);
-    put_cursor(&object, SLICE("cursor"), &event->cursor);
-    object_text(&object, SLICE("entity"), slice_of(entity_kind_name(event->entity_kind)));
-    object_text(&object, SLICE("entity_id"), event->entity_id);
-    object_number(&object, SLICE("seq"), event->seq);
-    object_text(&object, SLICE("event_type"), event->type);
-    object_json(&object, SLICE("payload"), event->payload);
-    object_hash(&object, SLICE("payload_hash"), event->payload_hash);
-    put_event_owner(&object, &event->owner);
-    object_number(&object, SLICE("recorded_at"), event->recorded_at_ms);
-    object_hash(&object, SLICE("prev_chain_hash"), event->prev_chain_hash);
-    object_hash(&object, SLICE("chain_hash"), event->chain_hash);
+    char *at = put_ids(out->data + out->size, event);
+    at = PUT_LITERAL(at, ",\"entity\":\"");
+    at = put_slice(at, slice_of(entity_kind_name(event->entity_kind)));
+    at = json_put_string(PUT_LITERAL(at, "\",\"entity_id\":"), event->entity_id);
+    at = decimal_write_u64(PUT_LITERAL(at, ",\"seq\":"), event->seq);
+    at = json_put_string(PUT_LITERAL(at, ",\"event_type\":"), event->type);
+    at = put_slice(PUT_LITERAL(at, ",\"payload\":"), event->payload);
+    at = put_hash(PUT_LITERAL(at, ",\"payload_hash\":"), event->payload_hash);
+    at = put_event_owner(PUT_LITERAL(at, ",\"owner\":"), &event->owner);
+    at = decimal_write_u64(PUT_LITERAL(at, ",\"recorded_at\":"), event->recorded_at_ms);
+    at = put_hash(PUT_LITERAL(at, ",\"prev_chain_hash\":"), event->prev_chain_hash);
+    at = put_hash(PUT_LITERAL(at, ",\"chain_hash\":"), event->chain_hash);
     if (event->chain_version < STORE_CHAIN_VERSION)
-        object_number(&object, SLICE("chain_version"), event->chain_version);
-    return object_end(&object);
+        at = decimal_write_u64(PUT_LITERAL(at, ",\"chain_version\":"), event->chain_version);
+    *at++ = '}';
+    out->size = (size_t)(at - out->data);
+    return STATUS_OK;
 }
 
 static void put_owner(struct object_writer *object, const struct owner *owner) {

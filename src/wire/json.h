@@ -99,5 +99,9 @@ bool json_bool(struct json_value value, bool *flag);
 
 /* Appends a quoted string with the fewest escapes, all or nothing; text is valid UTF-8. */
 MUST_CHECK enum status json_write_string(struct buffer *out, struct slice text);
+/* The same for encoders that reserve their memory once: json_put_string writes at most
+ * json_string_bytes bytes and returns their end. An absent text is null. */
+size_t json_string_bytes(struct slice text);
+char *json_put_string(char *at, struct slice text);
 
 #endif

@@ -3,6 +3,10 @@
 
 #include "wire/json.h"
 #include "wire/json_text.h"
+#include "wire/put.h"
+
+/* The longest escape of one byte: a backslash, u and four digits. */
+#define ESCAPED_BYTES_MAX 6
 
 /* Between the quotes. */
 static struct slice string_content(struct json_value value) {
@@ -167,4 +171,33 @@ enum status json_write_string(struct buffer *out, struct slice text) {
     if (status != STATUS_OK)
         out->size = size_before;
     return status;
+}
+
+/* Most texts need no escape. */
+static bool is_plain(struct slice text) {
+    const char *end = text.data + text.size;
+    return json_text_skip_unescaped(text.data, end) == end;
+}
+
+size_t json_string_bytes(struct slice text) {
+    if (!text.data)
+        return sizeof("null") - 1;
+    return 2 + text.size * (is_plain(text) ? 1 : ESCAPED_BYTES_MAX);
+}
+
+char *json_put_string(char *at, struct slice text) {
+    if (!text.data)
+        return PUT_LITERAL(at, "null");
+    if (is_plain(text)) {
+        *at++ = '"';
+        at = put_slice(at, text);
+        *at++ = '"';
+        return at;
+    }
+    size_t bytes_max = json_string_bytes(text);
+    struct buffer out = {.data = at, .capacity = bytes_max, .size_max = bytes_max};
+    enum status status = json_write_string(&out, text);
+    assert(status == STATUS_OK);
+    (void)status;
+    return at + out.size;
 }
