@@ -90,7 +90,6 @@ static void event_id_column(sqlite3_context *context, const void *row, int colum
 
 static enum status add_event_ids(struct sqlite_session *session, const struct store_batch *batch) {
     struct sqlite_tail *tail = &session->tail;
-    bool has_supplied = false;
     const struct sqlite_source source = {
         .rows = batch->events,
         .row_count = batch->event_count,
@@ -99,13 +98,10 @@ static enum status add_event_ids(struct sqlite_session *session, const struct st
         .has_row = has_supplied_id,
         .user = tail,
     };
-    for (size_t i = 0; i < batch->event_count; i++) {
-        if (!is_supplied(tail, &batch->events[i]))
-            continue;
-        has_supplied = true;
-        tail->client_id_max = *later(&tail->client_id_max, &batch->events[i].event_id);
-    }
-    return has_supplied ? sqlite_run_source(session, STATEMENT_ADD_EVENT_IDS, &source) : STATUS_OK;
+    for (size_t i = 0; i < batch->event_count; i++)
+        if (is_supplied(tail, &batch->events[i]))
+            tail->client_id_max = *later(&tail->client_id_max, &batch->events[i].event_id);
+    return sqlite_run_source(session, STATEMENT_ADD_EVENT_IDS, &source);
 }
 
 /* An id is unique among supplied and minted ids together. The supplied ids of the batch are in the

@@ -127,7 +127,9 @@ int sqlite_source_register(struct sqlite_session *session) {
 
 enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
                               const struct sqlite_source *source) {
-    if (source->row_count == 0)
+    struct source_cursor first = {.source = source};
+    skip_hidden_rows(&first);
+    if (first.index == source->row_count)
         return STATUS_OK;
     assert(!session->source);
     session->source = source;

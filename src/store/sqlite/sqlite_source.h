@@ -24,7 +24,8 @@ struct sqlite_source {
 
 /* A code of SQLite's. */
 int sqlite_source_register(struct sqlite_session *session);
-/* Runs a statement that reads the source and yields no row. Does nothing without rows. */
+/* Runs a statement that reads the source and yields no row. Does nothing where it would see no row.
+ */
 MUST_CHECK enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
                                          const struct sqlite_source *source);
 
