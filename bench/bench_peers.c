@@ -54,6 +54,9 @@ static const struct work works[] = {
      .run = work_return, .kind = DELIVERY_RETURN, .clients = 10000},
 };
 
+/* scripts/setup writes it beside a program that it builds. */
+#define VERSION(program) "cat '" BENCH_TOOL(program) ".version'"
+
 static const struct peer peers[] = {
     {"khala", "Khala", NULL, NULL, &ingest_khala, NULL},
     {"khala-ws", "Khala", NULL, NULL, NULL, &delivery_khala_ws},
@@ -62,6 +65,8 @@ static const struct peer peers[] = {
     {"redis", "Redis", "redis-server", "redis-server --version | sed 's/ sha=.*//'", &ingest_redis,
      &delivery_redis},
     {"nats", "NATS", "nats-server", "nats-server --version", &ingest_nats, &delivery_nats},
+    {"nats-2.15", "NATS, current", BENCH_TOOL("nats-server"), VERSION("nats-server"), &ingest_nats,
+     &delivery_nats},
     {"postgres", "PostgreSQL", "psql", "psql --version", &ingest_postgres, NULL},
     {"centrifugo", "Centrifugo", "centrifugo", NULL, NULL, NULL},
     {"durable-streams", "Durable Streams", "durable-streams-server", NULL, NULL, NULL},

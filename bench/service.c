@@ -53,7 +53,7 @@ void bench_postgres_create(const struct bench_service *service, const char *name
     snprintf(url, 160, "%s/%s", service->url, name);
 }
 
-/* ---- NATS and Redis -------------------------------------------------------------------------- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 static uint16_t free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -78,19 +78,34 @@ static bool accepts(uint16_t port) {
 
 #define ARGUMENTS_MAX 32
 
-static void service_exec(const struct bench_service *service, const char *program,
+struct service_program {
+    const char *name;
+    const char *program;
+    const char *address_option;
+};
+
+static const struct service_program programs[] = {
+    {"redis", "redis-server", "--bind"},
+    {"nats", "nats-server", "--addr"},
+    {"nats-2.15", BENCH_TOOL("nats-server"), "--addr"},
+};
+
+static const struct service_program *program_of(const char *name) {
+    for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
+        if (strcmp(programs[i].name, name) == 0)
+            return &programs[i];
+    bench_fail("no service %s", name);
+}
+
+static void service_exec(const struct bench_service *service, const struct service_program *program,
                          const char *const *more) {
     char port[16];
-    const char *arguments[ARGUMENTS_MAX] = {program};
+    const char *arguments[ARGUMENTS_MAX] = {program->program, program->address_option, "127.0.0.1",
+                                            "--port", port};
     char *given[ARGUMENTS_MAX];
-    bool is_nats = strcmp(program, "nats-server") == 0;
-    const char *const own[] = {is_nats ? "-a" : "--bind", "127.0.0.1", is_nats ? "-p" : "--port",
-                               port};
-    size_t count = 1;
+    size_t count = 5;
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     snprintf(port, sizeof(port), "%u", service->port);
-    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-        arguments[count++] = own[i];
     while (*more && count < ARGUMENTS_MAX - 1)
         arguments[count++] = *more++;
     memcpy(given, arguments, sizeof(given));
@@ -98,21 +113,20 @@ static void service_exec(const struct bench_service *service, const char *progra
     dup2(nothing, 1);
     dup2(nothing, 2);
     if (chdir(service->folder) == 0)
-        execvp(program, given);
+        execvp(program->program, given);
     _exit(127);
 }
 
 bool bench_program_exists(const char *program) {
-    char command[128];
-    snprintf(command, sizeof(command), "command -v %s >/dev/null 2>&1", program);
+    char command[600];
+    snprintf(command, sizeof(command), "command -v '%s' >/dev/null 2>&1", program);
     return system(command) == 0;
 }
 
 bool bench_service_start(struct bench_service *service, const char *name,
                          const char *const *arguments) {
-    char program[32];
-    snprintf(program, sizeof(program), "%s-server", name);
-    if (!bench_program_exists(program))
+    const struct service_program *program = program_of(name);
+    if (!bench_program_exists(program->program))
         return false;
     service->port = free_port();
     snprintf(service->url, sizeof(service->url), "%s://127.0.0.1:%u", name, service->port);

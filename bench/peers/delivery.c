@@ -69,6 +69,7 @@ void work_fanout(const struct peer *peer, const struct work *work, struct sample
     fanout.peer = peer;
     fanout.clients = work->clients;
     fanout.seconds = work->is_quick ? QUICK_SECONDS : ROUND_SECONDS;
+    fanout.server.name = peer->name;
     peer->delivery->start(&fanout.server, work->kind);
     struct receiver_options options = options_of(peer, work, &fanout.server);
     receivers_start(&fanout.receivers, &options);
@@ -85,6 +86,7 @@ void work_fanout(const struct peer *peer, const struct work *work, struct sample
 void work_idle(const struct peer *peer, const struct work *work, struct sample samples[2]) {
     static struct peer_server server;
     static struct receivers receivers;
+    server.name = peer->name;
     peer->delivery->start(&server, work->kind);
     const struct bench_server process = {.pid = server.pid};
     struct receiver_options options = options_of(peer, work, &server);
@@ -130,6 +132,7 @@ static struct sample replay(const struct peer_server *server,
 
 void work_replay(const struct peer *peer, const struct work *work, struct sample samples[2]) {
     static struct peer_server server;
+    server.name = peer->name;
     peer->delivery->start(&server, work->kind);
     load(peer, &server, work->events);
     struct receiver_options options = options_of(peer, work, &server);
@@ -146,6 +149,7 @@ void work_replay(const struct peer *peer, const struct work *work, struct sample
 
 void work_return(const struct peer *peer, const struct work *work, struct sample samples[2]) {
     static struct peer_server server;
+    server.name = peer->name;
     peer->delivery->start(&server, work->kind);
     load(peer, &server, RETURN_EVENTS);
     struct receiver_options options = options_of(peer, work, &server);

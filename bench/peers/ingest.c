@@ -80,6 +80,7 @@ bool work_ingest_supports(const struct peer *peer, const struct work *work) {
 void work_ingest(const struct peer *peer, const struct work *work, struct sample samples[2]) {
     static struct peer_server server;
     static struct peer_load load;
+    server.name = peer->name;
     peer->ingest->start(&server, work->shape);
     peer_load_open(&load, peer->ingest, &server, work);
     load.ingest.drop_ack = work->fault == FAULT_ACK;

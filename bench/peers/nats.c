@@ -1,5 +1,6 @@
-/* NATS. Appends go to a JetStream stream in a file, each with an acknowledgement; with event ids as
- * message ids. Live subscribers use plain subjects, which store nothing. */
+/* NATS, as Debian packages it and a current one. Appends go to a JetStream stream in a file, each
+ * with an acknowledgement; with event ids as message ids. Live subscribers use plain subjects,
+ * which store nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ static void start(struct peer_server *server, enum ingest_shape shape) {
     struct buffer answer;
     (void)shape;
     buffer_init(&answer, 65536);
-    if (!bench_service_start(&server->service, "nats", arguments))
+    if (!bench_service_start(&server->service, server->name, arguments))
         bench_fail("NATS is not installed");
     server->pid = server->service.pid;
     server->port = server->service.port;
@@ -124,7 +125,7 @@ const struct peer_ingest ingest_nats = {
 static void delivery_start(struct peer_server *server, enum delivery_kind kind) {
     static const char *const arguments[] = {NULL};
     (void)kind;
-    if (!bench_service_start(&server->service, "nats", arguments))
+    if (!bench_service_start(&server->service, server->name, arguments))
         bench_fail("NATS is not installed");
     server->pid = server->service.pid;
     server->port = server->service.port;

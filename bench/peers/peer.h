@@ -19,6 +19,7 @@
 enum ingest_shape { INGEST_PLAIN, INGEST_IDS, INGEST_RUNS };
 
 struct peer_server {
+    const char *name; /* of the peer; bench_service_start knows its program by it */
     struct bench_server khala;
     struct bench_service service;
     pid_t pid;
