@@ -68,8 +68,9 @@ static const struct peer peers[] = {
     {"nats-2.15", "NATS, current", BENCH_TOOL("nats-server"), VERSION("nats-server"), &ingest_nats,
      &delivery_nats},
     {"postgres", "PostgreSQL", "psql", "psql --version", &ingest_postgres, NULL},
+    {"durable-streams", "Durable Streams", BENCH_TOOL("durable-streams-server"),
+     VERSION("durable-streams-server"), &ingest_durable_streams, &delivery_durable_streams},
     {"centrifugo", "Centrifugo", "centrifugo", NULL, NULL, NULL},
-    {"durable-streams", "Durable Streams", "durable-streams-server", NULL, NULL, NULL},
 };
 #define WORK_COUNT (sizeof(works) / sizeof(*works))
 #define PEER_COUNT (sizeof(peers) / sizeof(*peers))

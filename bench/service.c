@@ -88,6 +88,7 @@ static const struct service_program programs[] = {
     {"redis", "redis-server", "--bind"},
     {"nats", "nats-server", "--addr"},
     {"nats-2.15", BENCH_TOOL("nats-server"), "--addr"},
+    {"durable-streams", BENCH_TOOL("durable-streams-server"), "--host"},
 };
 
 static const struct service_program *program_of(const char *name) {

@@ -77,8 +77,7 @@ void work_fanout(const struct peer *peer, const struct work *work, struct sample
     samples[0] = fanout_round(&fanout, 1);
     samples[1] = fanout_round(&fanout, BURST);
     receivers_stop(&fanout.receivers);
-    /* Plain messages of Redis and NATS are not stored. */
-    if (peer->delivery->dialect != RECEIVER_PEER)
+    if (peer->delivery->stores_live)
         peer->delivery->check(&fanout.server);
     peer->delivery->stop(&fanout.server);
 }
@@ -141,8 +140,9 @@ void work_replay(const struct peer *peer, const struct work *work, struct sample
     options.expected = work->events;
     samples[0] = replay(&server, &options);
     options.count = work->clients;
-    options.after_seq = work->events / 4;
     options.expected = work->events / REPLAY_EACH;
+    options.after_seq =
+        peer->delivery->reads_to_tail ? work->events - options.expected : work->events / 4;
     samples[1] = replay(&server, &options);
     finish(peer, &server);
 }

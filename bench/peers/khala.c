@@ -168,7 +168,7 @@ static void delivery_stop(struct peer_server *server) {
         .kinds = 1U << DELIVERY_FANOUT | 1U << DELIVERY_IDLE | 1U << DELIVERY_REPLAY |             \
                  1U << DELIVERY_RETURN,                                                            \
         .dialect = (dialect_), .start = delivery_start, .publish = delivery_publish,               \
-        .check = delivery_check, .stop = delivery_stop                                             \
+        .check = delivery_check, .stores_live = true, .stop = delivery_stop                        \
     }
 
 const struct peer_delivery delivery_khala_ws = DELIVERY(RECEIVER_TOPIC_WS);

@@ -81,13 +81,16 @@ struct peer_delivery {
     void (*publish)(struct peer_server *server, unsigned events, unsigned subscribers);
     /* Ends the benchmark if not all published events are stored; NULL: the server stores none. */
     void (*check)(struct peer_server *server);
+    bool stores_live;   /* it stores the events of live subscribers too */
+    bool reads_to_tail; /* a client that is behind cannot stop before the newest event */
     void (*stop)(struct peer_server *server);
 };
 
 extern const struct peer_delivery delivery_khala_ws, delivery_khala_phoenix, delivery_khala_sse,
-    delivery_redis, delivery_nats;
+    delivery_redis, delivery_nats, delivery_durable_streams;
 
-extern const struct peer_ingest ingest_khala, ingest_redis, ingest_nats, ingest_postgres;
+extern const struct peer_ingest ingest_khala, ingest_redis, ingest_nats, ingest_postgres,
+    ingest_durable_streams;
 
 /* ---- helpers of the protocols ---- */
 

@@ -17,11 +17,22 @@ async function peers(...options) {
 }
 
 // Two peers are versions of NATS.
-for (const peer of ["khala", "redis", "nats"]) {
+for (const peer of ["khala", "redis", "nats", "durable-streams"]) {
   test(`${peer}: every event is acknowledged in order and stored`, async () => {
     const { code, text } = await peers("--row", "single-plain", "--peer", peer);
     assert.match(text, /^(single-plain +\S+ +([0-9.]+ .*us CPU\/event; .* events\/s|not installed)\n)+$/);
     assert.equal(code, 0);
+  });
+}
+
+for (const peer of ["redis", "durable-streams"]) {
+  test(`${peer}: a client that comes back gets every event that it missed, or the figure is void`, async () => {
+    const { code, text } = await peers("--row", "return", "--peer", peer);
+    assert.match(text, /^return +\S+ +([0-9.]+ .*us CPU\/client; .* clients\/s|not installed)\n$/);
+    assert.equal(code, 0);
+    const faulty = await peers("--row", "return", "--peer", peer, "--fault", "event");
+    assert.match(faulty.text, /^return +\S+ +(void: client: a gap: after seq 900 came \(901, 901\]|not installed)\n$/);
+    assert.equal(faulty.code, faulty.text.includes("void") ? 1 : 0);
   });
 }
 
