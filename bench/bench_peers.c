@@ -70,7 +70,8 @@ static const struct peer peers[] = {
     {"postgres", "PostgreSQL", "psql", "psql --version", &ingest_postgres, NULL},
     {"durable-streams", "Durable Streams", BENCH_TOOL("durable-streams-server"),
      VERSION("durable-streams-server"), &ingest_durable_streams, &delivery_durable_streams},
-    {"centrifugo", "Centrifugo", "centrifugo", NULL, NULL, NULL},
+    {"centrifugo", "Centrifugo", BENCH_TOOL("centrifugo"), VERSION("centrifugo"),
+     &ingest_centrifugo, &delivery_centrifugo},
 };
 #define WORK_COUNT (sizeof(works) / sizeof(*works))
 #define PEER_COUNT (sizeof(peers) / sizeof(*peers))

@@ -398,8 +398,13 @@ static size_t peer_take(struct worker *worker, struct conn *conn, struct slice d
         return 0;
     if (frame.kind == FRAME_ERROR)
         worker_fail(worker, "%.*s", (int)(data.size < 200 ? data.size : 200), data.data);
+    if (frame.kind == FRAME_GREETING) {
+        buffer_clear(&worker->handshake);
+        options->peer->join(&worker->handshake, conn->last_seq);
+        conn_send(worker, conn, buffer_slice(&worker->handshake));
+    }
     if (frame.kind == FRAME_PING)
-        conn_send(worker, conn, SLICE("PONG\r\n"));
+        conn_send(worker, conn, options->peer->pong);
     if (frame.kind == FRAME_READY && conn->state == CONN_SHAKING)
         conn_settle(worker, conn, CONN_READY);
     if (frame.kind == FRAME_EVENT) {

@@ -20,7 +20,14 @@ enum receiver_dialect {
     RECEIVER_PEER
 };
 
-enum receiver_frame_kind { FRAME_OTHER, FRAME_READY, FRAME_PING, FRAME_EVENT, FRAME_ERROR };
+enum receiver_frame_kind {
+    FRAME_OTHER,
+    FRAME_GREETING, /* the client must now send its join */
+    FRAME_READY,    /* it is subscribed */
+    FRAME_PING,     /* it must send its pong */
+    FRAME_EVENT,
+    FRAME_ERROR
+};
 
 struct receiver_frame {
     enum receiver_frame_kind kind;
@@ -33,7 +40,10 @@ struct receiver_peer {
     void (*request)(struct buffer *out, unsigned connection, uint64_t after);
     /* Describes the first frame of these bytes. Returns its size, or 0 if it is incomplete. */
     size_t (*frame)(struct slice data, struct receiver_frame *frame);
-    unsigned page; /* events that one request returns; 0: no end */
+    /* Writes the answer to a greeting; NULL: the protocol has none. */
+    void (*join)(struct buffer *out, uint64_t after);
+    struct slice pong; /* the answer to a ping */
+    unsigned page;     /* events that one request returns; 0: no end */
 };
 
 /* The dialect with this name: phoenix, topic_ws or sse. */

@@ -89,6 +89,7 @@ static const struct service_program programs[] = {
     {"nats", "nats-server", "--addr"},
     {"nats-2.15", BENCH_TOOL("nats-server"), "--addr"},
     {"durable-streams", BENCH_TOOL("durable-streams-server"), "--host"},
+    {"centrifugo", BENCH_TOOL("centrifugo"), "--address"},
 };
 
 static const struct service_program *program_of(const char *name) {

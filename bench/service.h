@@ -26,8 +26,9 @@ void bench_postgres_create(const struct bench_service *service, const char *name
 #define BENCH_TOOL(program) BENCH_SOURCE_DIR "/build/tools/peers/" program
 /* Whether a program is in the path, or at it if that is absolute. */
 bool bench_program_exists(const char *program);
-/* Starts "redis", "nats" (of the path), "nats-2.15" or "durable-streams" with more arguments of its
- * own (the last is NULL) in a new folder. Returns false where it is not installed. */
+/* Starts "redis", "nats" (of the path), "nats-2.15", "durable-streams" or "centrifugo" with more
+ * arguments of its own (the last is NULL) in a new folder. Returns false where it is not installed.
+ */
 bool bench_service_start(struct bench_service *service, const char *name,
                          const char *const *arguments);
 void bench_service_stop(struct bench_service *service);

@@ -179,7 +179,8 @@ static size_t frame(struct slice data, struct receiver_frame *frame) {
     return (size_t)(end - data.data) + 1;
 }
 
-static const struct receiver_peer live = {.request = subscribe, .frame = frame};
+static const struct receiver_peer live = {
+    .request = subscribe, .frame = frame, .pong = PEER_TEXT("PONG\r\n")};
 
 static void delivery_stop(struct peer_server *server) {
     close(server->publisher_fd);

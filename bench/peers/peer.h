@@ -87,10 +87,10 @@ struct peer_delivery {
 };
 
 extern const struct peer_delivery delivery_khala_ws, delivery_khala_phoenix, delivery_khala_sse,
-    delivery_redis, delivery_nats, delivery_durable_streams;
+    delivery_redis, delivery_nats, delivery_durable_streams, delivery_centrifugo;
 
 extern const struct peer_ingest ingest_khala, ingest_redis, ingest_nats, ingest_postgres,
-    ingest_durable_streams;
+    ingest_durable_streams, ingest_centrifugo;
 
 /* ---- helpers of the protocols ---- */
 

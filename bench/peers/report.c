@@ -72,8 +72,6 @@ static void print_versions(FILE *out, const struct report *report) {
             continue;
         if (peer->program && !bench_program_exists(peer->program))
             snprintf(line, sizeof(line), "not installed");
-        else if (peer->program && !peer->version)
-            snprintf(line, sizeof(line), "installed, but this benchmark has no client for it");
         else
             peer_line(peer->program ? peer->version : own, line);
         fprintf(out, "- %s: %s\n", peer->title, line);
@@ -126,21 +124,23 @@ static const char unfair[] =
     "a comma after\n"
     "  each value: it keeps no ids, times or numbers of events, and acknowledges a batch as a "
     "whole.\n"
+    "- Centrifugo is not durable here. Its memory engine keeps the history of a channel until the "
+    "server stops.\n"
+    "  It keeps idempotency keys for five minutes.\n"
     "- In the fan-out rows, Khala and Durable Streams store each event durably before they deliver "
     "it. Redis\n"
     "  pub/sub and NATS store nothing, and a subscriber cannot resume.\n"
     "- Durable Streams ends each subscription after a minute, and the client subscribes again from "
     "its offset.\n"
     "  That is not measured.\n"
-    "- Frames of Khala have 650 to 900 bytes, with hash, id and cursor. Those of Redis and NATS "
-    "have\n"
-    "  320 to 340. Durable Streams sends 301 bytes for an event and about 150 for each group of "
+    "- Frames of Khala have 650 to 900 bytes, with hash, id and cursor. Those of Redis, NATS and "
+    "Centrifugo have\n"
+    "  320 to 370. Durable Streams sends 301 bytes for an event and about 150 for each group of "
     "them.\n"
-    "- Redis serves replay and returning clients from memory. Khala "
+    "- Redis and Centrifugo serve returning clients from memory, and Redis also replay. Khala "
     "reads older events\n"
     "  from its file. Durable Streams sends bytes of its file; for replay the kernel copies them "
-    "to "
-    "the socket.\n"
+    "to the socket.\n"
     "- Many clients at once read the newest events of Durable Streams, because its answers have no "
     "end before\n"
     "  them. The others read from the middle.\n"

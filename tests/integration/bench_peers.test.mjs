@@ -17,7 +17,7 @@ async function peers(...options) {
 }
 
 // Two peers are versions of NATS.
-for (const peer of ["khala", "redis", "nats", "durable-streams"]) {
+for (const peer of ["khala", "redis", "nats", "durable-streams", "centrifugo"]) {
   test(`${peer}: every event is acknowledged in order and stored`, async () => {
     const { code, text } = await peers("--row", "single-plain", "--peer", peer);
     assert.match(text, /^(single-plain +\S+ +([0-9.]+ .*us CPU\/event; .* events\/s|not installed)\n)+$/);
@@ -25,7 +25,7 @@ for (const peer of ["khala", "redis", "nats", "durable-streams"]) {
   });
 }
 
-for (const peer of ["redis", "durable-streams"]) {
+for (const peer of ["redis", "durable-streams", "centrifugo"]) {
   test(`${peer}: a client that comes back gets every event that it missed, or the figure is void`, async () => {
     const { code, text } = await peers("--row", "return", "--peer", peer);
     assert.match(text, /^return +\S+ +([0-9.]+ .*us CPU\/client; .* clients\/s|not installed)\n$/);
