@@ -204,7 +204,7 @@ void bench_post(struct buffer *out, const struct bench_server *server, const cha
 
 /* A chunked answer ends with an empty chunk. */
 bool bench_answer_complete(struct slice answer) {
-    const char *end = memmem(answer.data, answer.size, "\r\n\r\n", 4);
+    const char *end = answer.size > 0 ? memmem(answer.data, answer.size, "\r\n\r\n", 4) : NULL;
     if (!end)
         return false;
     size_t head = (size_t)(end - answer.data) + 4;
