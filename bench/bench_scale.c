@@ -1,5 +1,5 @@
-/* bench scale: throughput of Khala by its number of io loops, and how the kernel spreads
- * connections over them. The works are those of bench peers, in turns.
+/* bench scale: throughput of Khala by its number of io loops, and how connections spread over
+ * them. The works are those of bench peers, in turns.
  *
  * More loops than cores cannot be faster: the machine's number of cores is printed. The clients
  * need a core too.
@@ -14,10 +14,9 @@
 
 #include "peers/cell.h"
 
-#define LOOPS_MAX   64
-#define THREADS_MAX 256
-#define SETTLE_MS   10
-#define WAITS_MAX   500
+#define LOOPS_MAX 64
+#define SETTLE_MS 10
+#define WAITS_MAX 500
 
 static const unsigned defaults[] = {1, 2, 4};
 #define DEFAULT_COUNT (sizeof(defaults) / sizeof(*defaults))
@@ -60,76 +59,67 @@ static void loops_set(unsigned loops) {
 
 /* ---- the spread of connections ---- */
 
-struct thread {
-    long id;
-    unsigned sockets;
-};
+static bool is_socket(pid_t pid, unsigned fd) {
+    char path[64], target[64];
+    snprintf(path, sizeof(path), "/proc/%d/fd/%u", (int)pid, fd);
+    ssize_t size = readlink(path, target, sizeof(target));
+    return size > 7 && memcmp(target, "socket:", 7) == 0;
+}
 
-static unsigned sockets_count(pid_t pid, const char *thread) {
-    char path[128], name[300], target[64];
-    unsigned count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/task/%.20s/fd", (int)pid, thread);
+/* Returns the sockets in an epoll set, or 0 for one that has something else too: libuv's. */
+static unsigned sockets_count(pid_t pid, const char *fd) {
+    char path[128], line[256];
+    unsigned watched, count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", (int)pid, fd);
+    FILE *file = fopen(path, "r");
+    bool is_pure = true;
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "tfd: %u", &watched) == 1) {
+            is_pure = is_pure && is_socket(pid, watched);
+            count++;
+        }
+    if (file)
+        fclose(file);
+    return is_pure ? count : 0;
+}
+
+/* Each loop has its connections in one epoll set. Fills the connections of each loop that has any.
+ * Returns their sum. */
+static unsigned spread_read(pid_t pid, unsigned counts[LOOPS_MAX]) {
+    char path[64];
+    unsigned sum = 0;
+    size_t loops = 0;
+    snprintf(path, sizeof(path), "/proc/%d/fdinfo", (int)pid);
     DIR *folder = opendir(path);
     for (const struct dirent *entry; folder && (entry = readdir(folder));) {
-        snprintf(name, sizeof(name), "%.40s/%.200s", path, entry->d_name);
-        ssize_t size = readlink(name, target, sizeof(target));
-        count += size > 7 && memcmp(target, "socket:", 7) == 0;
+        unsigned count = sockets_count(pid, entry->d_name);
+        if (count > 0 && loops < LOOPS_MAX) {
+            counts[loops++] = count;
+            sum += count;
+        }
     }
     if (folder)
         closedir(folder);
-    return count;
-}
-
-/* A thread's list of descriptors is that of its own table. */
-static size_t threads_list(pid_t pid, struct thread threads[THREADS_MAX]) {
-    char path[64];
-    size_t count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-    DIR *folder = opendir(path);
-    for (const struct dirent *entry; folder && (entry = readdir(folder));)
-        if (entry->d_name[0] != '.' && count < THREADS_MAX)
-            threads[count++] =
-                (struct thread){strtol(entry->d_name, NULL, 10), sockets_count(pid, entry->d_name)};
-    if (folder)
-        closedir(folder);
-    return count;
-}
-
-/* Fills the connections that each loop has accepted. Returns their sum. */
-static unsigned spread_read(pid_t pid, const struct thread *before, size_t before_count,
-                            unsigned accepted[LOOPS_MAX]) {
-    struct thread after[THREADS_MAX];
-    size_t count = threads_list(pid, after), loops = 0;
-    unsigned sum = 0;
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < before_count; j++)
-            if (after[i].id == before[j].id && after[i].sockets > before[j].sockets &&
-                loops < LOOPS_MAX) {
-                accepted[loops] = after[i].sockets - before[j].sockets;
-                sum += accepted[loops++];
-            }
     return sum;
 }
 
 static void spread(unsigned loops, unsigned connections) {
     static struct bench_server server;
-    struct thread before[THREADS_MAX];
-    unsigned accepted[LOOPS_MAX] = {0};
+    unsigned counts[LOOPS_MAX] = {0};
     int *fds = calloc(connections, sizeof(int));
     if (!fds)
         bench_fail("out of memory");
     bench_server_start(&server);
-    size_t count = threads_list(server.pid, before);
     for (unsigned i = 0; i < connections; i++)
         fds[i] = bench_connect(server.port);
-    for (int waits = 0; spread_read(server.pid, before, count, accepted) < connections; waits++) {
+    for (int waits = 0; spread_read(server.pid, counts) < connections; waits++) {
         if (waits == WAITS_MAX)
             bench_fail("the server has not accepted %u connections", connections);
         usleep(SETTLE_MS * 1000);
     }
     printf("%u loops, %4u connections: ", loops, connections);
     for (unsigned i = 0; i < loops; i++)
-        printf(" %u", accepted[i]);
+        printf(" %u", counts[i]);
     printf("\n");
     fflush(stdout);
     for (unsigned i = 0; i < connections; i++)
@@ -138,17 +128,13 @@ static void spread(unsigned loops, unsigned connections) {
     bench_server_stop(&server);
 }
 
-/* Each loop has its own table of descriptors, so that its connections can be counted. */
 static void spreads(const unsigned *loops, size_t count) {
-    if (setenv("KHALA_LOOPS_OWN_DESCRIPTORS", "true", 1) != 0)
-        bench_fail("no environment");
     printf("connections of each loop\n");
     for (size_t i = 0; i < count; i++)
         for (unsigned connections = 8; loops[i] > 1 && connections <= 512; connections *= 8) {
             loops_set(loops[i]);
             spread(loops[i], connections);
         }
-    unsetenv("KHALA_LOOPS_OWN_DESCRIPTORS");
 }
 
 /* ---- throughput ---- */

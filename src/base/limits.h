@@ -141,6 +141,7 @@
     X(CONN_OUT_BYTES_MAX,                 64 << 20,  BYTES, CONNECTION,   1, "one page of a streamed answer, or the largest event")                          \
     X(CONN_UNSENT_BYTES_MAX,              256 << 10, BYTES, CONNECTION,   1, "unsent bytes in the kernel; more would delay a quiet topic behind a busy one") \
     X(CONN_ASKED_MAX,                     16,        ITEMS, PROCESS,      1, "connections over a limit that other loops were asked to close")                \
+    X(CONN_HANDED_MAX,                    32,        ITEMS, PROCESS,      1, "accepted sockets that are on their way to another loop")                       \
     X(CONN_BODY_BYTES_MIN,                8192,      BYTES, WITHIN,       1, "least bytes of a streamed body in KHALA_REQUEST_TIMEOUT_MS")                   \
     X(ANSWER_UNSENT_BYTES_MAX,            64 << 10,  BYTES, WITHIN,       1, "the same for answers, which a client may never read")                          \
     X(UNREAD_ANSWER_BYTES_MIN,            64 << 10,  BYTES, WITHIN,       1, "smaller answers do not count as unread: the kernel takes them")                \

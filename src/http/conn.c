@@ -67,7 +67,7 @@ static void on_closed(struct transport *transport) {
     if (conn->session)
         session_free(conn->session);
     free(conn);
-    loop->conn_count--;
+    atomic_fetch_sub(&loop->conn_count, 1);
     io_loop_release(loop->io);
 }
 

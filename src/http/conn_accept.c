@@ -1,12 +1,27 @@
 #include "http/conn_accept.h"
 
 #include <assert.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "http/conn.h"
+
+/* A loop keeps a connection while it has at most this part more than the loop with the fewest. So
+ * few connections spread exactly, and of many few are handed on. */
+#define SPREAD_PART 16
+
+/* A socket that another loop has accepted. */
+struct handed {
+    struct loop_task task;
+    struct http_loop *loop; /* that takes it over */
+    enum listener_kind kind;
+    int fd;
+    struct sockaddr_storage peer;
+};
 
 static void log_refused(struct http_loop *loop, const struct conn *conn) {
     const struct conn_limits *limits = &loop->http->conn_limits;
@@ -22,7 +37,8 @@ static void log_refused(struct http_loop *loop, const struct conn *conn) {
 static void log_no_memory(struct http_loop *loop) {
     uint64_t held_count;
     if (log_gate_pass(&loop->no_memory_log, clock_mono_ms(&loop->io->clock), &held_count))
-        log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count),
+        log_event(LOG_ERROR, "accept.no_memory",
+                  log_int("connections", (int64_t)atomic_load(&loop->conn_count)),
                   log_int("held_back", (int64_t)held_count));
 }
 
@@ -69,7 +85,6 @@ static struct conn *conn_new(struct http_loop *loop) {
     conn->number = atomic_fetch_add(&loop->http->conn_number, 1) + 1;
     conn->since_ms = clock_wall_ms(&loop->io->clock);
     list_push_back(&loop->conns, &conn->node);
-    loop->conn_count++;
     io_loop_hold(loop->io);
     http1_parser_init(&conn->parser, &loop->limits);
     buffer_init(&conn->unread, CONN_UNREAD_BYTES_MAX);
@@ -99,8 +114,9 @@ static bool take_ticket(struct conn *conn, const struct sockaddr *peer) {
     return displaced.ticket != &conn->ticket;
 }
 
-void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer) {
-    struct http_loop *loop = io->owner;
+/* The loop counts the connection already. */
+static void conn_open(struct http_loop *loop, enum listener_kind kind, int fd,
+                      const struct sockaddr *peer) {
     struct tls_context *tls = loop->http->tls;
     struct conn *conn = conn_new(loop);
     if (!conn) {
@@ -108,13 +124,14 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
         metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(LABEL_CONNECTION_LIMIT_TOTAL),
                     1);
         close(fd);
+        atomic_fetch_sub(&loop->conn_count, 1);
         return;
     }
     transport_open(&conn->transport, fd);
     metrics_add(METRIC_HTTP_CONNECTIONS_ACCEPTED, METRIC_PLAIN, 1);
     conn->is_operators = kind == LISTENER_OPERATOR;
     /* The loop has known since its start whether it got a descriptor table of its own. */
-    if (io->has_own_descriptors)
+    if (loop->io->has_own_descriptors)
         conn_tickets_own_table(&loop->tickets);
     if (!take_ticket(conn, peer))
         return;
@@ -122,6 +139,96 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
         conn_close(conn);
     else
         conn_start(conn);
+}
+
+/* ---- the spread over the loops ---- */
+
+static bool may_hand_over(const struct http_loop *loop) {
+    /* A descriptor means nothing in another descriptor table. */
+    return !loop->io->has_own_descriptors && !atomic_load(&loop->http->is_draining);
+}
+
+/* The loop with the fewest connections, if it has clearly fewer than this one. */
+static struct http_loop *loop_least(struct http_loop *own, size_t *least_count) {
+    const struct http *http = own->http;
+    size_t own_count = atomic_load(&own->conn_count);
+    size_t loop_count = may_hand_over(own) ? atomic_load(&http->loops_started) : 0;
+    struct http_loop *least = own;
+    *least_count = own_count;
+    for (size_t i = 0; i < loop_count; i++) {
+        struct http_loop *other = http->loops[i]->owner;
+        size_t count = atomic_load(&other->conn_count);
+        if (count >= *least_count || other->io->has_own_descriptors)
+            continue;
+        least = other;
+        *least_count = count;
+    }
+    if (own_count > *least_count + *least_count / SPREAD_PART)
+        return least;
+    *least_count = own_count;
+    return own;
+}
+
+/* Counts the new connection. If another loop has counted one meanwhile, the choice is made again:
+ * else both would choose the same loop. */
+static struct http_loop *loop_choose(struct http_loop *own) {
+    size_t count;
+    struct http_loop *chosen;
+    do
+        chosen = loop_least(own, &count);
+    while (!atomic_compare_exchange_strong(&chosen->conn_count, &count, count + 1));
+    return chosen;
+}
+
+/* On the loop that takes the socket over. If it drains since the post, it has closed its listener
+ * with all sockets that waited there, and this one is like them. */
+static void handed_run(struct loop_task *task) {
+    struct handed *handed = container_of(task, struct handed, task);
+    struct http_loop *loop = handed->loop;
+    atomic_fetch_sub(&loop->http->handed_count, 1);
+    if (loop->io->state == LOOP_SERVING) {
+        conn_open(loop, handed->kind, handed->fd, (const struct sockaddr *)&handed->peer);
+    } else {
+        close(handed->fd);
+        atomic_fetch_sub(&loop->conn_count, 1);
+    }
+    free(handed);
+}
+
+static socklen_t address_size(const struct sockaddr *address) {
+    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                          : sizeof(struct sockaddr_in);
+}
+
+/* False: the caller keeps the socket. The loop may have ended, or too many sockets are under way:
+ * they have no ticket, and a busy loop would let them pile up. */
+static bool hand_over(struct http_loop *loop, enum listener_kind kind, int fd,
+                      const struct sockaddr *peer) {
+    atomic_size_t *under_way = &loop->http->handed_count;
+    struct handed *handed = NULL;
+    if (atomic_fetch_add(under_way, 1) < CONN_HANDED_MAX)
+        handed = calloc(1, sizeof(*handed));
+    if (handed) {
+        *handed = (struct handed){.task = {.run = handed_run}, loop, kind, fd, .peer = {0}};
+        memcpy(&handed->peer, peer, address_size(peer));
+        if (io_loop_post(loop->io, &handed->task) == STATUS_OK)
+            return true;
+    }
+    free(handed);
+    atomic_fetch_sub(under_way, 1);
+    return false;
+}
+
+void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer) {
+    struct http_loop *own = io->owner;
+    struct http_loop *chosen = loop_choose(own);
+    if (chosen != own) {
+        if (hand_over(chosen, kind, fd, peer))
+            return;
+        atomic_fetch_add(&own->conn_count, 1);
+        atomic_fetch_sub(&chosen->conn_count, 1);
+    }
+    conn_open(own, kind, fd, peer);
 }
 
 void conn_note_node(struct conn *conn) {

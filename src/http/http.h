@@ -62,6 +62,7 @@ struct http {
     struct conn_limits conn_limits; /* over all loops, like the next one */
     struct conn_shares conn_shares;
     atomic_uint_fast64_t conn_number; /* of the last connection that was accepted */
+    atomic_size_t handed_count;       /* sockets on their way to another loop */
 };
 
 struct http_loop {
@@ -72,7 +73,7 @@ struct http_loop {
     struct http1_limits limits;
     struct http_date date;
     struct list conns; /* in the order of their numbers */
-    size_t conn_count;
+    atomic_size_t conn_count; /* also sockets on their way to this loop */
     struct conn_tickets tickets;
     struct loop_task displace;   /* other loops ask this one to close connections */
     atomic_bool displace_posted; /* it is in the mailbox */
