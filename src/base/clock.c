@@ -30,6 +30,10 @@ struct clock_reading clock_now(void) {
     return system_read(NULL);
 }
 
+uint64_t clock_mono_now_ns(void) {
+    return read_ns(CLOCK_MONOTONIC);
+}
+
 uint64_t clock_boot_ms(void) {
     return read_ns(CLOCK_BOOTTIME) / CLOCK_NS_PER_MS;
 }

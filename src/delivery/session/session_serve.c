@@ -73,7 +73,7 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     page_sent(subscriber, page);
     if (status == STATUS_OK)
         telemetry_handed(session->dialect->label, subscriber->driver.subscription.options.policy,
-                         page->batch.frames, frames, clock_now().mono_ns);
+                         page->batch.frames, frames, clock_mono_now_ns());
     if (!is_shared)
         page_free(page);
     session_count(session, METRIC_FANOUT_POLLS);
