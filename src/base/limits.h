@@ -97,6 +97,7 @@
     X(POSTGRES_WALK_PAGE_BYTES,           1 << 20,   BYTES, WITHIN,       1, "size at which a page of a walk ends")                                              \
     X(POSTGRES_WALK_PAGE_ROWS_MAX,        256,       ITEMS, WITHIN,       1, "rows in a page of a walk")                                                     \
     X(POSTGRES_TIMES_PAGE_ROWS_MAX,       1024,      ITEMS, WITHIN,       1, "times of frames in a page, while the first that has not expired is looked for") \
+    X(POSTGRES_OWNERS_PAGE_ROWS_MAX,      1024,      ITEMS, WITHIN,       1, "owners of frames in a page, while those of a topic are learned")                \
     X(SHARED_KEY_BYTES_MAX,               16 << 10,  BYTES, PROCESS,      2, "one generated key, in its file and in the store")                              \
     X(POSTGRES_HEAL_TEXT_BYTES_MAX,       64 << 10,  BYTES, PROCESS,      1, "names during the repair of derived tables")                                    \
     X(SQLITE_WALK_PAGE_ROWS_MAX,          64,        ITEMS, WITHIN,       1, "rows in a page of a walk")                                                     \

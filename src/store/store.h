@@ -530,6 +530,8 @@ typedef enum status store_topic_cb(void *user, const struct store_topic *topic);
 typedef enum status store_document_cb(void *user, const struct store_document *document);
 typedef enum status store_journal_cb(void *user, const struct store_journal_row *row,
                                      const struct store_event *event);
+/* The owner's texts are valid during the call, which must not use the session. */
+typedef enum status store_owner_cb(void *user, uint64_t seq, const struct owner *owner);
 typedef enum status store_drift_cb(void *user, const struct store_drift *drift);
 typedef enum status store_revocation_cb(void *user, const struct store_revocation *revocation);
 
@@ -564,6 +566,11 @@ MUST_CHECK enum status store_walk_documents(struct store_session *session, enum 
 MUST_CHECK enum status store_walk_journal(struct store_session *session, uint64_t topic_ref,
                                           uint64_t after_seq, uint64_t limit, void *user,
                                           store_journal_cb *callback);
+/* The owners of such frames, without payloads and events: a row belongs to the owner of its entity.
+ */
+MUST_CHECK enum status store_walk_owners(struct store_session *session, uint64_t topic_ref,
+                                         uint64_t after_seq, uint64_t limit, void *user,
+                                         store_owner_cb *callback);
 /* The first journal row of a topic that does not exist. STATUS_NOT_FOUND: there is none. */
 MUST_CHECK enum status store_find_stray_row(struct store_session *session, uint64_t *topic_ref,
                                             uint64_t *seq);

@@ -287,6 +287,11 @@ enum status store_walk_journal(struct store_session *session, uint64_t topic_ref
     return session->engine->walk_journal(session, topic_ref, after_seq, limit, user, callback);
 }
 
+enum status store_walk_owners(struct store_session *session, uint64_t topic_ref, uint64_t after_seq,
+                              uint64_t limit, void *user, store_owner_cb *callback) {
+    return session->engine->walk_owners(session, topic_ref, after_seq, limit, user, callback);
+}
+
 enum status store_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                               store_drift_cb *callback) {
     return session->engine->walk_drifts(session, limit, user, callback);

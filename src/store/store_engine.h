@@ -129,6 +129,9 @@ struct store_engine {
     enum status (*walk_journal)(struct store_session *session, uint64_t topic_ref,
                                 uint64_t after_seq, uint64_t limit, void *user,
                                 store_journal_cb *callback);
+    enum status (*walk_owners)(struct store_session *session, uint64_t topic_ref,
+                               uint64_t after_seq, uint64_t limit, void *user,
+                               store_owner_cb *callback);
     enum status (*walk_drifts)(struct store_session *session, uint64_t limit, void *user,
                                store_drift_cb *callback);
     enum status (*walk_revocations)(struct store_session *session, uint64_t now_ms, void *user,

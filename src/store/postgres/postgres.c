@@ -177,6 +177,7 @@ const struct store_engine store_engine_postgres = {
     .list_topics = postgres_list_topics,
     .walk_documents = postgres_walk_documents,
     .walk_journal = postgres_walk_journal,
+    .walk_owners = postgres_walk_owners,
     .walk_drifts = postgres_walk_drifts,
     .walk_revocations = postgres_walk_revocations,
     .put_node = postgres_put_node,

@@ -302,6 +302,11 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
              "$3::bigint") "j LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON "
                            "n.ref = e.entity_ref " PAGE_FITS("j") "ORDER BY j.seq",
          "nnn"},
+    [STATEMENT_WALK_OWNERS] =
+        {"SELECT j.seq, n.ref, n.owner_user_id, n.owner_guest_scope, n.org_id FROM journal j LEFT "
+         "JOIN entities n ON n.ref = j.entity_ref WHERE j.topic_ref = $1::bigint AND j.seq > "
+         "$2::bigint ORDER BY j.seq LIMIT $3::bigint",
+         "nnn"},
     [STATEMENT_WALK_DRIFTS] =
         {"SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
          "d.seen_at, d.subject, d.id FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref "

@@ -149,6 +149,7 @@ const struct store_engine store_engine_sqlite = {
     .list_topics = sqlite_list_topics,
     .walk_documents = sqlite_walk_documents,
     .walk_journal = sqlite_walk_journal,
+    .walk_owners = sqlite_walk_owners,
     .walk_drifts = sqlite_walk_drifts,
     .walk_revocations = sqlite_walk_revocations,
     .backup = sqlite_backup,

@@ -98,6 +98,7 @@ enum statement_id {
     STATEMENT_WALK_DOCUMENTS,
     STATEMENT_WALK_DOCUMENTS_LAST = STATEMENT_WALK_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_WALK_JOURNAL,
+    STATEMENT_WALK_OWNERS,
     STATEMENT_WALK_DRIFTS,
     STATEMENT_WALK_REVOCATIONS,
     STATEMENT_PROPERTY,
@@ -410,6 +411,9 @@ enum status sqlite_walk_documents(struct store_session *session, enum document_k
 enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_ref,
                                 uint64_t after_seq, uint64_t limit, void *user,
                                 store_journal_cb *callback);
+enum status sqlite_walk_owners(struct store_session *session, uint64_t topic_ref,
+                               uint64_t after_seq, uint64_t limit, void *user,
+                               store_owner_cb *callback);
 enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                                store_drift_cb *callback);
 enum status sqlite_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,

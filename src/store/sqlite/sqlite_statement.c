@@ -207,6 +207,10 @@ static const char *const texts[STATEMENT_COUNT] = {
         "FROM sync_stream_events j "
         "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "
         "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
+    [STATEMENT_WALK_OWNERS] =
+        "SELECT j.seq, n.ref, n.owner_user_id, n.owner_guest_scope, n.org_id "
+        "FROM sync_stream_events j LEFT JOIN entities n ON n.ref = j.entity_ref "
+        "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
     [STATEMENT_WALK_DRIFTS] =
         "SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
         "d.seen_at, d.subject FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref = "
