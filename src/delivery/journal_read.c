@@ -16,6 +16,8 @@
 #include "store/topic_epoch.h"
 #include "store/topic_since.h"
 
+/* Fewer unknown frames in a row are read themselves. */
+#define LEARN_ROWS_MIN 64
 /* No budget, with room for additions. */
 #define LOG_REPLAY_BUDGET_EVENTS (UINT64_MAX / 2)
 
@@ -28,6 +30,8 @@ struct journal_page {
     struct store_topic topic;
     bool is_log;
     struct owner_map *owner_map; /* NULL: the topic is not shared */
+    uint64_t learned_seq;        /* the owners of rows up to here were read */
+    uint64_t learned_count;
     uint64_t expected_seq;
     size_t bytes;
     bool is_full;
@@ -123,7 +127,34 @@ static enum status walk_all(struct journal_page *page, uint64_t limit) {
     return status == STATUS_LIMIT_REACHED && (page->is_full || page->has_hole) ? STATUS_OK : status;
 }
 
-/* Passes over frames that are known to be of others. */
+static enum status learn_row(void *user, uint64_t seq, const struct owner *owner) {
+    const struct journal_page *page = user;
+    const struct owner_map_journal journal = journal_of(page);
+    if (seq > page->learned_seq)
+        return STATUS_LIMIT_REACHED;
+    owner_map_note(page->owner_map, &journal, seq, owner);
+    return STATUS_OK;
+}
+
+/* Reads the owners of these frames, a tenth of the cost of the frames. A row that is missing or
+ * damaged stays unknown, so the read of frames meets it. */
+static enum status learn(struct journal_page *page, struct owner_map_run run) {
+    uint64_t left = STORE_TASK_ROWS - page->learned_count;
+    uint64_t limit = run.count < left ? run.count : left;
+    page->learned_seq = run.seq + limit - 1;
+    page->learned_count += limit;
+    enum status status =
+        store_walk_owners(page->session, page->topic.ref, run.seq - 1, limit, page, learn_row);
+    return status == STATUS_LIMIT_REACHED || status == STATUS_INTERNAL_ERROR ? STATUS_OK : status;
+}
+
+/* Few frames are read faster themselves. */
+static bool is_worth_learning(const struct journal_page *page, struct owner_map_run run) {
+    return run.unknown >= LEARN_ROWS_MIN && run.seq > page->learned_seq;
+}
+
+/* Passes over frames that are known to be of others. A read that has learned enough owners ends its
+ * page early, so that other principals have a turn. */
 static enum status walk_own(struct journal_page *page) {
     struct journal_read *read = page->read;
     const struct owner_map_journal journal = journal_of(page);
@@ -140,6 +171,12 @@ static enum status walk_own(struct journal_page *page) {
         uint64_t limit = run.count < room ? run.count : room;
         read->is_sparse |= run.seq > page->expected_seq;
         page->expected_seq = run.seq;
+        if (is_worth_learning(page, run)) {
+            if (page->learned_count >= STORE_TASK_ROWS)
+                return STATUS_OK;
+            status = learn(page, run);
+            continue;
+        }
         if (limit > 0)
             status = walk_all(page, limit);
         page->has_hole |= !page->is_full && page->expected_seq < run.seq + limit;

@@ -6,19 +6,16 @@
 /* ---- frames of the reader ---- */
 
 struct count {
-    struct viewer viewer;
+    const struct replay_reader *reader;
+    const struct store_topic *topic;
+    struct viewer viewer; /* of the events of an entity */
     struct replay_progress *at;
     uint64_t own_max; /* counting ends above it */
     bool is_cut;      /* a damaged row ended the count */
 };
 
-static enum status count_one(struct count *count, uint64_t seq, uint64_t entity_ref,
-                             const struct store_event *event) {
+static enum status count_one(struct count *count, uint64_t seq, bool may_read) {
     struct replay_progress *at = count->at;
-    bool may_read;
-    enum status status = viewer_check(&count->viewer, entity_ref, event, &may_read);
-    if (status != STATUS_OK)
-        return status;
     if (may_read && at->own == at->skip)
         at->found_seq = seq;
     at->after_seq = seq;
@@ -27,13 +24,21 @@ static enum status count_one(struct count *count, uint64_t seq, uint64_t entity_
     return at->own > count->own_max ? STATUS_LIMIT_REACHED : STATUS_OK;
 }
 
-static enum status count_row(void *user, const struct store_journal_row *row,
-                             const struct store_event *event) {
-    return count_one(user, row->seq, row->entity_ref, event);
+static enum status count_row(void *user, uint64_t seq, const struct owner *owner) {
+    struct count *count = user;
+    const struct replay_reader *reader = count->reader;
+    const struct owner_map_journal journal = {count->topic->ref, count->topic->journal_epoch};
+    /* A row beyond the head is a stray, and may become another one. */
+    if (reader->owner_map && seq <= count->topic->head_seq)
+        owner_map_note(reader->owner_map, &journal, seq, owner);
+    return count_one(count, seq, grant_may_read(reader->principal, reader->view, owner));
 }
 
 static enum status count_event(void *user, const struct store_event *event) {
-    return count_one(user, event->seq, event->entity_ref, event);
+    struct count *count = user;
+    bool may_read;
+    enum status status = viewer_check(&count->viewer, event->entity_ref, event, &may_read);
+    return status == STATUS_OK ? count_one(count, event->seq, may_read) : status;
 }
 
 static bool is_filtered(const struct replay_reader *reader) {
@@ -42,16 +47,18 @@ static bool is_filtered(const struct replay_reader *reader) {
 
 /* A slice of a count that examines rows_max rows in total. A damaged row is mended by the read of
  * frames that gets there, not by a count. */
-static enum status walk(struct count *count, struct store_session *session,
-                        const struct store_topic *topic, uint64_t rows_max) {
+static enum status walk(struct count *count, struct store_session *session, uint64_t rows_max) {
+    const struct store_topic *topic = count->topic;
     struct replay_progress *at = count->at;
     uint64_t before = at->rows;
     uint64_t limit = rows_max - before < STORE_TASK_ROWS ? rows_max - before : STORE_TASK_ROWS;
+    viewer_init(&count->viewer, session, count->reader->principal, count->reader->view);
     enum status status =
         topic->entity_ref > 0
             ? store_walk_entity_events(session, topic->entity_ref, at->after_seq, limit, count,
                                        count_event)
-            : store_walk_journal(session, topic->ref, at->after_seq, limit, count, count_row);
+            : store_walk_owners(session, topic->ref, at->after_seq, limit, count, count_row);
+    viewer_release(&count->viewer);
     count->is_cut = status == STATUS_INTERNAL_ERROR;
     at->is_short = status == STATUS_OK && at->rows == rows_max;
     at->has_more = status == STATUS_OK && at->rows - before == limit && !at->is_short;
@@ -82,7 +89,10 @@ static uint64_t count_known(const struct store_topic *topic, const struct replay
 static enum status judge_own(struct store_session *session, const struct store_topic *topic,
                              const struct replay_reader *reader, struct continuity *plan,
                              struct replay_progress *progress) {
-    struct count count = {.at = progress, .own_max = plan->replay_budget_events};
+    struct count count = {.reader = reader,
+                          .topic = topic,
+                          .at = progress,
+                          .own_max = plan->replay_budget_events};
     /* Not beyond rows_max, because the answer must not depend on what is known. */
     bool may_know = reader->owner_map && topic->head_seq - plan->after_seq <= reader->rows_max;
     uint64_t known =
@@ -94,9 +104,7 @@ static enum status judge_own(struct store_session *session, const struct store_t
         return STATUS_OK;
     }
     begin(progress, plan->after_seq);
-    viewer_init(&count.viewer, session, reader->principal, reader->view);
-    enum status status = walk(&count, session, topic, reader->rows_max);
-    viewer_release(&count.viewer);
+    enum status status = walk(&count, session, reader->rows_max);
     progress->is_begun = progress->has_more;
     if (status != STATUS_OK || progress->has_more || progress->is_short)
         return status;
@@ -109,16 +117,14 @@ static enum status judge_own(struct store_session *session, const struct store_t
 enum status replay_lag_count(struct store_session *session, struct slice topic,
                              const struct replay_reader *reader, uint64_t after_seq,
                              struct replay_progress *progress, struct replay_lag *lag) {
-    struct count count = {.at = progress, .own_max = UINT64_MAX};
     struct store_topic row;
+    struct count count = {.reader = reader, .topic = &row, .at = progress, .own_max = UINT64_MAX};
     struct arena arena;
     begin(progress, after_seq);
     arena_init(&arena, JOURNAL_READ_ARENA_BYTES_MAX);
-    viewer_init(&count.viewer, session, reader->principal, reader->view);
     enum status status = store_load_topic(session, topic, &arena, &row);
     if (status == STATUS_OK)
-        status = walk(&count, session, &row, REPLAY_LAG_ROWS_MAX);
-    viewer_release(&count.viewer);
+        status = walk(&count, session, REPLAY_LAG_ROWS_MAX);
     arena_release(&arena);
     *lag = (struct replay_lag){progress->own, count.is_cut || progress->is_short};
     return status;
@@ -128,12 +134,11 @@ enum status replay_lag_count(struct store_session *session, struct slice topic,
 
 /* The first frame of the reader from from_seq on, or the first of its last budget frames. That one
  * is found by a second walk, which skips the frames before. */
-static enum status find_first(struct count *count, struct store_session *session,
-                              const struct store_topic *topic, uint64_t budget) {
+static enum status find_first(struct count *count, struct store_session *session, uint64_t budget) {
     struct replay_progress *at = count->at;
     bool is_second = at->skip > 0;
     count->own_max = is_second ? at->skip : UINT64_MAX;
-    enum status status = walk(count, session, topic, at->until_seq - at->from_seq + 1);
+    enum status status = walk(count, session, at->until_seq - at->from_seq + 1);
     if (status != STATUS_OK || at->has_more || is_second || count->is_cut || at->own <= budget)
         return status;
     at->skip = at->own - budget;
@@ -147,7 +152,7 @@ enum status replay_budget_bootstrap(struct store_session *session, const struct 
                                     const struct replay_reader *reader,
                                     struct continuity_bootstrap *bootstrap,
                                     struct replay_progress *progress) {
-    struct count count = {.at = progress};
+    struct count count = {.reader = reader, .topic = topic, .at = progress};
     uint64_t rows_max = REPLAY_BOOTSTRAP_ROWS_MAX;
     uint64_t from_seq = topic->head_seq > rows_max ? topic->head_seq - rows_max + 1 : 1;
     if (from_seq < topic->oldest_seq)
@@ -162,9 +167,7 @@ enum status replay_budget_bootstrap(struct store_session *session, const struct 
         progress->from_seq = from_seq;
         progress->until_seq = topic->head_seq;
     }
-    viewer_init(&count.viewer, session, reader->principal, reader->view);
-    enum status status = find_first(&count, session, topic, reader->policy->replay_budget_events);
-    viewer_release(&count.viewer);
+    enum status status = find_first(&count, session, reader->policy->replay_budget_events);
     progress->is_begun = progress->has_more;
     /* Rows may have been pruned since the first slice. */
     bool is_found = !progress->has_more && !count.is_cut &&

@@ -76,8 +76,7 @@ void owner_map_note(struct owner_map *map, const struct owner_map_journal *journ
     pthread_mutex_unlock(&map->lock);
 }
 
-static bool may_be_of(const struct block *block, struct owner_map_keys keys, uint64_t seq) {
-    uint32_t owner = block ? block->owners[seq % BLOCK_FRAMES] : UNKNOWN;
+static bool may_be_of(uint32_t owner, struct owner_map_keys keys) {
     bool answer = owner == UNKNOWN;
     for (size_t i = 0; i < keys.count; i++)
         answer |= owner == hash_of(keys.keys[i]);
@@ -86,7 +85,7 @@ static bool may_be_of(const struct block *block, struct owner_map_keys keys, uin
 
 struct owner_map_run owner_map_next(struct owner_map *map, const struct owner_map_journal *journal,
                                     struct owner_map_keys keys, uint64_t seq, uint64_t end_seq) {
-    struct owner_map_run run = {end_seq, 0};
+    struct owner_map_run run = {end_seq, 0, 0};
     bool has_ended = false;
     pthread_mutex_lock(&map->lock);
     while (seq < end_seq && !has_ended) {
@@ -95,11 +94,13 @@ struct owner_map_run owner_map_next(struct owner_map *map, const struct owner_ma
         if (!is_of(block, journal, number))
             block = NULL;
         for (; seq < end_seq && seq / BLOCK_FRAMES == number && !has_ended; seq++) {
-            bool is_found = may_be_of(block, keys, seq);
+            uint32_t owner = block ? block->owners[seq % BLOCK_FRAMES] : UNKNOWN;
+            bool is_found = may_be_of(owner, keys);
             has_ended = !is_found && run.count > 0;
             if (is_found && run.count == 0)
                 run.seq = seq;
             run.count += is_found;
+            run.unknown += owner == UNKNOWN;
         }
         /* A longer run would be more than one read takes. */
         has_ended |= run.count >= JOURNAL_READ_FRAMES_MAX;

@@ -1,4 +1,4 @@
-/* The owners of frames on shared topics, as far as reads have met them: one hash for each frame. A
+/* The owners of frames on shared topics, as far as reads have learned them: one hash for each. A
  * replay for one owner then reads the frames of that owner, and passes over the others.
  * Any thread.
  * Memory: blocks of some KiB, up to OWNER_MAP_BLOCKS_MAX. A new block replaces an old one.
@@ -31,7 +31,8 @@ struct owner_map_keys {
 /* Frames that follow each other. */
 struct owner_map_run {
     uint64_t seq;
-    uint64_t count; /* 0: none; seq is then the end of the search */
+    uint64_t count;   /* 0: none; seq is then the end of the search */
+    uint64_t unknown; /* how many of them have an owner that is not known */
 };
 
 MUST_CHECK enum status owner_map_open(struct owner_map **map);

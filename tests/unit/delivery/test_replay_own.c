@@ -1,5 +1,9 @@
 /* Replays of a shared topic for one owner: frames of others are covered, and not read where their
  * owner is known. */
+#include <sqlite3.h>
+
+#include "base/limits.h"
+#include "base/metrics.h"
 #include "delivery/subscription_fixture.h"
 
 static const struct principal user = {.identity.user_id = {"u", 1}};
@@ -81,6 +85,70 @@ static void a_second_replay_reads_the_frames_of_its_owner(void **state) {
     fixture_close(&fixture);
 }
 
+/* Frames that were made of rows, with their payloads. */
+static uint64_t frames_read(void) {
+    return metrics_get_all(METRIC_SYNC_REPLAY_FRAMES);
+}
+
+static void the_first_replay_reads_no_frame_of_others(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_mixed(&fixture, 5, 4000);
+    replay_open(&fixture.client, fixture.publisher, &user, 0);
+    size_t own = own_count(fixture.publisher, 0);
+    uint64_t before = frames_read();
+    uint64_t rows = replay(&fixture.client, fixture.publisher, 0);
+    /* Frames behind the last whole slice may be read without a look at their owners. */
+    assert_true(frames_read() - before < own + 200);
+    assert_true(rows >= 3900 && rows < 4000 + 8 * own);
+    fixture_close(&fixture);
+}
+
+/* A slice of the read looks at a bounded number of rows, so that other principals have a turn. */
+static void owners_are_learned_in_slices(void **state) {
+    (void)state;
+    const struct principal stranger = {.identity.user_id = SLICE("x")};
+    struct fixture fixture;
+    fixture_open_mixed(&fixture, 6, 4000);
+    replay_open(&fixture.client, fixture.publisher, &stranger, 0);
+    enum subscription_step step;
+    uint64_t rows = store_session_rows_read(fixture.client.session);
+    for (size_t steps = 0; (step = client_next(&fixture.client)) == STEP_FRAMES; steps++) {
+        assert_true(store_session_rows_read(fixture.client.session) - rows < 2 * STORE_TASK_ROWS);
+        rows = store_session_rows_read(fixture.client.session);
+        delivery_batch_release(&fixture.client.batch);
+        assert_true(steps < 10);
+    }
+    assert_int_equal(step, STEP_WAIT);
+    fixture_close(&fixture);
+}
+
+static void lose_row(const struct publisher *publisher, uint64_t seq) {
+    char path[128], text[128];
+    sqlite3 *database;
+    snprintf(path, sizeof(path), "%s/khala.db", publisher->folder);
+    snprintf(text, sizeof(text),
+             "DELETE FROM sync_stream_events WHERE topic_ref = %llu AND seq = %llu",
+             (unsigned long long)publisher->summaries_ref, (unsigned long long)seq);
+    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(database, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(database);
+}
+
+static void a_hole_in_the_rows_is_found_though_owners_are_learned(void **state) {
+    (void)state;
+    const struct principal stranger = {.identity.user_id = SLICE("x")};
+    struct fixture fixture;
+    fixture_open_mixed(&fixture, 8, 1000);
+    lose_row(fixture.publisher, 500);
+    replay_open(&fixture.client, fixture.publisher, &stranger, 0);
+    enum subscription_step step;
+    while ((step = client_next(&fixture.client)) == STEP_FRAMES)
+        delivery_batch_release(&fixture.client.batch);
+    assert_int_equal(step, STEP_FAILED);
+    fixture_close(&fixture);
+}
+
 static void an_owner_without_frames_reaches_the_head_at_once(void **state) {
     (void)state;
     const struct principal stranger = {.identity.user_id = SLICE("x")};
@@ -145,6 +213,9 @@ static void a_prune_under_a_replay_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_replay_reads_the_frames_of_its_owner),
+        cmocka_unit_test(the_first_replay_reads_no_frame_of_others),
+        cmocka_unit_test(owners_are_learned_in_slices),
+        cmocka_unit_test(a_hole_in_the_rows_is_found_though_owners_are_learned),
         cmocka_unit_test(an_owner_without_frames_reaches_the_head_at_once),
         cmocka_unit_test(the_frames_are_the_same_whatever_is_known),
         cmocka_unit_test(a_prune_under_a_replay_is_reported),

@@ -38,6 +38,10 @@ static void frames_that_are_not_known_may_be_of_any_owner(void **state) {
     (void)state;
     struct owner_map *map = open_map();
     assert_run(next_of(map, &ann, 5, 25), 5, 20);
+    assert_int_equal(next_of(map, &ann, 5, 25).unknown, 20);
+    owner_map_note(map, &journal, 10, &ann);
+    assert_run(next_of(map, &ann, 5, 25), 5, 20);
+    assert_int_equal(next_of(map, &ann, 5, 25).unknown, 19);
     owner_map_note(map, &journal, 10, &bob);
     assert_run(next_of(map, &ann, 5, 25), 5, 5);
     assert_run(next_of(map, &ann, 10, 25), 11, 14);
