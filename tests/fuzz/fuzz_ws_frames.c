@@ -50,14 +50,17 @@ static enum status watch_close(void *user, unsigned code, struct slice reason) {
 static const struct ws_handlers watching = {watch_message, watch_ping, watch_pong, watch_close};
 
 static void check_memory(const struct ws_decoder *decoder, size_t arrived) {
-    check(decoder->message.size <= decoder->message.size_max);
-    check(decoder->message.size <= arrived);
-    check(decoder->control.size <= WS_CONTROL_BYTES_MAX);
-    check(decoder->empty_fragments <= WS_EMPTY_FRAGMENTS_MAX);
+    const struct ws_partial *partial = decoder->partial;
     bool over = decoder->failed != STATUS_OK || decoder->closed;
-    bool boundary = decoder->frame_bytes == 0 && !decoder->in_message;
-    check(!(over || boundary) || holds_no_memory(decoder));
-    check(over || decoder->frame_bytes > 0 || !decoder->frames);
+    check(!over || holds_no_memory(decoder));
+    if (!partial)
+        return;
+    check(partial->message.size <= partial->message.size_max);
+    check(partial->message.size <= arrived);
+    check(partial->control.size <= WS_CONTROL_BYTES_MAX);
+    check(partial->empty_fragments <= WS_EMPTY_FRAGMENTS_MAX);
+    check(partial->frame_bytes > 0 || partial->in_message);
+    check(partial->frame_bytes > 0 || !partial->frames);
 }
 
 static void run_pieces(struct run *run, struct slice stream, bool deflate, unsigned seed) {

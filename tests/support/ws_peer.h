@@ -73,7 +73,7 @@ static const struct ws_handlers recording = {record_message, record_ping, record
                                              record_close};
 
 static inline bool holds_no_memory(const struct ws_decoder *decoder) {
-    return !decoder->frames && !decoder->message.data && !decoder->control.data;
+    return !decoder->partial;
 }
 
 #endif

@@ -12,13 +12,14 @@
 #include "wire/websocket/ws_decoder.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <wslay/wslay.h>
 
 #define CONTROL_BIT      0x8
 #define MASK_BYTES       4
 #define HEADER_BYTES_MAX (2 + 8 + MASK_BYTES)
 
-static_assert(sizeof(struct ws_decoder) <= 128, "one per connection, most of them idle");
+static_assert(sizeof(struct ws_decoder) <= 48, "one per connection, most of them idle");
 
 void ws_shared_init(struct ws_shared *shared) {
     *shared = (struct ws_shared){0};
@@ -28,6 +29,7 @@ void ws_shared_init(struct ws_shared *shared) {
 void ws_shared_release(struct ws_shared *shared) {
     assert(!shared->feeding);
     wslay_frame_context_free(shared->spare);
+    free(shared->spare_partial);
     ws_inflater_release(&shared->inflater);
     ws_shared_init(shared);
 }
@@ -35,10 +37,11 @@ void ws_shared_release(struct ws_shared *shared) {
 void ws_decoder_init(struct ws_decoder *decoder, struct ws_shared *shared,
                      const struct ws_handlers *handlers, void *user, size_t message_bytes_max,
                      bool deflate) {
-    *decoder = (struct ws_decoder){
-        .shared = shared, .handlers = handlers, .user = user, .deflate = deflate};
-    buffer_init(&decoder->message, message_bytes_max);
-    buffer_init(&decoder->control, WS_CONTROL_BYTES_MAX);
+    *decoder = (struct ws_decoder){.shared = shared,
+                                   .handlers = handlers,
+                                   .user = user,
+                                   .message_bytes_max = message_bytes_max,
+                                   .deflate = deflate};
 }
 
 void ws_decoder_from_server(struct ws_decoder *decoder) {
@@ -46,10 +49,14 @@ void ws_decoder_from_server(struct ws_decoder *decoder) {
 }
 
 static void decoder_drop(struct ws_decoder *decoder) {
-    wslay_frame_context_free(decoder->frames);
-    decoder->frames = NULL;
-    buffer_release(&decoder->message);
-    buffer_release(&decoder->control);
+    struct ws_partial *partial = decoder->partial;
+    if (!partial)
+        return;
+    wslay_frame_context_free(partial->frames);
+    buffer_release(&partial->message);
+    buffer_release(&partial->control);
+    free(partial);
+    decoder->partial = NULL;
 }
 
 void ws_decoder_release(struct ws_decoder *decoder) {
@@ -71,25 +78,49 @@ static ssize_t frames_pull(uint8_t *room, size_t room_bytes, int flags, void *us
 static enum status frames_take(struct ws_decoder *decoder) {
     static const struct wslay_frame_callbacks callbacks = {.recv_callback = frames_pull};
     struct ws_shared *shared = decoder->shared;
-    assert(decoder->frame_bytes == 0 && !decoder->in_frame);
+    assert(decoder->partial->frame_bytes == 0 && !decoder->partial->in_frame);
     if (shared->spare) {
-        decoder->frames = shared->spare;
+        decoder->partial->frames = shared->spare;
         shared->spare = NULL;
         return STATUS_OK;
     }
-    if (wslay_frame_context_init(&decoder->frames, &callbacks, shared) == 0)
+    if (wslay_frame_context_init(&decoder->partial->frames, &callbacks, shared) == 0)
         return STATUS_OK;
-    decoder->frames = NULL;
+    decoder->partial->frames = NULL;
     return STATUS_OUT_OF_MEMORY;
 }
 
 static void frames_give_back(struct ws_decoder *decoder) {
-    assert(decoder->frame_bytes == 0 && !decoder->in_frame);
+    assert(decoder->partial->frame_bytes == 0 && !decoder->partial->in_frame);
     if (decoder->shared->spare)
-        wslay_frame_context_free(decoder->frames);
+        wslay_frame_context_free(decoder->partial->frames);
     else
-        decoder->shared->spare = decoder->frames;
-    decoder->frames = NULL;
+        decoder->shared->spare = decoder->partial->frames;
+    decoder->partial->frames = NULL;
+}
+
+static enum status partial_take(struct ws_decoder *decoder) {
+    struct ws_shared *shared = decoder->shared;
+    struct ws_partial *partial =
+        shared->spare_partial ? shared->spare_partial : malloc(sizeof(*partial));
+    if (!partial)
+        return STATUS_OUT_OF_MEMORY;
+    shared->spare_partial = NULL;
+    *partial = (struct ws_partial){0};
+    buffer_init(&partial->message, decoder->message_bytes_max);
+    buffer_init(&partial->control, WS_CONTROL_BYTES_MAX);
+    decoder->partial = partial;
+    return STATUS_OK;
+}
+
+static void partial_give_back(struct ws_decoder *decoder) {
+    struct ws_partial *partial = decoder->partial;
+    assert(!partial->frames && !partial->message.data && !partial->control.data);
+    if (decoder->shared->spare_partial)
+        free(partial);
+    else
+        decoder->shared->spare_partial = partial;
+    decoder->partial = NULL;
 }
 
 static size_t header_bytes(const struct ws_decoder *decoder, uint64_t payload_bytes) {
@@ -118,12 +149,12 @@ static bool reserved_bits_allowed(const struct ws_decoder *decoder,
 static enum status fragment_check(const struct ws_decoder *decoder,
                                   const struct wslay_frame_iocb *frame) {
     bool first = frame->opcode != WS_CONTINUATION;
-    if (first == decoder->in_message)
+    if (first == decoder->partial->in_message)
         return STATUS_WS_PROTOCOL_ERROR;
     /* The size of the message bounds the others. */
-    if (frame->payload_length == 0 && decoder->empty_fragments == WS_EMPTY_FRAGMENTS_MAX)
+    if (frame->payload_length == 0 && decoder->partial->empty_fragments == WS_EMPTY_FRAGMENTS_MAX)
         return STATUS_WS_MESSAGE_TOO_BIG;
-    if (frame->payload_length > decoder->message.size_max - decoder->message.size)
+    if (frame->payload_length > decoder->partial->message.size_max - decoder->partial->message.size)
         return STATUS_WS_MESSAGE_TOO_BIG;
     return STATUS_OK;
 }
@@ -141,20 +172,20 @@ static enum status header_check(const struct ws_decoder *decoder,
 
 static enum status frame_begin(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
     enum status status = header_check(decoder, frame);
-    buffer_release(&decoder->control);
-    decoder->in_frame = true;
-    decoder->payload_bytes_left = frame->payload_length;
+    buffer_release(&decoder->partial->control);
+    decoder->partial->in_frame = true;
+    decoder->partial->payload_bytes_left = frame->payload_length;
     if (status != STATUS_OK || is_control(frame->opcode))
         return status;
-    if (!decoder->in_message) {
-        decoder->in_message = true;
-        decoder->opcode = frame->opcode;
-        decoder->compressed = frame->rsv != WSLAY_RSV_NONE;
+    if (!decoder->partial->in_message) {
+        decoder->partial->in_message = true;
+        decoder->partial->opcode = frame->opcode;
+        decoder->partial->compressed = frame->rsv != WSLAY_RSV_NONE;
         /* A text that ended inside a character has already failed the decoder. */
-        assert(decoder->utf8.missing == 0);
+        assert(decoder->partial->utf8.missing == 0);
     }
     if (frame->payload_length == 0)
-        decoder->empty_fragments++;
+        decoder->partial->empty_fragments++;
     return STATUS_OK;
 }
 
@@ -179,16 +210,17 @@ static bool header_read(struct slice bytes, struct wslay_frame_iocb *frame) {
  * send the header of an invalid frame, stop there, and hold its connection. */
 static enum status header_check_early(struct ws_decoder *decoder, struct slice data) {
     struct wslay_frame_iocb frame;
+    struct ws_partial *partial = decoder->partial;
     size_t fresh = data.size;
-    if (decoder->in_frame || decoder->frame_bytes == 0)
+    if (partial->in_frame || partial->frame_bytes == 0)
         return STATUS_OK;
-    if (fresh > decoder->frame_bytes)
-        fresh = (size_t)decoder->frame_bytes;
-    enum status status = buffer_append(&decoder->control, data.data + data.size - fresh, fresh);
+    if (fresh > partial->frame_bytes)
+        fresh = (size_t)partial->frame_bytes;
+    enum status status = buffer_append(&partial->control, data.data + data.size - fresh, fresh);
     if (status != STATUS_OK)
         return status;
-    assert(decoder->control.size == decoder->frame_bytes);
-    return header_read(buffer_slice(&decoder->control), &frame) ? header_check(decoder, &frame)
+    assert(partial->control.size == partial->frame_bytes);
+    return header_read(buffer_slice(&partial->control), &frame) ? header_check(decoder, &frame)
                                                                 : STATUS_OK;
 }
 
@@ -198,14 +230,14 @@ static enum status frame_payload(struct ws_decoder *decoder, const struct wslay_
                                  struct slice *whole) {
     struct slice piece = {(const char *)frame->data, frame->data_length};
     bool control = is_control(frame->opcode);
-    struct buffer *gathered = control ? &decoder->control : &decoder->message;
-    assert(piece.size <= decoder->payload_bytes_left);
-    decoder->payload_bytes_left -= piece.size;
-    if (!control && decoder->opcode == WS_TEXT && !decoder->compressed &&
-        !utf8_feed(&decoder->utf8, piece.data, piece.size))
+    struct buffer *gathered = control ? &decoder->partial->control : &decoder->partial->message;
+    assert(piece.size <= decoder->partial->payload_bytes_left);
+    decoder->partial->payload_bytes_left -= piece.size;
+    if (!control && decoder->partial->opcode == WS_TEXT && !decoder->partial->compressed &&
+        !utf8_feed(&decoder->partial->utf8, piece.data, piece.size))
         return STATUS_INVALID_UTF8;
     *whole = piece;
-    if (decoder->payload_bytes_left == 0 && frame->fin && gathered->size == 0)
+    if (decoder->partial->payload_bytes_left == 0 && frame->fin && gathered->size == 0)
         return STATUS_OK;
     enum status status = buffer_append_slice(gathered, piece);
     assert(status != STATUS_PAYLOAD_TOO_LARGE);
@@ -238,23 +270,23 @@ static enum status control_deliver(struct ws_decoder *decoder, uint8_t opcode,
         status = handlers->on_ping(decoder->user, payload);
     else
         status = handlers->on_pong(decoder->user, payload);
-    buffer_release(&decoder->control);
+    buffer_release(&decoder->partial->control);
     return status;
 }
 
 static enum status inflated_deliver(struct ws_decoder *decoder, struct slice payload) {
     struct buffer message;
-    buffer_init(&message, decoder->message.size_max);
+    buffer_init(&message, decoder->message_bytes_max);
     enum status status = ws_inflate(&decoder->shared->inflater, &message, payload);
     if (status == STATUS_PAYLOAD_TOO_LARGE)
         status = STATUS_WS_MESSAGE_TOO_BIG;
     if (status != STATUS_OK)
         goto out;
-    if (decoder->opcode == WS_TEXT && !utf8_valid(buffer_slice(&message))) {
+    if (decoder->partial->opcode == WS_TEXT && !utf8_valid(buffer_slice(&message))) {
         status = STATUS_INVALID_UTF8;
         goto out;
     }
-    status = decoder->handlers->on_message(decoder->user, (enum ws_opcode)decoder->opcode,
+    status = decoder->handlers->on_message(decoder->user, (enum ws_opcode)decoder->partial->opcode,
                                            buffer_slice(&message));
 out:
     buffer_release(&message);
@@ -262,26 +294,27 @@ out:
 }
 
 static enum status message_deliver(struct ws_decoder *decoder, struct slice payload) {
+    struct ws_partial *partial = decoder->partial;
     enum status status;
-    if (decoder->compressed)
+    if (partial->compressed)
         status = inflated_deliver(decoder, payload);
-    else if (decoder->utf8.missing > 0)
+    else if (partial->utf8.missing > 0)
         status = STATUS_INVALID_UTF8;
     else
         status =
-            decoder->handlers->on_message(decoder->user, (enum ws_opcode)decoder->opcode, payload);
-    decoder->in_message = false;
-    decoder->empty_fragments = 0;
-    buffer_release(&decoder->message);
+            decoder->handlers->on_message(decoder->user, (enum ws_opcode)partial->opcode, payload);
+    partial->in_message = false;
+    partial->empty_fragments = 0;
+    buffer_release(&partial->message);
     return status;
 }
 
 static enum status frame_end(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame,
                              struct slice payload) {
     uint64_t size = header_bytes(decoder, frame->payload_length) + frame->payload_length;
-    assert(size <= decoder->frame_bytes);
-    decoder->frame_bytes -= size;
-    decoder->in_frame = false;
+    assert(size <= decoder->partial->frame_bytes);
+    decoder->partial->frame_bytes -= size;
+    decoder->partial->in_frame = false;
     if (is_control(frame->opcode))
         return control_deliver(decoder, frame->opcode, payload);
     return frame->fin ? message_deliver(decoder, payload) : STATUS_OK;
@@ -290,11 +323,11 @@ static enum status frame_end(struct ws_decoder *decoder, const struct wslay_fram
 static enum status frame_piece(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
     struct slice payload;
     enum status status = STATUS_OK;
-    if (!decoder->in_frame)
+    if (!decoder->partial->in_frame)
         status = frame_begin(decoder, frame);
     if (status == STATUS_OK)
         status = frame_payload(decoder, frame, &payload);
-    if (status == STATUS_OK && decoder->payload_bytes_left == 0)
+    if (status == STATUS_OK && decoder->partial->payload_bytes_left == 0)
         status = frame_end(decoder, frame, payload);
     return status;
 }
@@ -306,8 +339,8 @@ static enum status frames_run(struct ws_decoder *decoder) {
     while (status == STATUS_OK && !decoder->closed) {
         struct wslay_frame_iocb frame = {0};
         size_t input_bytes = shared->input.size;
-        ssize_t result = wslay_frame_recv(decoder->frames, &frame);
-        decoder->frame_bytes += input_bytes - shared->input.size;
+        ssize_t result = wslay_frame_recv(decoder->partial->frames, &frame);
+        decoder->partial->frame_bytes += input_bytes - shared->input.size;
         if (result == WSLAY_ERR_WANT_READ)
             break;
         status = result < 0 ? STATUS_WS_PROTOCOL_ERROR : frame_piece(decoder, &frame);
@@ -320,7 +353,9 @@ enum status ws_feed(struct ws_decoder *decoder, struct slice data) {
     assert(!shared->feeding);
     if (decoder->failed != STATUS_OK || decoder->closed || data.size == 0)
         return decoder->failed;
-    enum status status = decoder->frames ? STATUS_OK : frames_take(decoder);
+    enum status status = decoder->partial ? STATUS_OK : partial_take(decoder);
+    if (status == STATUS_OK && !decoder->partial->frames)
+        status = frames_take(decoder);
     if (status == STATUS_OK) {
         shared->feeding = decoder;
         shared->input = data;
@@ -331,9 +366,14 @@ enum status ws_feed(struct ws_decoder *decoder, struct slice data) {
         shared->feeding = NULL;
     }
     decoder->failed = status;
-    if (status != STATUS_OK || decoder->closed)
+    if (status != STATUS_OK || decoder->closed) {
         decoder_drop(decoder);
-    else if (decoder->frame_bytes == 0)
+        return status;
+    }
+    if (decoder->partial->frame_bytes == 0) {
         frames_give_back(decoder);
+        if (!decoder->partial->in_message)
+            partial_give_back(decoder);
+    }
     return status;
 }

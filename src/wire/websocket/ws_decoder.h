@@ -1,7 +1,7 @@
 /* WebSocket frames that arrive (RFC 6455, RFC 7692), over wslay: takes bytes in
  * pieces of any size and returns complete messages. Decoders of one thread share a struct
  * ws_shared, which must not move. Between messages a decoder holds no heap; in a frame, a wslay
- * context; in a message, at most twice the received bytes. STATUS_WS_PROTOCOL_ERROR,
+ * context; in a message, its state and at most twice the received bytes. STATUS_WS_PROTOCOL_ERROR,
  * STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG or the error of a handler, as early as the bytes
  * allow. A failed decoder stays failed; a closed one delivers no more. */
 #ifndef WIRE_WEBSOCKET_WS_DECODER_H
@@ -14,11 +14,28 @@
 
 struct wslay_frame_context;
 
+/* A frame or message that has not arrived whole. */
+struct ws_partial {
+    struct wslay_frame_context *frames; /* NULL: no frame is under way */
+    struct buffer message;
+    struct buffer control; /* the payload of a control frame; the header of a frame to come */
+    /* Bytes wslay was given whose frame has not ended, headers included. */
+    uint64_t frame_bytes;
+    uint64_t payload_bytes_left;
+    uint16_t empty_fragments; /* of the message under way */
+    struct utf8_state utf8;
+    uint8_t opcode;
+    bool compressed;
+    bool in_frame;
+    bool in_message;
+};
+
 /* State that the decoders of one thread share: starts zeroed, filled on first use. */
 struct ws_shared {
     struct slice input;
     const struct ws_decoder *feeding;
-    struct wslay_frame_context *spare;
+    struct wslay_frame_context *spare; /* the next decoder takes it, and the next one */
+    struct ws_partial *spare_partial;
     struct ws_inflater inflater;
 };
 
@@ -36,20 +53,10 @@ struct ws_decoder {
     struct ws_shared *shared;
     const struct ws_handlers *handlers;
     void *user;
-    struct wslay_frame_context *frames;
-    struct buffer message;
-    struct buffer control; /* the payload of a control frame; the header of a frame to come */
-    /* Bytes wslay was given whose frame has not ended, headers included. */
-    uint64_t frame_bytes;
-    uint64_t payload_bytes_left;
+    struct ws_partial *partial; /* NULL between messages */
+    size_t message_bytes_max;
     enum status failed;
-    uint16_t empty_fragments; /* of the message under way */
-    struct utf8_state utf8;
-    uint8_t opcode;
     bool deflate;
-    bool compressed;
-    bool in_frame;
-    bool in_message;
     bool closed;
     bool from_server; /* frames of a server are not masked */
 };
