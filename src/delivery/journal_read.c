@@ -3,6 +3,7 @@
 #include "delivery/journal_read.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -448,6 +449,18 @@ static enum status run_mended(struct journal_read *read, struct store_session *s
     return status;
 }
 
+static void free_room(struct journal_read *read) {
+    free(read->frames);
+    read->frames = NULL;
+}
+
+/* Reads of the position alone, which every new subscriber has, need no room. */
+static bool make_room(struct journal_read *read) {
+    if (!read->frames && read->frames_max > 0)
+        read->frames = malloc(read->frames_max * sizeof(struct frame *));
+    return read->frames || read->frames_max == 0;
+}
+
 bool journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
@@ -458,6 +471,10 @@ bool journal_read_run(struct journal_read *read, struct store_session *session) 
                          hub_holds(read->watch, read->after_seq + 1);
     if (read->is_in_memory)
         return false;
+    if (!make_room(read)) {
+        read->status = STATUS_OUT_OF_MEMORY;
+        return false;
+    }
     do
         read->status = run_mended(read, session);
     while (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP &&
@@ -468,6 +485,8 @@ bool journal_read_run(struct journal_read *read, struct store_session *session) 
         read->status = STATUS_STORE_UNAVAILABLE;
     if (read->status != STATUS_OK)
         release_frames(read);
+    if (read->count == 0)
+        free_room(read);
     metrics_observe(METRIC_SYNC_REPLAY_READ_DURATION_SECONDS, METRIC_PLAIN,
                     clock_now().mono_ns - begun_ns, 1);
     metrics_add(METRIC_SYNC_REPLAY_FRAMES, METRIC_LABELS(read->policy->topic_class), read->count);
@@ -476,6 +495,7 @@ bool journal_read_run(struct journal_read *read, struct store_session *session) 
 
 void journal_read_release(struct journal_read *read) {
     release_frames(read);
+    free_room(read);
     principal_unref(read->principal);
     read->principal = NULL;
 }
