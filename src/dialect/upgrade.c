@@ -3,7 +3,7 @@
 #include "http/conn_outlet.h"
 
 struct session *upgrade_to_session(struct exchange *exchange, struct session_options options) {
-    options.delivery = exchange->conn->loop->delivery;
+    options.delivery = conn_loop(exchange->conn)->delivery;
     options.outlet = conn_outlet(exchange->conn);
     options.name = exchange_request_id(exchange);
     struct session *session = session_new(&options);

@@ -1,7 +1,6 @@
 #include "http/conn.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 
 #include "delivery/session/session_events.h"
@@ -39,16 +38,16 @@ static void set_state(struct conn *conn, enum conn_state state) {
 }
 
 static const struct conn_events *events_of(const struct conn *conn) {
-    return conn->loop->http->conn_events;
+    return conn_loop(conn)->http->conn_events;
 }
 
 static void set_deadline(struct conn *conn, enum deadline_kind kind) {
-    io_loop_deadline(conn->loop->io, &conn->deadline, kind);
+    io_loop_deadline(conn->transport.loop, &conn->deadline, kind);
 }
 
 /* An unread answer gets a new deadline while the peer reads. */
 static void set_unread_deadline(struct conn *conn) {
-    conn->unread_bytes = transport_unread_bytes(&conn->transport);
+    conn->http->unread_bytes = transport_unread_bytes(&conn->transport);
     set_deadline(conn, DEADLINE_UNREAD);
 }
 
@@ -60,13 +59,13 @@ static struct conn *conn_of(struct transport *transport) {
 
 static void on_closed(struct transport *transport) {
     struct conn *conn = conn_of(transport);
-    struct http_loop *loop = conn->loop;
-    buffer_release(&conn->out);
+    struct http_loop *loop = conn_loop(conn);
+    conn_http_free(conn->http);
     if (conn->pushed)
         push_unref(conn->pushed);
     if (conn->session)
         session_free(conn->session);
-    free(conn);
+    slab_give(&loop->conn_memory, conn);
     atomic_fetch_sub(&loop->conn_count, 1);
     io_loop_release(loop->io);
 }
@@ -91,11 +90,10 @@ void conn_close(struct conn *conn) {
     deadline_drop(&conn->deadline);
     /* Another connection may have the descriptor now. */
     conn_ticket_return(&conn->ticket);
-    conn_share_return(&conn->loop->http->conn_shares, &conn->principal_share);
-    conn_share_return(&conn->loop->http->conn_shares, &conn->address_share);
+    conn_share_return_principal(&conn_loop(conn)->http->conn_shares, &conn->principal_share);
+    conn_share_return(&conn_loop(conn)->http->conn_shares, &conn->address_share);
     list_remove(&conn->node);
-    http1_parser_release(&conn->parser);
-    buffer_release(&conn->unread);
+    conn_http_release_input(conn->http);
 }
 
 void conn_reset(struct conn *conn) {
@@ -112,8 +110,7 @@ bool conn_has_unsent(const struct conn *conn) {
  * passes, or the peer has sent too much. */
 void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
-    http1_parser_release(&conn->parser);
-    buffer_release(&conn->unread);
+    conn_http_release_input(conn->http);
     if (transport_end(&conn->transport))
         set_deadline(conn, DEADLINE_LINGER);
     else
@@ -121,7 +118,7 @@ void conn_linger(struct conn *conn) {
 }
 
 static void discard(struct conn *conn, size_t size) {
-    conn->lingered_bytes += size;
+    conn->lingered_bytes += (uint32_t)size;
     if (conn->lingered_bytes > CONN_LINGER_BYTES_MAX)
         conn_close(conn);
 }
@@ -131,8 +128,8 @@ static void discard(struct conn *conn, size_t size) {
 static void conn_consume_unread(struct conn *conn) {
     if (conn->is_consuming)
         return;
-    struct buffer unread = conn->unread;
-    buffer_init(&conn->unread, CONN_UNREAD_BYTES_MAX);
+    struct buffer unread = conn->http->unread;
+    buffer_init(&conn->http->unread, CONN_UNREAD_BYTES_MAX);
     conn_consume(conn, buffer_slice(&unread));
     buffer_release(&unread);
 }
@@ -140,13 +137,13 @@ static void conn_consume_unread(struct conn *conn) {
 /* The whole answer is written. */
 static void conn_written(struct conn *conn) {
     drop_exchange(conn);
-    buffer_release(&conn->out);
+    buffer_release(&conn->http->out);
     if (!conn->keep_alive) {
         conn_linger(conn);
         return;
     }
     set_state(conn, CONN_READING);
-    http1_finish(&conn->parser);
+    http1_finish(&conn->http->parser);
     conn_consume_unread(conn);
 }
 
@@ -163,7 +160,7 @@ static void stream_deadline(struct conn *conn) {
     if (!awaits_body && !conn->is_sending) {
         deadline_drop(&conn->deadline);
     } else if (!has_deadline(conn, kind)) {
-        conn->fresh_body_bytes = 0;
+        conn->http->fresh_body_bytes = 0;
         awaits_body ? set_deadline(conn, kind) : set_unread_deadline(conn);
     }
 }
@@ -178,16 +175,16 @@ void conn_renew_deadline(struct conn *conn) {
 
 /* A body must arrive at a minimum rate: single bytes do not prolong its deadline. */
 static void body_arrived(struct conn *conn, size_t size) {
-    conn->fresh_body_bytes += size;
-    if (conn->fresh_body_bytes >= CONN_BODY_BYTES_MIN)
+    conn->http->fresh_body_bytes += size;
+    if (conn->http->fresh_body_bytes >= CONN_BODY_BYTES_MIN)
         conn_renew_deadline(conn);
 }
 
-/* The bytes of conn->out are written. True when more of the answer may follow. */
+/* The bytes of http->out are written. True when more of the answer may follow. */
 static bool conn_sent(struct conn *conn) {
     conn->is_sending = false;
     conn->peer_check_count = 0;
-    buffer_release(&conn->out);
+    buffer_release(&conn->http->out);
     if (conn->is_last_piece) {
         conn_written(conn);
         return false;
@@ -219,10 +216,10 @@ static void on_written(struct transport *transport, int error) {
     }
 }
 
-/* True when all of conn->out was written at once; else on_written follows, or the connection is
+/* True when all of http->out was written at once; else on_written follows, or the connection is
  * closed. */
 static bool conn_write(struct conn *conn) {
-    struct slice whole = buffer_slice(&conn->out);
+    struct slice whole = buffer_slice(&conn->http->out);
     conn->has_large_answer = conn->has_large_answer || whole.size > UNREAD_ANSWER_BYTES_MIN;
     ssize_t done = transport_try(&conn->transport, whole);
     if (transport_took_all(&conn->transport, done, whole.size))
@@ -272,7 +269,7 @@ static bool conn_wants_bytes(const struct conn *conn) {
 }
 
 enum status conn_allow_body(struct conn *conn, uint64_t bytes_max) {
-    return http1_allow_body(&conn->parser, bytes_max);
+    return http1_allow_body(&conn->http->parser, bytes_max);
 }
 
 /* The socket is empty here, so it takes these 25 bytes unless the peer is gone. */
@@ -322,7 +319,7 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
         return;
     case HTTP1_EVENT_HEAD:
         conn->has_head = true;
-        events_of(conn)->head(conn, http1_parser_request(&conn->parser));
+        events_of(conn)->head(conn, http1_parser_request(&conn->http->parser));
         return;
     case HTTP1_EVENT_BODY:
         if (is_stream)
@@ -352,7 +349,7 @@ static void check_peer_later(struct conn *conn) {
 /* Every HTTP/1.1 client accepts an interim answer. Only to bytes does a peer that has closed both
  * sides answer with a reset. Bytes that the peer has not confirmed are such a test already. */
 static void probe_peer(struct conn *conn) {
-    const struct http1_request *request = http1_parser_request(&conn->parser);
+    const struct http1_request *request = http1_parser_request(&conn->http->parser);
     if (conn->state == CONN_HANDLING && request && request->version_minor > 0 &&
         transport_unread_bytes(&conn->transport) == 0)
         send_continue(conn);
@@ -378,11 +375,11 @@ void conn_peer_check(struct deadline *deadline) {
 
 /* The end of the peer comes after its bytes, so they are read too, while there is room. */
 static void conn_keep_unread(struct conn *conn, struct slice input) {
-    if (input.size > 0 && buffer_append_slice(&conn->unread, input) != STATUS_OK) {
+    if (input.size > 0 && buffer_append_slice(&conn->http->unread, input) != STATUS_OK) {
         conn_close(conn);
         return;
     }
-    size_t room = CONN_UNREAD_BYTES_MAX - conn->unread.size;
+    size_t room = CONN_UNREAD_BYTES_MAX - conn->http->unread.size;
     if (!conn->watches_end)
         transport_read_stop(&conn->transport);
     else if (room < TRANSPORT_READ_BYTES_MIN ||
@@ -397,14 +394,14 @@ void conn_watch_end(struct conn *conn) {
 }
 
 static bool is_idle(const struct conn *conn) {
-    return conn->state == CONN_READING && http1_parser_bytes(&conn->parser) == 0 &&
-           conn->unread.size == 0 && transport_is_open(&conn->transport);
+    return conn->state == CONN_READING && http1_parser_bytes(&conn->http->parser) == 0 &&
+           conn->http->unread.size == 0 && transport_is_open(&conn->transport);
 }
 
 /* A server that drains does not wait long for a client that has not sent its request head. The
  * first head has one deadline from the start of the connection, whatever the peer sends of it. */
 static enum deadline_kind await_kind(const struct conn *conn) {
-    if (conn->loop->io->state != LOOP_SERVING && !conn->exchange)
+    if (conn->transport.loop->state != LOOP_SERVING && !conn->exchange)
         return DEADLINE_LINGER;
     if (!conn->has_head)
         return DEADLINE_FIRST;
@@ -417,7 +414,7 @@ static enum deadline_kind await_kind(const struct conn *conn) {
  * client that sends one byte a second cannot hold a connection for ever. */
 static void conn_await(struct conn *conn) {
     enum deadline_kind kind = await_kind(conn);
-    bool is_over = is_idle(conn) && conn->loop->io->state != LOOP_SERVING;
+    bool is_over = is_idle(conn) && conn->transport.loop->state != LOOP_SERVING;
     if (is_over || !transport_read_start(&conn->transport))
         conn_close(conn);
     else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
@@ -432,6 +429,8 @@ static void conn_await_turn(struct conn *conn, struct slice input) {
 
 /* Bytes after the request that opened a session belong to the session. */
 static void session_read(struct conn *conn, struct slice input) {
+    conn_http_free(conn->http);
+    conn->http = NULL;
     bool is_reading = transport_read_start(&conn->transport);
     if (input.size > 0)
         session_received(conn->session, input);
@@ -443,8 +442,8 @@ static void session_read(struct conn *conn, struct slice input) {
 void conn_handled_late(struct conn *conn) {
     if (conn->is_consuming || conn->state != CONN_PUSHING)
         return;
-    struct buffer unread = conn->unread;
-    buffer_init(&conn->unread, CONN_UNREAD_BYTES_MAX);
+    struct buffer unread = conn->http->unread;
+    buffer_init(&conn->http->unread, CONN_UNREAD_BYTES_MAX);
     session_read(conn, buffer_slice(&unread));
     buffer_release(&unread);
 }
@@ -454,7 +453,7 @@ static void conn_consume(struct conn *conn, struct slice input) {
     unsigned requests_left = REQUESTS_PER_TURN;
     conn->is_consuming = true;
     while (conn_wants_bytes(conn) && event.kind != HTTP1_EVENT_MORE && requests_left > 0) {
-        enum status status = http1_next(&conn->parser, &input, &event);
+        enum status status = http1_next(&conn->http->parser, &input, &event);
         requests_left -= event.kind == HTTP1_EVENT_DONE;
         if (status != STATUS_OK)
             conn_refuse(conn, status);
@@ -474,7 +473,7 @@ static void conn_consume(struct conn *conn, struct slice input) {
 
 static void on_received(struct transport *transport, struct slice input) {
     struct conn *conn = conn_of(transport);
-    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->loop->io->clock));
+    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->transport.loop->clock));
     if (conn->state == CONN_LINGERING)
         discard(conn, input.size);
     else if (conn->state == CONN_PUSHING)
@@ -485,7 +484,7 @@ static void on_received(struct transport *transport, struct slice input) {
 
 static void on_opened(struct transport *transport) {
     struct conn *conn = conn_of(transport);
-    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->loop->io->clock));
+    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->transport.loop->clock));
     conn_await(conn);
 }
 
@@ -524,7 +523,7 @@ void conn_start_session(struct conn *conn, struct session *session) {
     set_state(conn, CONN_PUSHING);
     conn->session = session;
     deadline_drop(&conn->deadline);
-    http1_parser_release(&conn->parser);
+    http1_parser_release(&conn->http->parser);
 }
 
 /* ---- the beginning ---- */
@@ -559,7 +558,7 @@ void conn_unread_expired(struct deadline *deadline) {
     conn->has_large_answer = unread_bytes > 0;
     if (is_idle(conn) && unread_bytes == 0) {
         conn_await(conn);
-    } else if (unread_bytes + UNREAD_PROGRESS_BYTES_MIN <= conn->unread_bytes) {
+    } else if (unread_bytes + UNREAD_PROGRESS_BYTES_MIN <= conn->http->unread_bytes) {
         set_unread_deadline(conn);
     } else {
         transport_reset_on_close(&conn->transport);

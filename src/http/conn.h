@@ -1,6 +1,6 @@
 /* A connection: bytes in, requests to the exchange above it, answers out, one request at a time.
  * A connection belongs to its loop's thread.
- * Memory: between requests a connection holds no buffer.
+ * Memory: between requests a connection holds no buffer, and as a session nothing of HTTP.
  * Errors: a peer's mistake is reported by the refused event and the connection closes after the
  * answer; a peer that stops reading or sending is closed by its deadline.
  * A connection does not read while an answer is due or a streaming handler is busy, so a peer that
@@ -10,11 +10,9 @@
 
 #include "base/limits.h"
 #include "delivery/session/outlet.h"
+#include "http/conn_http.h"
 #include "http/http.h"
 #include "io/transport.h"
-
-/* Bytes that arrive before the answer to an earlier request. */
-#define CONN_UNREAD_BYTES_MAX LOOP_READ_BYTES
 
 struct conn;
 struct exchange;
@@ -51,39 +49,39 @@ struct conn_events {
 struct conn {
     struct transport transport;
     struct outlet outlet; /* of the session */
-    struct http_loop *loop;
     struct list_node node; /* of the loop's connections */
     uint64_t number;       /* rises in the order of arrival, over all loops */
     uint64_t since_ms;     /* when it was accepted */
     struct deadline deadline;
-    struct http1_parser parser;
+    struct conn_http *http;    /* NULL: a session has taken over */
     struct exchange *exchange; /* NULL between requests */
     struct session *session;   /* from the upgrade until the memory is freed */
     struct push *pushed;       /* the socket has not taken all of it */
-    struct buffer unread;      /* bytes after the request that is being handled */
-    struct buffer out;         /* the one bounded slot of bytes to be written */
-    size_t lingered_bytes;     /* discarded since the last answer */
-    size_t fresh_body_bytes;   /* of a streamed body, since its deadline was set */
-    size_t unread_bytes;       /* of the answer, when its deadline was set */
-    unsigned peer_check_count; /* since the answer is due, or since its last piece */
-    enum conn_state state;
     struct conn_ticket ticket;
-    struct conn_share principal_share;
+    struct principal_share principal_share;
     struct conn_share address_share;
-    enum status refusal;   /* of a connection whose ticket is reserved */
-    bool is_operators;     /* accepted on the operator's listener */
-    bool is_node;          /* another node forwards the requests of many clients */
-    bool has_head;         /* the head of a request has arrived */
-    bool keep_alive;       /* after the answer under way */
-    bool watches_end;      /* reads while the answer is due, to notice a peer that closes */
-    bool has_large_answer; /* the kernel may hold much of the last answers */
-    bool is_consuming;     /* inside conn_consume, which continues by itself after an answer */
+    enum conn_state state;
+    uint32_t lingered_bytes;  /* discarded since the last answer */
+    enum status refusal;      /* of a connection whose ticket is reserved */
+    uint8_t peer_check_count; /* since the answer is due, or since its last piece */
+    /* Bits, because every idle connection has this struct. */
+    bool is_operators : 1;     /* accepted on the operator's listener */
+    bool is_node : 1;          /* another node forwards the requests of many clients */
+    bool has_head : 1;         /* the head of a request has arrived */
+    bool keep_alive : 1;       /* after the answer under way */
+    bool watches_end : 1;      /* reads while the answer is due, to notice a peer that closes */
+    bool has_large_answer : 1; /* the kernel may hold much of the last answers */
+    bool is_consuming : 1;     /* inside conn_consume, which continues by itself after an answer */
     /* These four are valid while streaming. */
-    bool is_paused;     /* the handler reads no more of the body for now */
-    bool is_body_done;  /* the whole body was read */
-    bool is_sending;    /* conn->out is being written */
-    bool is_last_piece; /* the end of the answer is in conn->out */
+    bool is_paused : 1;     /* the handler reads no more of the body for now */
+    bool is_body_done : 1;  /* the whole body was read */
+    bool is_sending : 1;    /* the bytes of http->out are being written */
+    bool is_last_piece : 1; /* the end of the answer is in http->out */
 };
+
+static inline struct http_loop *conn_loop(const struct conn *conn) {
+    return conn->transport.loop->owner;
+}
 
 /* ---- for the exchange ---- */
 
@@ -95,11 +93,11 @@ void conn_continue(struct conn *conn);
 void conn_handle(struct conn *conn);
 /* A handler reads the body in pieces; its answer may come in pieces. */
 void conn_stream_body(struct conn *conn);
-/* The answer is in conn->out: write it, then continue with the next request. */
+/* The answer is in conn->http->out: write it, then continue with the next request. */
 void conn_answer(struct conn *conn);
 /* The handler starts an answer in pieces. */
 void conn_stream(struct conn *conn);
-/* Writes what is in conn->out, a piece of the answer or its end. True: it is written, and the
+/* Writes what is in conn->http->out, a piece of the answer or its end. True: it is written, and the
  * answer is not complete. False: the sent event follows, or the exchange is gone. */
 bool conn_send(struct conn *conn);
 /* Stops and resumes reading the body. Resuming may end the exchange. */
@@ -139,6 +137,8 @@ void conn_expired(struct deadline *deadline);
 void conn_unread_expired(struct deadline *deadline);
 void conn_peer_check(struct deadline *deadline);
 void conn_turn(struct deadline *deadline);
+
+_Static_assert(sizeof(struct conn) <= 256, "every idle session has a connection");
 
 /* The events of the transports of a loop whose owner is a struct http_loop. */
 extern const struct transport_events conn_transport_events;

@@ -78,24 +78,25 @@ static void wake_up(struct conn_tickets *tickets) {
 
 /* A connection without a socket, in its loop's list. NULL: no memory. */
 static struct conn *conn_new(struct http_loop *loop) {
-    struct conn *conn = calloc(1, sizeof(*conn));
+    struct conn *conn = slab_take(&loop->conn_memory, sizeof(*conn));
     if (!conn)
         return NULL;
-    conn->loop = loop;
+    conn->http = conn_http_new(&loop->limits);
+    if (!conn->http) {
+        slab_give(&loop->conn_memory, conn);
+        return NULL;
+    }
     conn->number = atomic_fetch_add(&loop->http->conn_number, 1) + 1;
     conn->since_ms = clock_wall_ms(&loop->io->clock);
     list_push_back(&loop->conns, &conn->node);
     io_loop_hold(loop->io);
-    http1_parser_init(&conn->parser, &loop->limits);
-    buffer_init(&conn->unread, CONN_UNREAD_BYTES_MAX);
-    buffer_init(&conn->out, CONN_OUT_BYTES_MAX);
     transport_init(&conn->transport, loop->io);
     return conn;
 }
 
 /* Closes the connection that must give way to the new one, or the new one: then false. */
 static bool take_ticket(struct conn *conn, const struct sockaddr *peer) {
-    struct http_loop *loop = conn->loop;
+    struct http_loop *loop = conn_loop(conn);
     uint64_t now_ms = clock_mono_ms(&loop->io->clock);
     bool is_allowed =
         conn->is_operators ||
@@ -233,15 +234,15 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
 
 void conn_note_node(struct conn *conn) {
     conn->is_node = true;
-    conn_share_return(&conn->loop->http->conn_shares, &conn->address_share);
+    conn_share_return(&conn_loop(conn)->http->conn_shares, &conn->address_share);
 }
 
 enum status conn_admit(struct conn *conn, const struct principal *principal) {
-    struct http *http = conn->loop->http;
+    struct http *http = conn_loop(conn)->http;
     enum status status = STATUS_OK;
     if (principal && principal != &principal_operator && !conn->is_node)
         status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
-                                           clock_wall_ms(&conn->loop->io->clock));
+                                           clock_wall_ms(&conn->transport.loop->clock));
     if (status == STATUS_OK)
         conn_ticket_admit(&conn->ticket);
     else

@@ -21,8 +21,8 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     if (!exchange)
         return NULL;
     exchange->conn = conn;
-    exchange->loop = conn->loop->io;
-    exchange->http = conn->loop->http;
+    exchange->loop = conn->transport.loop;
+    exchange->http = conn_loop(conn)->http;
     exchange->request = request;
     if (exchange->http->options.has_operator_listener)
         exchange->routes_hidden = conn->is_operators ? ROUTE_TOKEN : ROUTE_OPERATOR;
@@ -237,7 +237,7 @@ void exchange_log_end(struct exchange *exchange, enum status status) {
 /* ---- answering ---- */
 
 static struct slice date_now(const struct exchange *exchange) {
-    return http_date_at(&exchange->conn->loop->date, clock_wall_ms(&exchange->loop->clock));
+    return http_date_at(&conn_loop(exchange->conn)->date, clock_wall_ms(&exchange->loop->clock));
 }
 
 /* The answer is in the connection's memory. A client that reads slowly must not hold the handler's
@@ -285,7 +285,7 @@ static void answer(struct exchange *exchange, const struct http1_response *conte
     response.keep_alive = conn->keep_alive;
     response.to_head = exchange_is_head(exchange);
     response.date = date_now(exchange);
-    if (http1_response_write(&conn->out, &response) != STATUS_OK) {
+    if (http1_response_write(&conn->http->out, &response) != STATUS_OK) {
         conn_close(conn);
         return;
     }
@@ -432,18 +432,18 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     if (!exchange->chunked)
         conn->keep_alive = false;
     log_answered(exchange, http_status);
-    enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
+    enum status status = http1_response_begin(&conn->http->out, http_status, conn->keep_alive);
     if (status == STATUS_OK)
-        status = http1_response_header(&conn->out, SLICE("Date"), date_now(exchange));
+        status = http1_response_header(&conn->http->out, SLICE("Date"), date_now(exchange));
     for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
-        status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
+        status = http1_response_header(&conn->http->out, headers[i].name, headers[i].value);
     for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
-        status = http1_response_header(&conn->out, cors[i].name, cors[i].value);
+        status = http1_response_header(&conn->http->out, cors[i].name, cors[i].value);
     if (status == STATUS_OK && exchange_id_header(exchange, &id))
-        status = http1_response_header(&conn->out, id.name, id.value);
+        status = http1_response_header(&conn->http->out, id.name, id.value);
     if (status == STATUS_OK)
-        status = exchange->chunked ? http1_response_end_chunked(&conn->out)
-                                   : http1_response_end_bare(&conn->out);
+        status = exchange->chunked ? http1_response_end_chunked(&conn->http->out)
+                                   : http1_response_end_bare(&conn->http->out);
     exchange->head_failed = status != STATUS_OK;
     conn_stream(conn);
 }
@@ -458,20 +458,20 @@ void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
     if (!exchange->chunked && !content_length)
         conn->keep_alive = false;
     log_answered(exchange, http_status);
-    enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
+    enum status status = http1_response_begin(&conn->http->out, http_status, conn->keep_alive);
     for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
-        status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
+        status = http1_response_header(&conn->http->out, headers[i].name, headers[i].value);
     if (status == STATUS_OK && content_length)
-        status = http1_response_end_length(&conn->out, *content_length);
+        status = http1_response_end_length(&conn->http->out, *content_length);
     else if (status == STATUS_OK)
-        status = exchange->chunked ? http1_response_end_chunked(&conn->out)
-                                   : http1_response_end_bare(&conn->out);
+        status = exchange->chunked ? http1_response_end_chunked(&conn->http->out)
+                                   : http1_response_end_bare(&conn->http->out);
     exchange->head_failed = status != STATUS_OK;
     conn_stream(conn);
 }
 
 static enum status append_piece(struct exchange *exchange, struct slice piece) {
-    struct buffer *out = &exchange->conn->out;
+    struct buffer *out = &exchange->conn->http->out;
     if (exchange->head_failed)
         return STATUS_OUT_OF_MEMORY;
     if (exchange_is_head(exchange))
@@ -490,7 +490,7 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
         return false;
     }
     if (append_piece(exchange, piece) == STATUS_OK &&
-        hold_answer(exchange, conn->out.size, false) == STATUS_OK)
+        hold_answer(exchange, conn->http->out.size, false) == STATUS_OK)
         return conn_send(conn);
     conn_close(conn);
     return false;
@@ -501,9 +501,9 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
     assert(exchange->answered && !conn->is_last_piece);
     enum status status = append_piece(exchange, piece);
     if (status == STATUS_OK)
-        status = hold_answer(exchange, conn->out.size, false);
+        status = hold_answer(exchange, conn->http->out.size, false);
     if (status == STATUS_OK && exchange->chunked && !exchange_is_head(exchange))
-        status = http1_chunk_end(&conn->out);
+        status = http1_chunk_end(&conn->http->out);
     if (status != STATUS_OK) {
         conn_close(conn);
         return;

@@ -19,6 +19,7 @@
 #include "http/unread_answers.h"
 #include "io/listen.h"
 #include "io/loop.h"
+#include "io/slab.h"
 #include "io/store_pool.h"
 #include "wire/http1.h"
 
@@ -72,7 +73,8 @@ struct http_loop {
     struct forwards *forwards;      /* requests passed to the writer; NULL: one node alone */
     struct http1_limits limits;
     struct http_date date;
-    struct list conns; /* in the order of their numbers */
+    struct list conns;        /* in the order of their numbers */
+    struct slab conn_memory;  /* of them */
     atomic_size_t conn_count; /* also sockets on their way to this loop */
     struct conn_tickets tickets;
     struct loop_task displace;   /* other loops ask this one to close connections */

@@ -33,6 +33,10 @@ void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *i
     define_deadlines(io, &http->options);
 }
 
+void http_loop_release(struct http_loop *loop) {
+    slab_release(&loop->conn_memory);
+}
+
 void http_loop_drain(struct io_loop *io) {
     struct http_loop *loop = io->owner;
     for (struct list_node *node = list_first(&loop->conns), *next; node; node = next) {

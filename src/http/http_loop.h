@@ -11,6 +11,9 @@
 /* The loop is open and not started. Defines the deadlines of its connections. */
 void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *io);
 
+/* After the loop's thread has ended. */
+void http_loop_release(struct http_loop *loop);
+
 /* Hooks of the io loop. */
 void http_loop_drain(struct io_loop *io);
 void http_loop_close_all(struct io_loop *io);

@@ -407,6 +407,7 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
     for (size_t i = 0; i < started; i++) {
         io_loop_join(&run->loops[i].io);
         delivery_loop_release(&run->loops[i].delivery);
+        http_loop_release(&run->loops[i].http);
     }
     for (size_t i = 0; run->loops && i < run->loop_count; i++)
         forwards_free(run->loops[i].http.forwards);

@@ -12,7 +12,7 @@
 #define ADDRESS_KEY_BYTES_MAX (1 + NETWORK_BYTES)
 
 struct share_holder {
-    struct list shares;
+    struct list shares; /* of a principal */
     size_t count;
     size_t key_size;
     char key[];
@@ -21,7 +21,7 @@ struct share_holder {
 struct share_request {
     struct slice key;
     size_t count_max;
-    uint64_t counts_until_ms;
+    struct principal_share *principal; /* NULL: a share of an address, which always counts */
     uint64_t now_ms;
 };
 
@@ -48,19 +48,22 @@ static bool has_room(const struct share_holder *holder, const struct share_reque
     size_t counted = 0;
     if (holder->count < request->count_max)
         return true;
-    if (holder->count >= 2 * request->count_max)
+    if (!request->principal || holder->count >= 2 * request->count_max)
         return false;
     for (struct list_node *node = list_first(&holder->shares); node;
          node = list_next(&holder->shares, node))
-        counted += container_of(node, struct conn_share, node)->counts_until_ms > request->now_ms;
+        counted +=
+            container_of(node, struct principal_share, node)->counts_until_ms > request->now_ms;
     return counted < request->count_max;
 }
 
-static void detach(struct conn_shares *shares, struct conn_share *share) {
+static void detach(struct conn_shares *shares, struct conn_share *share,
+                   struct principal_share *principal) {
     struct share_holder *holder = share->holder;
     if (!holder)
         return;
-    list_remove(&share->node);
+    if (principal)
+        list_remove(&principal->node);
     share->holder = NULL;
     if (--holder->count > 0)
         return;
@@ -95,42 +98,42 @@ static enum status take_locked(struct conn_shares *shares, struct conn_share *sh
         status = holder_new(shares, request->key, &holder);
     if (status != STATUS_OK)
         return status;
-    detach(shares, share);
-    list_push_back(&holder->shares, &share->node);
+    detach(shares, share, request->principal);
+    if (request->principal)
+        list_push_back(&holder->shares, &request->principal->node);
     holder->count++;
     share->holder = holder;
-    share->counts_until_ms = request->counts_until_ms;
     return STATUS_OK;
 }
 
 /* The key of a holder does not change while the share is its own, so it is read without the lock.
  */
-static enum status take(struct conn_shares *shares, struct conn_share *share,
-                        const struct share_request *request) {
-    enum status status = STATUS_OK;
-    bool is_holder = share->holder && slice_equal(key_of(share->holder), request->key);
-    if (is_holder && share->counts_until_ms == request->counts_until_ms)
-        return STATUS_OK;
-    uv_mutex_lock(&shares->lock);
-    if (is_holder)
-        share->counts_until_ms = request->counts_until_ms;
-    else
-        status = take_locked(shares, share, request);
-    uv_mutex_unlock(&shares->lock);
-    return status;
+static bool is_held(const struct conn_share *share, struct slice key) {
+    return share->holder && slice_equal(key_of(share->holder), key);
 }
 
-enum status conn_share_take_principal(struct conn_shares *shares, struct conn_share *share,
+enum status conn_share_take_principal(struct conn_shares *shares, struct principal_share *share,
                                       const struct principal *principal, uint64_t now_ms) {
     char key[PRINCIPAL_KEY_BYTES_MAX];
     uint64_t end_ms = principal->expires_at_ms;
+    uint64_t until_ms = end_ms > RENEWAL_MS ? end_ms - RENEWAL_MS : UINT64_MAX;
+    enum status status = STATUS_OK;
     const struct share_request request = {
         .key = principal_key(principal, key),
         .count_max = shares->principal_max,
-        .counts_until_ms = end_ms > RENEWAL_MS ? end_ms - RENEWAL_MS : UINT64_MAX,
+        .principal = share,
         .now_ms = now_ms,
     };
-    return take(shares, share, &request);
+    bool is_same = is_held(&share->share, request.key);
+    if (is_same && share->counts_until_ms == until_ms)
+        return STATUS_OK;
+    uv_mutex_lock(&shares->lock);
+    if (!is_same)
+        status = take_locked(shares, &share->share, &request);
+    if (status == STATUS_OK)
+        share->counts_until_ms = until_ms;
+    uv_mutex_unlock(&shares->lock);
+    return status;
 }
 
 static struct slice address_key(const struct sockaddr *address, char key[ADDRESS_KEY_BYTES_MAX]) {
@@ -157,15 +160,28 @@ enum status conn_share_take_address(struct conn_shares *shares, struct conn_shar
     if (shares->address_max == 0)
         return STATUS_OK;
     const struct share_request request = {.key = address_key(address, key),
-                                          .count_max = shares->address_max,
-                                          .counts_until_ms = UINT64_MAX};
-    return take(shares, share, &request);
+                                          .count_max = shares->address_max};
+    if (is_held(share, request.key))
+        return STATUS_OK;
+    uv_mutex_lock(&shares->lock);
+    enum status status = take_locked(shares, share, &request);
+    uv_mutex_unlock(&shares->lock);
+    return status;
 }
 
-void conn_share_return(struct conn_shares *shares, struct conn_share *share) {
+static void give_back(struct conn_shares *shares, struct conn_share *share,
+                      struct principal_share *principal) {
     if (!share->holder)
         return;
     uv_mutex_lock(&shares->lock);
-    detach(shares, share);
+    detach(shares, share, principal);
     uv_mutex_unlock(&shares->lock);
+}
+
+void conn_share_return(struct conn_shares *shares, struct conn_share *share) {
+    give_back(shares, share, NULL);
+}
+
+void conn_share_return_principal(struct conn_shares *shares, struct principal_share *share) {
+    give_back(shares, &share->share, share);
 }

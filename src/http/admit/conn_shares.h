@@ -26,8 +26,13 @@ struct conn_shares {
 };
 
 struct conn_share {
-    struct list_node node;
     struct share_holder *holder; /* NULL: none */
+};
+
+/* A share of a principal stops to count before its token ends. */
+struct principal_share {
+    struct conn_share share;
+    struct list_node node; /* in the holder's shares */
     uint64_t counts_until_ms;
 };
 
@@ -37,12 +42,13 @@ void conn_shares_release(struct conn_shares *shares);
 
 /* The connection is the principal's from now on, and no longer that of an earlier one. */
 MUST_CHECK enum status conn_share_take_principal(struct conn_shares *shares,
-                                                 struct conn_share *share,
+                                                 struct principal_share *share,
                                                  const struct principal *principal,
                                                  uint64_t now_ms);
 /* The same for the address of the peer. */
 MUST_CHECK enum status conn_share_take_address(struct conn_shares *shares, struct conn_share *share,
                                                const struct sockaddr *address);
 void conn_share_return(struct conn_shares *shares, struct conn_share *share);
+void conn_share_return_principal(struct conn_shares *shares, struct principal_share *share);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#define SINCE_MS_MAX ((UINT64_C(1) << 56) - 1)
+
 static void queue_init(struct conn_queue *queue) {
     list_init(&queue->tickets);
     atomic_store(&queue->silent_since_ms, UINT64_MAX);
@@ -35,6 +37,10 @@ static struct conn_queue *queue_of(struct conn_tickets *tickets, enum conn_rank 
     return rank == CONN_RANK_RESERVED ? &tickets->reserved : NULL;
 }
 
+static enum conn_rank rank_of(const struct conn_ticket *ticket) {
+    return (enum conn_rank)ticket->rank;
+}
+
 static struct conn_ticket *first_of(const struct conn_queue *queue) {
     struct list_node *node = list_first(&queue->tickets);
     return node ? container_of(node, struct conn_ticket, node) : NULL;
@@ -53,17 +59,17 @@ static bool is_regular(enum conn_rank rank) {
 /* Counts before it stops counting, so that the sum is never too small for another loop. */
 static void set_rank(struct conn_ticket *ticket, enum conn_rank rank) {
     struct conn_tickets *tickets = ticket->tickets;
-    struct conn_queue *before = queue_of(tickets, ticket->rank);
+    struct conn_queue *before = queue_of(tickets, rank_of(ticket));
     struct conn_queue *after = queue_of(tickets, rank);
     if (rank != CONN_RANK_NONE)
         atomic_fetch_add(&tickets->limits->counts[rank], 1);
     if (ticket->rank != CONN_RANK_NONE)
         atomic_fetch_sub(&tickets->limits->counts[ticket->rank], 1);
-    if (is_regular(rank) && !is_regular(ticket->rank))
+    if (is_regular(rank) && !is_regular(rank_of(ticket)))
         atomic_fetch_add(tickets->table_count, 1);
-    if (!is_regular(rank) && is_regular(ticket->rank))
+    if (!is_regular(rank) && is_regular(rank_of(ticket)))
         atomic_fetch_sub(tickets->table_count, 1);
-    ticket->rank = rank;
+    ticket->rank = rank & UINT8_MAX;
     if (before) {
         list_remove(&ticket->node);
         queue_changed(before);
@@ -157,7 +163,7 @@ static struct conn_displaced reserve(struct conn_ticket *ticket, enum conn_rank 
 struct conn_displaced conn_ticket_take(struct conn_tickets *tickets, struct conn_ticket *ticket,
                                        bool is_operators, uint64_t now_ms) {
     ticket->tickets = tickets;
-    ticket->silent_since_ms = now_ms;
+    ticket->silent_since_ms = now_ms & SINCE_MS_MAX;
     set_rank(ticket, is_operators ? CONN_RANK_ADMITTED : CONN_RANK_UNAUTHENTICATED);
     bool is_local = is_table_over(tickets);
     if (!is_local && !is_over(tickets->limits, CONN_RANK_UNAUTHENTICATED))
@@ -171,7 +177,7 @@ struct conn_displaced conn_ticket_take(struct conn_tickets *tickets, struct conn
 struct conn_displaced conn_ticket_reserve(struct conn_tickets *tickets, struct conn_ticket *ticket,
                                           uint64_t now_ms) {
     ticket->tickets = tickets;
-    ticket->silent_since_ms = now_ms;
+    ticket->silent_since_ms = now_ms & SINCE_MS_MAX;
     return reserve(ticket, CONN_RANK_RESERVED);
 }
 
@@ -193,10 +199,10 @@ struct conn_ticket *conn_tickets_asked(struct conn_tickets *tickets) {
 /* ---- life ---- */
 
 void conn_ticket_touch(struct conn_ticket *ticket, uint64_t now_ms) {
-    struct conn_queue *queue = ticket->tickets ? queue_of(ticket->tickets, ticket->rank) : NULL;
+    struct conn_queue *queue = ticket->tickets ? queue_of(ticket->tickets, rank_of(ticket)) : NULL;
     if (!queue)
         return;
-    ticket->silent_since_ms = now_ms;
+    ticket->silent_since_ms = now_ms & SINCE_MS_MAX;
     list_remove(&ticket->node);
     list_push_back(&queue->tickets, &ticket->node);
     queue_changed(queue);

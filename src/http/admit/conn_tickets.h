@@ -61,8 +61,9 @@ struct conn_tickets {
 struct conn_ticket {
     struct list_node node;
     struct conn_tickets *tickets;
-    uint64_t silent_since_ms;
-    enum conn_rank rank;
+    /* One word, because every idle connection has a ticket. */
+    uint64_t silent_since_ms : 56;
+    uint64_t rank : 8; /* enum conn_rank */
 };
 
 /* The connection that gives way to a new one. Both NULL: none. */

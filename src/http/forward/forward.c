@@ -489,7 +489,7 @@ static enum status hold_request(struct forward *forward) {
 }
 
 enum forward_choice forward_choose(const struct exchange *exchange) {
-    const struct forwards *all = exchange->conn->loop->forwards;
+    const struct forwards *all = conn_loop(exchange->conn)->forwards;
     struct slice sender;
     if (!all || !(exchange->match.route->flags & ROUTE_WRITER) ||
         writer_has_role(exchange->http->writer))
@@ -508,7 +508,7 @@ void forward_begin(struct exchange *exchange) {
         return;
     }
     forward->exchange = exchange;
-    forward->all = exchange->conn->loop->forwards;
+    forward->all = conn_loop(exchange->conn)->forwards;
     forward->is_stream = flags & ROUTE_STREAM;
     forward->is_chunked = forward->is_stream && exchange->request->chunked;
     forward->is_long = !(flags & (ROUTE_PRODUCER | ROUTE_APPEND));

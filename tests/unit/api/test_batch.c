@@ -95,7 +95,7 @@ static void items_prolong_the_deadline_and_single_bytes_do_not(void **state) {
     assert_true(at_ms > 0);
     clock_manual_advance_ms(&peer.clock, 1000);
     assert_int_equal(write(peer.http.client, begun, sizeof(begun) - 1), sizeof(begun) - 1);
-    while (conn->fresh_body_bytes == 0)
+    while (conn->http->fresh_body_bytes == 0)
         uv_run(&peer.http.io.uv, UV_RUN_ONCE);
     assert_int_equal(conn->deadline.at_ms, at_ms);
     assert_int_equal(write(peer.http.client, ended, sizeof(ended) - 1), sizeof(ended) - 1);

@@ -106,6 +106,7 @@ static inline int fixture_http_close(struct http_fixture *fixture) {
     close(fixture->client);
     assert_int_equal(fixture->loop.conn_count, 0);
     assert_int_equal(conn_limits_count(&fixture->http.conn_limits), 0);
+    http_loop_release(&fixture->loop);
     conn_shares_release(&fixture->http.conn_shares);
     assert_int_equal(fixture->io.hold_count, 0);
     assert_true(list_is_empty(&fixture->loop.conns));

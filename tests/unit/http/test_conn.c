@@ -26,16 +26,16 @@ static int close_fixture(void **state) {
 static struct exchange *receive_request(struct conn *conn, const char *behind) {
     struct slice input = SLICE(GET_LIVE);
     struct http1_event event;
-    assert_ok(http1_next(&conn->parser, &input, &event));
+    assert_ok(http1_next(&conn->http->parser, &input, &event));
     assert_int_equal(event.kind, HTTP1_EVENT_HEAD);
-    assert_ok(http1_next(&conn->parser, &input, &event));
+    assert_ok(http1_next(&conn->http->parser, &input, &event));
     assert_int_equal(event.kind, HTTP1_EVENT_DONE);
     transport_read_stop(&conn->transport);
     deadline_drop(&conn->deadline);
-    conn->exchange = exchange_new(conn, http1_parser_request(&conn->parser));
+    conn->exchange = exchange_new(conn, http1_parser_request(&conn->http->parser));
     conn->state = CONN_HANDLING;
     conn->keep_alive = true;
-    assert_ok(buffer_append_slice(&conn->unread, slice_of(behind)));
+    assert_ok(buffer_append_slice(&conn->http->unread, slice_of(behind)));
     return conn->exchange;
 }
 
@@ -57,7 +57,7 @@ static void pipelined_requests_continue_after_a_late_answer(void **state) {
     assert_int_equal(conn->state, CONN_READING);
     assert_null(conn->exchange);
     assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
-    assert_int_equal(conn->unread.size, 0);
+    assert_int_equal(conn->http->unread.size, 0);
     assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
     assert_int_equal(count_of(received, "HTTP/1.1 200 OK"), 3);
     assert_int_equal(count_of(received, "\"late\""), 1);
@@ -72,8 +72,8 @@ static void a_late_answer_that_closes_the_connection_drops_pipelined_requests(vo
     conn->keep_alive = false;
     exchange_answer_json(exchange, 200, SLICE("\"late\""));
     assert_int_equal(conn->state, CONN_LINGERING);
-    assert_int_equal(conn->unread.capacity, 0);
-    assert_int_equal(http1_parser_bytes(&conn->parser), 0);
+    assert_int_equal(conn->http->unread.capacity, 0);
+    assert_int_equal(http1_parser_bytes(&conn->http->parser), 0);
     assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
     assert_int_equal(count_of(received, "HTTP/1.1"), 1);
 }
@@ -230,7 +230,7 @@ static void drain_unread(int blank) {
     int staying = fixture_connect(&fixture);
     fixture_turn_until(&fixture, 4);
     say(staying, "GET /hea");
-    while (http1_parser_bytes(&fixture_newest(&fixture)->parser) == 0)
+    while (http1_parser_bytes(&fixture_newest(&fixture)->http->parser) == 0)
         uv_run(&fixture.io.uv, UV_RUN_ONCE);
     say(fixture.client, GET_LIVE GET_LIVE);
     say(blank, "\r\n");

@@ -7,11 +7,13 @@
 #define NOW_MS UINT64_C(1000000)
 
 static struct conn_shares shares;
-static struct conn_share all[10];
+static struct principal_share all[10];
+static struct conn_share addresses[10];
 
 static int open_shares(void **state) {
     (void)state;
     memset(all, 0, sizeof(all));
+    memset(addresses, 0, sizeof(addresses));
     shares = (struct conn_shares){.principal_max = 2, .address_max = 1};
     assert_ok(conn_shares_init(&shares));
     return 0;
@@ -20,8 +22,10 @@ static int open_shares(void **state) {
 /* The release asserts that no holder is left. */
 static int close_shares(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        conn_share_return(&shares, &all[i]);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        conn_share_return_principal(&shares, &all[i]);
+        conn_share_return(&shares, &addresses[i]);
+    }
     conn_shares_release(&shares);
     return 0;
 }
@@ -44,7 +48,7 @@ static void a_principal_has_its_own_limit(void **state) {
     assert_ok(take(3, guest, 300000));
     assert_ok(take(4, service, 300000));
     assert_ok(take(5, token, 300000));
-    conn_share_return(&shares, &all[0]);
+    conn_share_return_principal(&shares, &all[0]);
     assert_ok(take(2, user, 300000));
 }
 
@@ -65,12 +69,12 @@ static void shares_near_the_end_of_their_token_count_only_twice_the_limit(void *
     for (size_t i = 0; i < 4; i++)
         assert_ok(take(i, user, i % 2 ? 300000 : 60000));
     assert_int_equal(take(4, user, 300000), STATUS_TOO_MANY_CONNECTIONS);
-    conn_share_return(&shares, &all[0]);
+    conn_share_return_principal(&shares, &all[0]);
     assert_int_equal(take(4, user, 300000), STATUS_TOO_MANY_CONNECTIONS);
-    conn_share_return(&shares, &all[1]);
+    conn_share_return_principal(&shares, &all[1]);
     assert_ok(take(4, user, 300000));
     assert_ok(take(2, user, 300000)); /* a fresh token: counts again */
-    conn_share_return(&shares, &all[3]);
+    conn_share_return_principal(&shares, &all[3]);
     assert_int_equal(take(3, user, 300000), STATUS_TOO_MANY_CONNECTIONS);
 }
 
@@ -79,7 +83,7 @@ static enum status take_address(size_t index, const char *text) {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
     bool is_four = inet_pton(AF_INET, text, &four.sin_addr) == 1;
     assert_true(is_four || inet_pton(AF_INET6, text, &six.sin6_addr) == 1);
-    return conn_share_take_address(&shares, &all[index],
+    return conn_share_take_address(&shares, &addresses[index],
                                    is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six);
 }
 
