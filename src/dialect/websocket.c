@@ -25,12 +25,12 @@
 #define CONTROL_COST_US 10000
 #define FLOODED_MAX     1000
 #define WEIGHT_BYTES    4096
-#define WAITING_BYTES   (sizeof(uint32_t))
 
 struct websocket {
     struct framing framing;
     struct ws_decoder decoder;
-    struct buffer waiting; /* messages that the dialect has not handled yet, each after its size */
+    struct buffer *waiting; /* messages that the dialect has not handled yet, each after its size;
+                             * NULL: none */
     uint64_t credited_at_ms;
     uint32_t credit_us; /* of messages: each costs its share of a second */
     uint16_t flooded;   /* the weight of the messages that were refused, at most FLOODED_MAX */
@@ -54,6 +54,8 @@ static enum status on_pong(void *user, struct slice payload);
 static enum status on_close(void *user, unsigned code, struct slice reason);
 
 static const struct ws_handlers handlers = {on_message, on_ping, on_pong, on_close};
+
+_Static_assert(sizeof(struct websocket) <= 80, "every idle WebSocket has one");
 
 static struct websocket *websocket_of(const struct session *session) {
     return container_of(session->framing, struct websocket, framing);
@@ -126,7 +128,6 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     const struct dialect_settings *settings = settings_of(session);
     size_t message_bytes_max =
         principal ? settings->message_bytes_max : settings->first_message_bytes_max;
-    buffer_init(&websocket->waiting, LOOP_READ_BYTES + message_bytes_max * 2 + 1024);
     ws_decoder_init(&websocket->decoder, &session->delivery->websockets, &handlers, session,
                     message_bytes_max, agreement.deflate);
     websocket->framing.table = &framing_table;
@@ -136,10 +137,17 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     return session;
 }
 
+static void waiting_free(struct websocket *websocket) {
+    if (websocket->waiting)
+        buffer_release(websocket->waiting);
+    free(websocket->waiting);
+    websocket->waiting = NULL;
+}
+
 static void websocket_free(struct framing *framing) {
     struct websocket *websocket = container_of(framing, struct websocket, framing);
     ws_decoder_release(&websocket->decoder);
-    buffer_release(&websocket->waiting);
+    waiting_free(websocket);
     free(websocket);
 }
 
@@ -266,21 +274,32 @@ static enum status dispatch(struct session *session, struct slice text) {
     return status == STATUS_RATE_LIMITED ? count_flooded(session, weight_of(text.size)) : status;
 }
 
+/* A message must wait for its turn. */
+static enum status keep_waiting(struct websocket *websocket, struct slice message) {
+    uint32_t size = (uint32_t)message.size;
+    struct buffer *waiting = websocket->waiting;
+    if (!waiting) {
+        waiting = websocket->waiting = malloc(sizeof(*waiting));
+        if (!waiting)
+            return STATUS_OUT_OF_MEMORY;
+        buffer_init(waiting, LOOP_READ_BYTES + websocket->decoder.message_bytes_max * 2 + 1024);
+    }
+    enum status status = buffer_reserve(waiting, sizeof(size) + message.size);
+    if (status == STATUS_OK)
+        status = buffer_append(waiting, &size, sizeof(size));
+    return status == STATUS_OK ? buffer_append_slice(waiting, message) : status;
+}
+
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
     struct session *session = user;
-    struct buffer *waiting = &websocket_of(session)->waiting;
-    uint32_t size = (uint32_t)message.size;
+    struct websocket *websocket = websocket_of(session);
     if (!session_is_open(session))
         return STATUS_OK;
     restart_silence_deadline(session);
     if (opcode != WS_TEXT)
         return STATUS_INVALID_MESSAGE;
-    if (waiting->size == 0 && !must_wait(session))
-        return dispatch(session, message);
-    enum status status = buffer_reserve(waiting, sizeof(size) + message.size);
-    if (status == STATUS_OK)
-        status = buffer_append(waiting, &size, sizeof(size));
-    return status == STATUS_OK ? buffer_append_slice(waiting, message) : status;
+    return websocket->waiting || must_wait(session) ? keep_waiting(websocket, message)
+                                                    : dispatch(session, message);
 }
 
 static enum status on_ping(void *user, struct slice payload) {
@@ -348,10 +367,11 @@ static void ended(struct session *session) {
 
 /* Handles waiting messages until the next one must wait. */
 static enum status dispatch_waiting(struct session *session) {
-    struct buffer *waiting = &websocket_of(session)->waiting;
+    struct websocket *websocket = websocket_of(session);
+    struct buffer *waiting = websocket->waiting;
     size_t at = 0;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && at < waiting->size && session_is_open(session) &&
+    while (waiting && status == STATUS_OK && at < waiting->size && session_is_open(session) &&
            !must_wait(session)) {
         uint32_t size;
         memcpy(&size, waiting->data + at, sizeof(size));
@@ -359,16 +379,17 @@ static enum status dispatch_waiting(struct session *session) {
         at += sizeof(size) + size;
         status = dispatch(session, text);
     }
-    buffer_consume(waiting, at);
-    if (waiting->size == 0)
-        buffer_release(waiting);
+    if (waiting)
+        buffer_consume(waiting, at);
+    if (waiting && waiting->size == 0)
+        waiting_free(websocket);
     return status;
 }
 
 /* Replies that the socket took at once make room for the messages that wait, and no event follows
  * that would resume them. */
 static void settle(struct session *session, enum status status) {
-    const struct buffer *waiting = &websocket_of(session)->waiting;
+    const struct websocket *websocket = websocket_of(session);
     if (!session_is_connected(session))
         return;
     for (;;) {
@@ -377,7 +398,7 @@ static void settle(struct session *session, enum status status) {
         session_flush(session);
         if (!session_is_open(session))
             return;
-        if (waiting->size == 0 || must_wait(session))
+        if (!websocket->waiting || must_wait(session))
             break;
         status = dispatch_waiting(session);
         if (!session_is_connected(session))
@@ -394,6 +415,6 @@ static void received(struct session *session, struct slice bytes) {
 }
 
 static void resume(struct session *session) {
-    if (websocket_of(session)->waiting.size > 0 || websocket_of(session)->is_paused)
+    if (websocket_of(session)->waiting || websocket_of(session)->is_paused)
         settle(session, dispatch_waiting(session));
 }

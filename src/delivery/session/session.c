@@ -28,22 +28,37 @@ struct subscriber *subscriber_next(const struct subscriber *subscriber) {
     return subscriber_of(subscriber->node.next);
 }
 
-void session_pushed(struct session *session, enum outlet_result result, size_t size) {
-    if (result == OUTLET_CLOSED)
+void session_forget_expiry(struct session *session) {
+    if (!session->expiry)
         return;
-    session->sent_bytes += size;
-    if (result == OUTLET_SENT)
-        return;
-    session->was_blocked = true;
-    if (session->strikes || !session_is_open(session))
-        return;
-    session->strikes = calloc(1, sizeof(*session->strikes));
-    if (!session->strikes) {
+    deadline_drop(&session->expiry->deadline);
+    free(session->expiry);
+    session->expiry = NULL;
+}
+
+/* The socket is full: from now on it is checked whether the peer reads. */
+static void begin_strikes(struct session *session) {
+    struct session_strikes *strikes = calloc(1, sizeof(*strikes));
+    session->strikes = strikes;
+    if (!strikes) {
         outlet_close(session->outlet);
         return;
     }
-    session->strikes->session = session;
-    io_loop_deadline(session->delivery->io, &session->strikes->deadline, DEADLINE_STRIKE_CHECK);
+    strikes->session = session;
+    strikes->sent_bytes = session->has_sent;
+    io_loop_deadline(session->delivery->io, &strikes->deadline, DEADLINE_STRIKE_CHECK);
+}
+
+void session_pushed(struct session *session, enum outlet_result result, size_t size) {
+    if (result == OUTLET_CLOSED)
+        return;
+    if (result == OUTLET_BLOCKED && !session->strikes && session_is_open(session))
+        begin_strikes(session);
+    session->has_sent = true;
+    if (!session->strikes)
+        return;
+    session->strikes->sent_bytes += size;
+    session->strikes->was_blocked |= result == OUTLET_BLOCKED;
 }
 
 /* Once: a peer that keeps sending must not get new time with each message. */

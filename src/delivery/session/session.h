@@ -101,10 +101,14 @@ struct framing {
     const struct framing_table *table;
 };
 
-/* The work of a session on another thread; allocated while a job is under way. */
+/* The work of a session on another thread; allocated while a job waits or is under way. */
 struct session_work {
     struct call call;
     struct session *session;
+    struct session_opening *opening; /* waits, or under way */
+    struct session_lookup *lookup;   /* waits, or under way */
+    struct subscriber *reading;      /* whose read or part the job is */
+    enum session_job job;
 };
 
 /* The strikes of a session; allocated from the first full socket until a check finds it clear. */
@@ -112,6 +116,14 @@ struct session_strikes {
     struct session *session;
     struct deadline deadline;
     struct strikes strikes;
+    uint64_t sent_bytes; /* since then; one more where it had sent some before */
+    bool was_blocked;    /* since the last check */
+};
+
+/* The end of a session's token; allocated while it is near. */
+struct session_expiry {
+    struct session *session;
+    struct deadline deadline;
 };
 
 struct session {
@@ -125,23 +137,18 @@ struct session {
     const char *token_rule;            /* the rule that a refused token breaks, or NULL */
     struct hlist subscribers;
     struct buffer replies;     /* replies and notices, behind the push that the socket is taking */
-    struct session_work *work; /* of the job; NULL: none */
-    struct session_opening *opening; /* waits, or under way */
-    struct session_lookup *lookup;   /* waits, or under way */
-    struct subscriber *reading;      /* whose read or part the job is */
+    struct session_work *work; /* NULL: no job waits or is under way */
     struct deadline heartbeat_deadline;
-    struct deadline expiry_deadline; /* of the token, when it is near */
+    struct session_expiry *expiry;   /* NULL: not near */
     struct session_strikes *strikes; /* NULL: none, and no check is due */
-    uint64_t sent_bytes;
-    enum session_job job;
     enum session_state state;
-    uint16_t close_code;                   /* that the server gave; 0: none yet */
-    bool has_reauth_notice;                /* the peer was warned that its token expires */
-    bool was_blocked;                      /* since the last check for strikes */
-    char name[SESSION_NAME_BYTES_MAX + 1]; /* of the connection, in the log: its request's id */
+    uint16_t close_code;    /* that the server gave; 0: none yet */
+    bool has_reauth_notice; /* the peer was warned that its token expires */
+    bool has_sent;          /* anything */
+    char name[];            /* of the connection, in the log: its request's id */
 };
 
-_Static_assert(sizeof(struct session) <= 320, "every idle connection has a session");
+_Static_assert(sizeof(struct session) <= 168, "every idle connection has a session");
 
 /* One of the legal edges; any other asserts. */
 void session_set_state(struct session *session, enum session_state state);
@@ -150,6 +157,13 @@ static inline bool session_is_open(const struct session *session) {
 }
 static inline bool session_is_connected(const struct session *session) {
     return session->state < SESSION_DISCONNECTED;
+}
+static inline enum session_job session_job(const struct session *session) {
+    return session->work ? session->work->job : SESSION_JOB_NONE;
+}
+/* An opening or a lookup waits or is under way. */
+static inline bool session_is_opening(const struct session *session) {
+    return session->work && (session->work->opening || session->work->lookup);
 }
 static inline uint64_t session_strike_count(const struct session *session) {
     return session->strikes ? session->strikes->strikes.count : 0;
@@ -162,6 +176,9 @@ static inline bool session_is_blocked(const struct session *session) {
  * has asked for the next one before. */
 struct subscriber *session_first(const struct session *session);
 struct subscriber *subscriber_next(const struct subscriber *subscriber);
+
+/* The end of the token is not near any more, or does not matter. */
+void session_forget_expiry(struct session *session);
 
 /* Bytes were pushed with that result. */
 void session_pushed(struct session *session, enum outlet_result result, size_t size);

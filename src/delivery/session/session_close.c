@@ -11,7 +11,7 @@ static void drop_deadlines(struct session *session) {
     deadline_drop(&session->heartbeat_deadline);
     if (session->strikes)
         deadline_drop(&session->strikes->deadline);
-    deadline_drop(&session->expiry_deadline);
+    session_forget_expiry(session);
 }
 
 void session_close(struct session *session) {
@@ -43,15 +43,16 @@ void session_end(struct session *session, enum status reason) {
 
 /* Work that waits for a job is given up; work under way comes back with it. */
 static void drop_waiting(struct session *session) {
-    if (session->opening && session->job != SESSION_JOB_OPEN) {
+    struct session_work *work = session->work;
+    if (work->opening && work->job != SESSION_JOB_OPEN) {
         if (session->dialect->opening_gone)
-            session->dialect->opening_gone(session->opening);
-        free(session->opening);
-        session->opening = NULL;
+            session->dialect->opening_gone(work->opening);
+        free(work->opening);
+        work->opening = NULL;
     }
-    if (session->lookup && session->job != SESSION_JOB_LOOKUP) {
-        session->lookup->free(session->lookup);
-        session->lookup = NULL;
+    if (work->lookup && work->job != SESSION_JOB_LOOKUP) {
+        work->lookup->free(work->lookup);
+        work->lookup = NULL;
     }
 }
 
@@ -64,22 +65,24 @@ void session_disconnected(struct session *session) {
     metrics_add(METRIC_SYNC_SOCKET_CLOSED,
                 METRIC_LABELS(session->dialect->label, label_close_code(session->close_code)), 1);
     drop_deadlines(session);
-    if (session->job != SESSION_JOB_NONE)
+    if (session_job(session) != SESSION_JOB_NONE)
         call_cancel(&session->work->call);
-    drop_waiting(session);
+    if (session->work)
+        drop_waiting(session);
     subscriber_drop_all(session);
 }
 
 void session_free(struct session *session) {
     if (session->state != SESSION_RELEASED)
         session_set_state(session, SESSION_RELEASED);
-    if (session->job != SESSION_JOB_NONE)
+    if (session_job(session) != SESSION_JOB_NONE)
         return;
-    assert(!session_first(session) && !session->opening && !session->lookup);
+    assert(!session_first(session) && !session_is_opening(session));
     if (session->dialect->state_free)
         session->dialect->state_free(session->dialect_state);
     principal_unref(session->principal);
     free(session->bearer);
+    session_forget_expiry(session);
     free(session->strikes);
     free(session->work);
     if (session->framing)

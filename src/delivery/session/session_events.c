@@ -11,7 +11,8 @@
 #include "delivery/session/subscriber.h"
 
 struct session *session_new(const struct session_options *options) {
-    struct session *session = calloc(1, sizeof(*session));
+    assert(options->name.size <= SESSION_NAME_BYTES_MAX);
+    struct session *session = calloc(1, sizeof(*session) + options->name.size + 1);
     if (!session) {
         if (options->dialect->state_free)
             options->dialect->state_free(options->dialect_state);
@@ -22,7 +23,6 @@ struct session *session_new(const struct session_options *options) {
     session->dialect = options->dialect;
     session->dialect_state = options->dialect_state;
     session->principal = options->principal ? principal_shared(options->principal) : NULL;
-    assert(options->name.size < sizeof(session->name));
     memcpy(session->name, options->name.data, options->name.size);
     buffer_init(&session->replies, SESSION_REPLIES_BYTES_MAX);
     session_count(session, METRIC_SYNC_SOCKET_CONNECTIONS);
@@ -146,14 +146,15 @@ static void check_strikes(struct session *session) {
     bool is_blocked = session_is_blocked(session);
     uint64_t strikes_before = session_strike_count(session);
     const struct strikes_sample seen = {
-        .was_blocked = session->was_blocked,
+        .was_blocked = session->strikes->was_blocked,
         .is_blocked = is_blocked,
-        .sent_bytes = session->sent_bytes - session->outlet->table->unsent_bytes(session->outlet),
+        .sent_bytes =
+            session->strikes->sent_bytes - session->outlet->table->unsent_bytes(session->outlet),
         .lag = total_lag(session),
         .lag_max = options->lag_max,
         .strikes_max = options->strikes_max,
     };
-    session->was_blocked = is_blocked;
+    session->strikes->was_blocked = is_blocked;
     bool is_over = strikes_check(&session->strikes->strikes, &seen);
     if (session_strike_count(session) > strikes_before)
         session_count(session, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
@@ -183,7 +184,7 @@ static void strike_check_expired(struct deadline *deadline) {
 }
 
 static void expiry_expired(struct deadline *deadline) {
-    session_expiry_near(container_of(deadline, struct session, expiry_deadline));
+    session_expiry_near(container_of(deadline, struct session_expiry, deadline)->session);
 }
 
 void sessions_define_deadlines(struct delivery_loop *delivery) {

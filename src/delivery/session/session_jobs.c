@@ -21,11 +21,11 @@ static void begin(struct session *session, enum session_job job) {
     if (session->principal)
         client.key = principal_key(session->principal, key);
     struct call *call = &session->work->call;
-    session->job = job;
+    session->work->job = job;
     call->run = job_run;
     call->done = job_done;
     call->any_node = true; /* a lookup writes only single uses */
-    if (job == SESSION_JOB_LOOKUP && session->lookup->is_write)
+    if (job == SESSION_JOB_LOOKUP && session->work->lookup->is_write)
         call_writer(call, session->delivery->io, shared->writer);
     else
         call_store(call, session->delivery->io, shared->store_pool, &client);
@@ -47,7 +47,7 @@ static void free_work(struct session *session) {
 }
 
 static void begin_opening(struct session *session) {
-    struct session_opening *opening = session->opening;
+    struct session_opening *opening = session->work->opening;
     for (size_t i = 0; i < opening->count; i++)
         if (subscription_ask_position(&opening->subscribers[i]->driver.subscription) != STATUS_OK)
             opening->status = STATUS_OUT_OF_MEMORY;
@@ -55,17 +55,14 @@ static void begin_opening(struct session *session) {
 }
 
 void session_next_job(struct session *session) {
-    if (session->job != SESSION_JOB_NONE || !session_is_open(session))
+    const struct session_work *work = session->work;
+    if (session_job(session) != SESSION_JOB_NONE || !session_is_open(session))
         return;
-    if (session_is_opening(session) && !make_work(session)) {
-        outlet_close(session->outlet);
-        return;
-    }
-    if (session->lookup) {
+    if (work && work->lookup) {
         begin(session, SESSION_JOB_LOOKUP);
         return;
     }
-    if (session->opening) {
+    if (work && work->opening) {
         begin_opening(session);
         return;
     }
@@ -81,27 +78,35 @@ void session_next_job(struct session *session) {
         outlet_close(session->outlet);
         return;
     }
-    session->reading = subscriber;
+    session->work->reading = subscriber;
     if (subscriber->snapshot)
         subscriber_snapshot_read_begin(subscriber->snapshot, session->principal);
     begin(session, subscriber->snapshot ? SESSION_JOB_PART : SESSION_JOB_READ);
 }
 
-bool session_is_opening(const struct session *session) {
-    return session->opening || session->lookup;
-}
-
 void session_look_up(struct session *session, struct session_lookup *lookup) {
     assert(!session_is_opening(session));
-    session->lookup = lookup;
+    if (!make_work(session)) {
+        lookup->free(lookup);
+        outlet_close(session->outlet);
+        return;
+    }
+    session->work->lookup = lookup;
     session_next_job(session);
 }
 
 void session_open(struct session *session, struct session_opening *opening) {
     assert(!session_is_opening(session));
+    if (!make_work(session)) {
+        if (session->dialect->opening_gone)
+            session->dialect->opening_gone(opening);
+        free(opening);
+        outlet_close(session->outlet);
+        return;
+    }
     opening->status = STATUS_OK;
     opening->read_count = 0;
-    session->opening = opening;
+    session->work->opening = opening;
     session_next_job(session);
 }
 
@@ -118,7 +123,7 @@ enum status session_open_one(struct session *session, struct subscriber *subscri
 
 void session_read_ahead(struct subscriber *subscriber, const struct delivery_batch *batch) {
     struct session *session = subscriber->session;
-    if (session->job != SESSION_JOB_NONE ||
+    if (session_job(session) != SESSION_JOB_NONE ||
         !subscription_ask_ahead(&subscriber->driver.subscription, batch))
         return;
     /* The frames are read when the position gets there. */
@@ -126,7 +131,7 @@ void session_read_ahead(struct subscriber *subscriber, const struct delivery_bat
         subscription_ahead_done(&subscriber->driver.subscription);
         return;
     }
-    session->reading = subscriber;
+    session->work->reading = subscriber;
     begin(session, SESSION_JOB_AHEAD);
 }
 
@@ -148,23 +153,23 @@ static bool open_run(struct session_opening *opening, struct store_session *stor
 }
 
 static void job_run(struct call *call, struct store_session *store) {
-    struct session *session = container_of(call, struct session_work, call)->session;
-    assert(session->job != SESSION_JOB_NONE);
-    switch (session->job) {
+    const struct session_work *work = container_of(call, struct session_work, call);
+    assert(work->job != SESSION_JOB_NONE);
+    switch (work->job) {
     case SESSION_JOB_OPEN:
-        call->has_more = open_run(session->opening, store);
+        call->has_more = open_run(work->opening, store);
         return;
     case SESSION_JOB_READ:
-        call->has_more = driver_read_run(&session->reading->driver, store);
+        call->has_more = driver_read_run(&work->reading->driver, store);
         return;
     case SESSION_JOB_AHEAD:
-        call->has_more = journal_read_run(session->reading->driver.subscription.ahead, store);
+        call->has_more = journal_read_run(work->reading->driver.subscription.ahead, store);
         return;
     case SESSION_JOB_PART:
-        subscriber_snapshot_read(session->reading->snapshot);
+        subscriber_snapshot_read(work->reading->snapshot);
         return;
     case SESSION_JOB_LOOKUP:
-        call->has_more = session->lookup->run(session->lookup, store);
+        call->has_more = work->lookup->run(work->lookup, store);
         return;
     case SESSION_JOB_NONE:
         return;
@@ -174,8 +179,8 @@ static void job_run(struct call *call, struct store_session *store) {
 /* ---- back on the loop ---- */
 
 static void open_done(struct session *session, enum status status) {
-    struct session_opening *opening = session->opening;
-    session->opening = NULL;
+    struct session_opening *opening = session->work->opening;
+    session->work->opening = NULL;
     if (opening->status == STATUS_OK)
         opening->status = status;
     for (size_t i = 0; i < opening->count; i++)
@@ -188,8 +193,8 @@ static void open_done(struct session *session, enum status status) {
 }
 
 static void lookup_done(struct session *session, enum status status) {
-    struct session_lookup *lookup = session->lookup;
-    session->lookup = NULL;
+    struct session_lookup *lookup = session->work->lookup;
+    session->work->lookup = NULL;
     if (session_is_open(session))
         lookup->done(session, lookup, status);
     else
@@ -197,14 +202,15 @@ static void lookup_done(struct session *session, enum status status) {
 }
 
 static void job_done(struct call *call) {
-    struct session *session = container_of(call, struct session_work, call)->session;
+    struct session_work *work = container_of(call, struct session_work, call);
+    struct session *session = work->session;
     enum status status = call->status;
     /* While the job still counts as under way, so that its results are taken back below. */
     (void)session_ends_with_token(session);
-    enum session_job job = session->job;
-    struct subscriber *reading = session->reading;
-    session->job = SESSION_JOB_NONE;
-    session->reading = NULL;
+    enum session_job job = work->job;
+    struct subscriber *reading = work->reading;
+    work->job = SESSION_JOB_NONE;
+    work->reading = NULL;
     if (job == SESSION_JOB_OPEN)
         open_done(session, status);
     else if (job == SESSION_JOB_LOOKUP)
@@ -217,7 +223,7 @@ static void job_done(struct call *call) {
         session->framing->table->resume(session);
     if (session_is_connected(session))
         session_next_job(session);
-    if (session->job == SESSION_JOB_NONE)
+    if (work->job == SESSION_JOB_NONE && !session_is_opening(session))
         free_work(session);
     if (session->state == SESSION_RELEASED)
         session_free(session);

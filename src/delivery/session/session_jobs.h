@@ -15,8 +15,6 @@ void session_open(struct session *session, struct session_opening *opening);
 MUST_CHECK enum status session_open_one(struct session *session, struct subscriber *subscriber);
 /* Has the lookup run; its done follows. Not while session_is_opening. */
 void session_look_up(struct session *session, struct session_lookup *lookup);
-/* An opening or a lookup waits or is under way. */
-bool session_is_opening(const struct session *session);
 /* Begins the next job, if there is one and none is under way. */
 void session_next_job(struct session *session);
 /* After frames: reads the ones behind them meanwhile, if the hub asks for it and no job is under

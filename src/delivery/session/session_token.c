@@ -1,6 +1,7 @@
 #include "delivery/session/session_token.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "delivery/session/dialect.h"
 #include "delivery/session/session_close.h"
@@ -33,6 +34,17 @@ bool session_ends_with_token(struct session *session) {
     return true;
 }
 
+/* Without memory for it, the next heartbeat tries again. */
+static void set_expiry(struct session *session, uint64_t delay_ms) {
+    if (!session->expiry)
+        session->expiry = calloc(1, sizeof(*session->expiry));
+    if (!session->expiry)
+        return;
+    session->expiry->session = session;
+    io_loop_deadline_in(session->delivery->io, &session->expiry->deadline, DEADLINE_EXPIRY,
+                        delay_ms);
+}
+
 /* Only an end before the next heartbeat gets a deadline: the wall clock, which decides when a token
  * ends, may step until then. */
 void session_arm_expiry(struct session *session) {
@@ -45,8 +57,7 @@ void session_arm_expiry(struct session *session) {
         next_ms = end_ms > REAUTH_MS ? end_ms - REAUTH_MS : 0;
     uint64_t delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
     if (delay_ms <= session->delivery->shared->options.heartbeat_ms)
-        io_loop_deadline_in(session->delivery->io, &session->expiry_deadline, DEADLINE_EXPIRY,
-                            delay_ms);
+        set_expiry(session, delay_ms);
 }
 
 void session_expiry_near(struct session *session) {
@@ -121,7 +132,7 @@ enum status session_refresh(struct session *session, const struct principal *pri
          subscriber = subscriber_next(subscriber))
         subscriber->driver.subscription.options.principal = session->principal;
     session->has_reauth_notice = false;
-    deadline_drop(&session->expiry_deadline);
+    session_forget_expiry(session);
     session_arm_expiry(session);
     return STATUS_OK;
 }

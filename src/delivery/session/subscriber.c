@@ -42,8 +42,8 @@ bool subscriber_is_reading(const struct subscriber *subscriber) {
 
 bool subscriber_wants_job(const struct subscriber *subscriber) {
     const struct session *session = subscriber->session;
-    bool is_under_way = session->reading == subscriber &&
-                        (session->job == SESSION_JOB_READ || session->job == SESSION_JOB_PART);
+    bool is_under_way = session->work && session->work->reading == subscriber &&
+                        session->work->job != SESSION_JOB_AHEAD;
     /* The positions of new subscribers are read by their opening. */
     return subscriber_is_started(subscriber) && subscriber_is_reading(subscriber) && !is_under_way;
 }

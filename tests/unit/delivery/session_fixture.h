@@ -227,7 +227,7 @@ static inline void fixture_settle(void) {
     /* The second idle turn takes commits that the hub announced through the loop's mailbox. */
     for (size_t idle_turns = 0; idle_turns < 2; idle_turns++) {
         uv_run(&fixture.io.uv, fixture.io.hold_count > 0 ? UV_RUN_ONCE : UV_RUN_NOWAIT);
-        while (fixture.session->job != SESSION_JOB_NONE || fixture.io.hold_count > 0 ||
+        while (session_job(fixture.session) != SESSION_JOB_NONE || fixture.io.hold_count > 0 ||
                fixture.loop.scheduler.queued_count > 0) {
             idle_turns = 0;
             uv_run(&fixture.io.uv, fixture.io.hold_count > 0 ? UV_RUN_ONCE : UV_RUN_NOWAIT);

@@ -144,7 +144,7 @@ static void a_connection_that_closes_during_a_read_frees_the_session_with_the_re
     (void)state;
     fixture_open(2);
     fixture_subscribe(RUN_TOPIC, 0);
-    assert_int_equal(fixture.session->job, SESSION_JOB_OPEN);
+    assert_int_equal(session_job(fixture.session), SESSION_JOB_OPEN);
     outlet_close(&fixture.outlet);
     assert_int_equal(fixture.session->state, SESSION_DISCONNECTED);
     while (fixture.io.hold_count > 0)
