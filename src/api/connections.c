@@ -123,8 +123,9 @@ static bool visit_connection(struct conn_walk *walk, struct conn *conn) {
     memmove(row->peer, peer.data, peer.size);
     row->peer_size = peer.size;
     struct slice id = {NULL, 0};
+    char name[SESSION_NAME_BYTES_MAX];
     if (conn->session)
-        id = slice_of(conn->session->name);
+        id = session_name(conn->session, name);
     else if (conn->exchange)
         id = exchange_request_id(conn->exchange);
     if (id.data)

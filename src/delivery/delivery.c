@@ -16,6 +16,9 @@ void delivery_loop_release(struct delivery_loop *delivery) {
     feeds_close(&delivery->feeds);
     scheduler_release(&delivery->scheduler);
     ws_shared_release(&delivery->websockets);
+    slab_release(&delivery->sessions);
+    slab_release(&delivery->subscribers);
+    slab_release(&delivery->framings);
     if (delivery->deflater)
         ws_deflater_release(delivery->deflater);
     free(delivery->deflater);

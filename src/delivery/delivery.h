@@ -15,6 +15,7 @@
 #include "delivery/snapshot/snapshot_service.h"
 #include "delivery/telemetry.h"
 #include "io/loop.h"
+#include "io/slab.h"
 #include "io/store_pool.h"
 #include "wire/websocket/ws_decoder.h"
 
@@ -45,6 +46,9 @@ struct delivery_loop {
     struct io_loop *io;
     struct feeds feeds;           /* the topics that its connections read */
     struct scheduler scheduler;   /* which subscriber is served next */
+    struct slab sessions;         /* memory of these three, which idle connections have */
+    struct slab subscribers;
+    struct slab framings;
     struct ws_shared websockets;  /* memory that all WebSockets of the loop decode with */
     struct ws_deflater *deflater; /* NULL until a peer agrees on compression */
 };

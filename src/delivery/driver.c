@@ -3,18 +3,19 @@
 #include <assert.h>
 
 enum status driver_open(struct driver *driver, struct feeds *feeds, struct slice topic,
-                        const struct policy_table *policies,
+                        const struct driver_rules *rules,
                         const struct subscription_options *options) {
     enum status status =
         feed_join(feeds, topic, &driver->member, options->principal, options->view);
     if (status != STATUS_OK)
         return status;
-    struct subscription_options filled = *options;
-    filled.watch = feed_watch(driver->member.feed);
-    filled.topic = feed_name(driver->member.feed);
-    filled.policy = policy_of(policies, filled.topic);
-    subscription_init(&driver->subscription, &filled);
-    return STATUS_OK;
+    struct subscription_topic *shared = feed_topic(driver->member.feed);
+    shared->policy = policy_of(rules->policies, shared->name);
+    shared->writer = rules->writer;
+    status = subscription_init(&driver->subscription, shared, options);
+    if (status != STATUS_OK)
+        feed_leave(&driver->member);
+    return status;
 }
 
 void driver_close(struct driver *driver) {
@@ -28,7 +29,7 @@ static void settle(struct driver *driver) {
     if (subscription->state != SUBSCRIPTION_OPEN || driver_lag(driver) > 0)
         return;
     subscription->is_settled = true;
-    feed_settled(&driver->member, subscription->window.head_seq);
+    feed_settled(&driver->member, subscription->head_seq);
 }
 
 void driver_skip_hidden(struct driver *driver) {
@@ -91,7 +92,7 @@ void driver_read_done(struct driver *driver, enum status status) {
 }
 
 uint64_t driver_lag(const struct driver *driver) {
-    uint64_t head_seq = driver->subscription.window.head_seq;
+    uint64_t head_seq = driver->subscription.head_seq;
     uint64_t next_seq = driver->subscription.next_seq;
     return head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
 }
@@ -99,9 +100,9 @@ uint64_t driver_lag(const struct driver *driver) {
 /* By the present head: a session that is blocked asks for no frames, and so learns no head. */
 uint64_t driver_own_lag(const struct driver *driver) {
     const struct subscription *subscription = &driver->subscription;
-    if (subscription->is_settled && driver->member.own_count != FEED_UNKNOWN)
-        return driver->member.own_count;
-    uint64_t head_seq = hub_head_seq(subscription->options.watch);
+    if (subscription->is_settled && feed_own_count(&driver->member) != FEED_UNKNOWN)
+        return feed_own_count(&driver->member);
+    uint64_t head_seq = hub_head_seq(subscription->topic->watch);
     uint64_t next_seq = subscription->next_seq;
     uint64_t lag = head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
     return lag > driver_lag(driver) ? lag : driver_lag(driver);
@@ -109,8 +110,7 @@ uint64_t driver_own_lag(const struct driver *driver) {
 
 bool driver_hides_lag(const struct driver *driver) {
     const struct subscription *subscription = &driver->subscription;
-    const struct subscription_options *options = &subscription->options;
-    bool is_counted = subscription->is_settled && driver->member.own_count != FEED_UNKNOWN;
-    return driver_lag(driver) > 0 && !is_counted && options->view == GRANT_VIEW_OWN &&
-           topic_row(topic_kind_of(options->topic, NULL))->ownership == TOPIC_SHARED;
+    bool is_counted = subscription->is_settled && feed_own_count(&driver->member) != FEED_UNKNOWN;
+    return driver_lag(driver) > 0 && !is_counted && subscription->view == GRANT_VIEW_OWN &&
+           topic_row(topic_kind_of(subscription->topic->name, NULL))->ownership == TOPIC_SHARED;
 }

@@ -30,9 +30,14 @@ struct driver_sink {
     void (*failed)(struct driver *driver);
 };
 
-/* watch, topic and policy of the options are filled in. */
+/* Of the server: the same for all subscriptions. */
+struct driver_rules {
+    const struct policy_table *policies;
+    struct writer *writer; /* raises the floor of a damaged journal */
+};
+
 MUST_CHECK enum status driver_open(struct driver *driver, struct feeds *feeds, struct slice topic,
-                                   const struct policy_table *policies,
+                                   const struct driver_rules *rules,
                                    const struct subscription_options *options);
 /* Not while a read is under way. */
 void driver_close(struct driver *driver);

@@ -10,8 +10,13 @@
 /* Frames that are looked at together. */
 #define FRAMES_MAX 64
 
+/* For a settled member that is listed by owner: no frame behind its position and up to hidden_seq
+ * is for it. FEED_SEEN: up to the last frame that the feed has handled. */
+#define FEED_SEEN UINT64_MAX
+
 struct feed {
     struct hub_watch watch;
+    struct subscription_topic topic;
     struct feeds *feeds;
     struct readers readers;
     size_t member_count;
@@ -139,6 +144,7 @@ static void feed_free(struct feed *feed) {
         page_drop(page_of(feed->pages.first));
     (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
     hub_unwatch(&feed->watch);
+    subscription_topic_release(&feed->topic);
     readers_release(&feed->readers);
     free(feed);
 }
@@ -152,13 +158,14 @@ struct wake {
 
 static void wake_reader(struct reader *reader, void *user) {
     struct feed_member *member = container_of(reader, struct feed_member, reader);
+    struct reader_listing *listing = reader->listing;
     const struct wake *wake = user;
-    if (member->hidden_seq == FEED_SEEN)
-        member->hidden_seq = wake->hidden_seq;
-    if (wake->is_gap)
-        member->own_count = FEED_UNKNOWN;
-    else if (member->own_count < FEED_UNKNOWN)
-        member->own_count++;
+    if (listing && listing->hidden_seq == FEED_SEEN)
+        listing->hidden_seq = wake->hidden_seq;
+    if (listing && wake->is_gap)
+        listing->own_count = FEED_UNKNOWN;
+    else if (listing && listing->own_count < FEED_UNKNOWN)
+        listing->own_count++;
     member->advanced(member);
 }
 
@@ -244,6 +251,7 @@ static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
         free(feed);
         return NULL;
     }
+    feed->topic = (struct subscription_topic){.watch = &feed->watch, .name = name};
     return feed;
 }
 
@@ -257,6 +265,8 @@ static enum status add_reader(struct feed *feed, struct feed_member *member,
         return STATUS_OK;
     }
     enum status status = readers_add(&feed->readers, &member->reader, principal, view);
+    if (member->reader.listing)
+        member->reader.listing->own_count = FEED_UNKNOWN;
     /* No reader was listed, so none missed the frames before. */
     if (status == STATUS_OK && is_first && reader_is_listed(&member->reader)) {
         see_up_to(feed, hub_head_seq(&feed->watch));
@@ -273,8 +283,6 @@ enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_membe
     if (!feed)
         return STATUS_OUT_OF_MEMORY;
     member->reader = (struct reader){0};
-    member->hidden_seq = 0;
-    member->own_count = FEED_UNKNOWN;
     enum status status = add_reader(feed, member, principal, view);
     if (status == STATUS_OK) {
         member->feed = feed;
@@ -302,27 +310,31 @@ void feed_settled(struct feed_member *member, uint64_t head_seq) {
     if (!feed->has_settled && head_seq > feed->seen_seq)
         see_up_to(feed, head_seq);
     feed->has_settled = true;
-    member->hidden_seq = FEED_SEEN;
-    member->own_count = 0;
+    member->reader.listing->hidden_seq = FEED_SEEN;
+    member->reader.listing->own_count = 0;
 }
 
 void feed_taken(struct feed_member *member, size_t count) {
-    if (member->own_count != FEED_UNKNOWN)
-        member->own_count = count < member->own_count ? member->own_count - (uint32_t)count : 0;
+    struct reader_listing *listing = member->reader.listing;
+    if (listing && listing->own_count != FEED_UNKNOWN)
+        listing->own_count = count < listing->own_count ? listing->own_count - (uint32_t)count : 0;
+}
+
+uint32_t feed_own_count(const struct feed_member *member) {
+    return member->reader.listing ? member->reader.listing->own_count : FEED_UNKNOWN;
 }
 
 uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor) {
     static const struct uuid none;
     const struct feed *feed = member->feed;
-    bool is_seen = member->hidden_seq == FEED_SEEN;
+    const struct reader_listing *listing = member->reader.listing;
+    bool is_seen = listing && listing->hidden_seq == FEED_SEEN;
     *cursor = is_seen && uuid_compare(&feed->seen_cursor, &none) != 0 ? &feed->seen_cursor : NULL;
-    return is_seen ? feed->seen_seq : member->hidden_seq;
+    if (is_seen)
+        return feed->seen_seq;
+    return listing ? listing->hidden_seq : 0;
 }
 
-struct slice feed_name(const struct feed *feed) {
-    return (struct slice){feed->name, feed->name_size};
-}
-
-struct hub_watch *feed_watch(struct feed *feed) {
-    return &feed->watch;
+struct subscription_topic *feed_topic(struct feed *feed) {
+    return &feed->topic;
 }

@@ -21,15 +21,10 @@ struct feed;
 struct feed_member {
     struct feed *feed;
     struct reader reader;
-    /* For a settled member: no frame behind its position and up to here is for it. FEED_SEEN: up to
-     * the last frame that the feed has handled. */
-    uint64_t hidden_seq;
-    uint32_t own_count; /* frames of its own since it settled; FEED_UNKNOWN: not counted */
     /* The topic advanced. May end this member, and no other. */
     void (*advanced)(struct feed_member *member);
 };
 
-#define FEED_SEEN    UINT64_MAX
 #define FEED_UNKNOWN UINT32_MAX
 
 struct feeds {
@@ -59,8 +54,10 @@ void feed_taken(struct feed_member *member, size_t count);
 /* How far a settled member may move its position without examining frames; 0: not at all. cursor:
  * of the last frame there, or NULL where it is not known. */
 uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor);
-struct hub_watch *feed_watch(struct feed *feed);
-struct slice feed_name(const struct feed *feed);
+/* The frames of its own since the member settled; FEED_UNKNOWN: not counted. */
+uint32_t feed_own_count(const struct feed_member *member);
+/* For the subscriptions of its members. Policy and writer are the caller's to set. */
+struct subscription_topic *feed_topic(struct feed *feed);
 /* The page behind that position, for members that are there; NULL: none. A feed keeps its most
  * recently used pages. */
 struct page *feed_page(struct feed *feed, uint64_t after_seq);

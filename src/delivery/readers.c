@@ -5,16 +5,13 @@
 #include <stdlib.h>
 
 #define BUCKETS_FIRST 8
-/* The slot of an entry in the list of all. */
-#define SLOT_ALL PRINCIPAL_KEYS_MAX
 
 static struct reader_entry *entry_of(struct hlist_node *node) {
     return container_of(node, struct reader_entry, node);
 }
 
 static struct reader *reader_of(struct reader_entry *entry) {
-    size_t slot = entry->slot == SLOT_ALL ? 0 : entry->slot;
-    return container_of(entry - slot, struct reader, entries[0]);
+    return container_of(entry - entry->slot, struct reader_listing, entries[0])->reader;
 }
 
 static struct hlist *bucket_of(const struct readers *readers, uint32_t key) {
@@ -28,10 +25,6 @@ void readers_release(struct readers *readers) {
 
 bool readers_is_empty(const struct readers *readers) {
     return !readers->all.first && readers->entry_count == 0;
-}
-
-bool reader_is_listed(const struct reader *reader) {
-    return hlist_node_is_linked(&reader->entries[0].node) && reader->entries[0].slot != SLOT_ALL;
 }
 
 /* ---- adding and removing ---- */
@@ -64,8 +57,7 @@ static enum status make_room(struct readers *readers) {
 }
 
 void readers_add_to_all(struct readers *readers, struct reader *reader) {
-    reader->entries[0].slot = SLOT_ALL;
-    hlist_push_front(&readers->all, &reader->entries[0].node);
+    hlist_push_front(&readers->all, &reader->node);
 }
 
 enum status readers_add(struct readers *readers, struct reader *reader,
@@ -78,9 +70,13 @@ enum status readers_add(struct readers *readers, struct reader *reader,
     enum status status = make_room(readers);
     if (status != STATUS_OK)
         return status;
+    reader->listing = calloc(1, sizeof(*reader->listing));
+    if (!reader->listing)
+        return STATUS_OUT_OF_MEMORY;
+    reader->listing->reader = reader;
     size_t count = principal_keys(principal, keys);
     for (size_t i = 0; i < count; i++) {
-        struct reader_entry *entry = &reader->entries[i];
+        struct reader_entry *entry = &reader->listing->entries[i];
         entry->key = keys[i];
         entry->slot = (uint32_t)i;
         hlist_push_front(bucket_of(readers, keys[i]), &entry->node);
@@ -90,13 +86,20 @@ enum status readers_add(struct readers *readers, struct reader *reader,
 }
 
 void readers_remove(struct readers *readers, struct reader *reader) {
+    struct reader_listing *listing = reader->listing;
+    if (!listing) {
+        hlist_remove(&reader->node);
+        return;
+    }
     for (size_t i = 0; i < PRINCIPAL_KEYS_MAX; i++) {
-        struct reader_entry *entry = &reader->entries[i];
+        struct reader_entry *entry = &listing->entries[i];
         if (!hlist_node_is_linked(&entry->node))
             continue;
         hlist_remove(&entry->node);
-        readers->entry_count -= entry->slot != SLOT_ALL;
+        readers->entry_count--;
     }
+    free(listing);
+    reader->listing = NULL;
 }
 
 /* ---- visits ---- */
@@ -131,8 +134,10 @@ void readers_visit_owner(struct readers *readers, const struct owner *owner, rea
 
 void readers_visit_all(struct readers *readers, reader_visit *visit, void *user) {
     readers->walks++;
-    for (struct hlist_node *node = readers->all.first; node;)
-        node = visit_entry(node, visit, user);
+    for (struct hlist_node *node = readers->all.first, *next; node; node = next) {
+        next = node->next;
+        visit(container_of(node, struct reader, node), user);
+    }
     readers->walks--;
 }
 

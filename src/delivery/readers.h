@@ -1,8 +1,8 @@
 /* The readers of a shared topic, listed by the owner whose frames they see. A frame then concerns
  * the readers of its owner, and those that read everything, and no other.
  * Belongs to its loop's thread.
- * Memory: a reader is a member of its subscriber or poll; the lists take about eight bytes for each
- * entry.
+ * Memory: a reader is a member of its subscriber or poll. One that is listed by owner has a listing
+ * besides, and the lists take about eight bytes for each entry.
  * STATUS_OUT_OF_MEMORY for a reader that cannot be added.
  * Every reader whose principal may read a frame is visited for it (principal_keys). Rarely, another
  * one is visited too. A visit may end the visited reader and add others, but end no other. */
@@ -15,12 +15,20 @@
 struct reader_entry {
     struct hlist_node node;
     uint32_t key;
-    uint32_t slot; /* its index in the reader */
+    uint32_t slot; /* its index in the listing */
 };
 
-/* A reader that reads everything has its first entry in the list of all. */
-struct reader {
+/* Of a reader that is listed by owner. */
+struct reader_listing {
+    struct reader *reader;
     struct reader_entry entries[PRINCIPAL_KEYS_MAX];
+    uint64_t hidden_seq; /* these two are the feed's */
+    uint32_t own_count;
+};
+
+struct reader {
+    struct hlist_node node;         /* in the list of all */
+    struct reader_listing *listing; /* NULL: it reads everything */
 };
 
 struct readers {
@@ -42,7 +50,9 @@ MUST_CHECK enum status readers_add(struct readers *readers, struct reader *reade
 void readers_add_to_all(struct readers *readers, struct reader *reader);
 void readers_remove(struct readers *readers, struct reader *reader);
 /* Whether it is listed by owner, and sees only frames of that owner. */
-bool reader_is_listed(const struct reader *reader);
+static inline bool reader_is_listed(const struct reader *reader) {
+    return reader->listing;
+}
 
 void readers_visit_all(struct readers *readers, reader_visit *visit, void *user);
 /* The readers that are listed by owner: those of this owner, or every one. */

@@ -18,7 +18,7 @@ static const int64_t tier_weights[QOS_TIER_COUNT] = {
 };
 
 struct lane_key {
-    const void *share;
+    struct share *share;
     const void *topic;
 };
 
@@ -170,34 +170,34 @@ static struct lane *lane_make(struct scheduler *scheduler, const struct lane_key
     return lane;
 }
 
-enum status scheduler_join(struct scheduler *scheduler, struct slice principal, struct turn *turn) {
-    assert(!turn->share && !turn_is_queued(turn));
-    assert(turn->tier < QOS_TIER_COUNT);
-    struct share *share = map_find(&scheduler->shares, principal);
+enum status scheduler_join(struct scheduler *scheduler, const struct turn_place *place,
+                           struct turn *turn) {
+    assert(!turn->lane && !turn_is_queued(turn));
+    assert(place->tier < QOS_TIER_COUNT);
+    struct share *share = map_find(&scheduler->shares, place->principal);
     if (!share)
-        share = share_make(scheduler, principal);
+        share = share_make(scheduler, place->principal);
     if (!share)
         return STATUS_OUT_OF_MEMORY;
-    const struct lane_key key = {share, turn->topic};
+    const struct lane_key key = {share, place->topic};
     struct lane *lane = map_find(&scheduler->lanes, key_slice(&key));
     if (!lane)
-        lane = lane_make(scheduler, &key, turn->tier);
+        lane = lane_make(scheduler, &key, place->tier);
     if (!lane) {
         if (share->member_count == 0)
             share_free(scheduler, share);
         return STATUS_OUT_OF_MEMORY;
     }
-    assert(lane->tier == turn->tier);
+    assert(lane->tier == place->tier);
     lane->member_count++;
     share->member_count++;
-    turn->share = share;
     turn->lane = lane;
     return STATUS_OK;
 }
 
 static void turn_dequeue(struct scheduler *scheduler, struct turn *turn) {
-    struct share *share = turn->share;
     struct lane *lane = turn->lane;
+    struct share *share = lane->key.share;
     list_remove(&turn->node);
     scheduler->queued_count--;
     if (!list_is_empty(&lane->turns))
@@ -208,13 +208,12 @@ static void turn_dequeue(struct scheduler *scheduler, struct turn *turn) {
 }
 
 void scheduler_leave(struct scheduler *scheduler, struct turn *turn) {
-    struct share *share = turn->share;
     struct lane *lane = turn->lane;
-    if (!share)
+    if (!lane)
         return;
+    struct share *share = lane->key.share;
     if (turn_is_queued(turn))
         turn_dequeue(scheduler, turn);
-    turn->share = NULL;
     turn->lane = NULL;
     if (--lane->member_count == 0) {
         (void)map_remove(&scheduler->lanes, key_slice(&lane->key));
@@ -227,11 +226,11 @@ void scheduler_leave(struct scheduler *scheduler, struct turn *turn) {
 /* ---- the queue ---- */
 
 void scheduler_add(struct scheduler *scheduler, struct turn *turn) {
-    struct share *share = turn->share;
     struct lane *lane = turn->lane;
-    assert(share);
+    assert(lane);
     if (turn_is_queued(turn))
         return;
+    struct share *share = lane->key.share;
     if (list_is_empty(&lane->turns)) {
         if (share->lane_count == 0) {
             refill(&share->credit, share_quantum(scheduler));
@@ -285,10 +284,10 @@ struct turn *scheduler_next(struct scheduler *scheduler, size_t *frames_max) {
 
 bool scheduler_served(struct scheduler *scheduler, struct turn *turn, size_t frames,
                       bool has_more) {
-    struct share *share = turn->share;
     struct lane *lane = turn->lane;
-    if (!share)
+    if (!lane)
         return false;
+    struct share *share = lane->key.share;
     assert(frames <= scheduler->options.slice_frames_max);
     bool others_wait = share->lane_count > (list_is_empty(&lane->turns) ? 0 : 1);
     charge(&share->credit, share_quantum(scheduler), frames);

@@ -16,12 +16,16 @@
 struct share;
 struct lane;
 
-/* topic and tier are set before it joins and do not change; a topic has one tier. */
+/* Every idle subscriber has one. */
 struct turn {
-    struct share *share;
-    struct lane *lane;     /* its principal's turns of that topic */
+    struct lane *lane;     /* its principal's turns of its topic; NULL: it has not joined */
     struct list_node node; /* in the lane, while it is queued */
-    const void *topic;     /* identified by its address */
+};
+
+/* Where a turn waits. A topic has one tier. */
+struct turn_place {
+    struct slice principal; /* its principal_key, the same for all its connections */
+    const void *topic;      /* identified by its address */
     enum qos_tier tier;
 };
 
@@ -43,8 +47,8 @@ void scheduler_init(struct scheduler *scheduler, const struct scheduler_options 
 /* When every turn has left. */
 void scheduler_release(struct scheduler *scheduler);
 
-/* principal: its principal_key, the same for all its connections. Copies it. */
-MUST_CHECK enum status scheduler_join(struct scheduler *scheduler, struct slice principal,
+/* Copies the principal. */
+MUST_CHECK enum status scheduler_join(struct scheduler *scheduler, const struct turn_place *place,
                                       struct turn *turn);
 /* Also removes it from the queue. A turn that never joined may leave. */
 void scheduler_leave(struct scheduler *scheduler, struct turn *turn);

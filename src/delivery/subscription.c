@@ -23,7 +23,7 @@ void subscription_set_state(struct subscription *subscription, enum subscription
         [SUBSCRIPTION_FAILED] = 1u << SUBSCRIPTION_FAILED,
     };
     assert(state < SUBSCRIPTION_STATE_COUNT && allowed[subscription->state] & 1u << state);
-    subscription->state = state;
+    subscription->state = (uint8_t)state;
 }
 
 bool subscription_is_reading(const struct subscription *subscription) {
@@ -43,11 +43,67 @@ static void set_position(struct subscription *subscription, uint64_t next_seq) {
     subscription->is_settled = false;
 }
 
-void subscription_init(struct subscription *subscription,
-                       const struct subscription_options *options) {
+static enum status set_epoch(struct subscription *subscription, const struct topic_epoch *epoch) {
+    struct subscription_topic *topic = subscription->topic;
+    if (!topic->epoch || strcmp(topic->epoch->epoch.text, epoch->text) != 0) {
+        struct shared_epoch *made = shared_epoch_make(epoch);
+        if (!made)
+            return STATUS_OUT_OF_MEMORY;
+        shared_epoch_set(&topic->epoch, made);
+    }
+    shared_epoch_set(&subscription->epoch, topic->epoch);
+    return STATUS_OK;
+}
+
+const struct topic_epoch *subscription_epoch(const struct subscription *subscription) {
+    static const struct topic_epoch none;
+    return subscription->epoch ? &subscription->epoch->epoch : &none;
+}
+
+void subscription_topic_release(struct subscription_topic *topic) {
+    shared_epoch_unref(topic->epoch);
+    topic->epoch = NULL;
+}
+
+enum status subscription_init(struct subscription *subscription, struct subscription_topic *topic,
+                              const struct subscription_options *options) {
     assert(options->has_cursor + options->has_event_cursor + options->has_since <= 1);
-    *subscription = (struct subscription){.options = *options, .status = STATUS_OK};
+    assert(!options->wants || topic_is_log(topic->name));
+    *subscription = (struct subscription){
+        .topic = topic,
+        .principal = options->principal,
+        .view = (uint8_t)options->view,
+        .replay_all = options->replay_all,
+        .status = STATUS_OK,
+    };
+    struct subscription_start *start = subscription->start = calloc(1, sizeof(*start));
+    if (topic_is_log(topic->name))
+        subscription->log = calloc(1, sizeof(*subscription->log));
+    if (!start || (topic_is_log(topic->name) && !subscription->log)) {
+        free(start);
+        free(subscription->log);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    start->asked = *options;
+    if (subscription->log) {
+        subscription->log->wants = options->wants;
+        subscription->log->wants_user = options->wants_user;
+    }
     set_position(subscription, options->has_cursor ? options->after_seq + 1 : 1);
+    return STATUS_OK;
+}
+
+/* A cursor in a topic that does not exist is compared with its epoch when the topic appears. */
+static bool needs_start(const struct subscription *subscription) {
+    return subscription->state != SUBSCRIPTION_OPEN ||
+           (subscription->is_absent && subscription->next_seq > 1);
+}
+
+void subscription_begun(struct subscription *subscription) {
+    if (needs_start(subscription))
+        return;
+    free(subscription->start);
+    subscription->start = NULL;
 }
 
 static void drop_read(struct subscription *subscription) {
@@ -59,7 +115,7 @@ static void drop_read(struct subscription *subscription) {
 
 /* While a subscription replays, the hub keeps what was read. */
 static void set_replaying(struct subscription *subscription, bool is_replaying) {
-    struct hub_watch *watch = subscription->options.watch;
+    struct hub_watch *watch = subscription->topic->watch;
     if (subscription->is_replaying == is_replaying)
         return;
     subscription->is_replaying = is_replaying;
@@ -70,15 +126,30 @@ static void set_replaying(struct subscription *subscription, bool is_replaying) 
 }
 
 static bool is_behind(const struct subscription *subscription) {
-    return subscription->next_seq <= subscription->window.head_seq;
+    return subscription->next_seq <= subscription->head_seq;
+}
+
+static struct uuid cursor_of(const struct subscription *subscription) {
+    return subscription->log ? subscription->log->cursor : (struct uuid){{0}};
+}
+
+/* Only the log has event cursors. */
+static void set_cursor(struct subscription *subscription, const struct uuid *cursor) {
+    if (subscription->log)
+        subscription->log->cursor = *cursor;
 }
 
 void subscription_release(struct subscription *subscription) {
     assert(!subscription_is_reading(subscription) && !subscription->ahead);
     drop_read(subscription);
     set_replaying(subscription, false);
-    free(subscription->bound_topic);
-    subscription->bound_topic = NULL;
+    shared_epoch_unref(subscription->epoch);
+    if (subscription->owns_topic) {
+        subscription_topic_release(subscription->topic);
+        free(subscription->topic);
+    }
+    free(subscription->start);
+    free(subscription->log);
 }
 
 void subscription_idle(struct subscription *subscription) {
@@ -89,13 +160,21 @@ void subscription_idle(struct subscription *subscription) {
 }
 
 void subscription_restart(struct subscription *subscription) {
+    static const struct uuid none;
     assert(subscription->state == SUBSCRIPTION_STALE);
     drop_read(subscription);
+    if (!subscription->start)
+        subscription->start = calloc(1, sizeof(*subscription->start));
+    struct subscription_start *start = subscription->start;
+    if (!start) {
+        subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
+        return;
+    }
     subscription_set_state(subscription, SUBSCRIPTION_UNPLACED);
-    subscription->options.has_cursor = subscription->options.has_event_cursor = false;
-    subscription->options.from_head = subscription->options.has_since = false;
+    start->asked.has_cursor = start->asked.has_event_cursor = false;
+    start->asked.from_head = start->asked.has_since = false;
     subscription->is_absent = false;
-    subscription->cursor = (struct uuid){{0}};
+    set_cursor(subscription, &none);
 }
 
 static enum journal_read_mode read_mode(const struct subscription *subscription) {
@@ -104,42 +183,46 @@ static enum journal_read_mode read_mode(const struct subscription *subscription)
         return JOURNAL_READ_RESUME;
     if (subscription->state == SUBSCRIPTION_OPEN)
         return JOURNAL_READ_CONTINUE;
-    if (subscription->options.has_event_cursor)
+    if (subscription->start->asked.has_event_cursor)
         return JOURNAL_READ_RESUME_CURSOR;
-    if (subscription->options.has_since)
+    if (subscription->start->asked.has_since)
         return JOURNAL_READ_RESUME_TIME;
-    return subscription->options.has_cursor ? JOURNAL_READ_RESUME : JOURNAL_READ_BOOTSTRAP;
+    return subscription->start->asked.has_cursor ? JOURNAL_READ_RESUME : JOURNAL_READ_BOOTSTRAP;
 }
 
 static struct journal_read *make_read(const struct subscription *subscription, uint64_t after_seq,
                                       size_t frames_max) {
-    const struct subscription_options *options = &subscription->options;
+    const struct subscription_topic *topic = subscription->topic;
+    const struct subscription_start *start = subscription->start;
     struct journal_read *read = malloc(sizeof(*read));
     if (!read)
         return NULL;
     *read = (struct journal_read){
-        .topic = options->topic,
-        .projection_version = hub_projection_version(options->watch->listener->hub),
-        .policy = options->policy,
+        .topic = topic->name,
+        .projection_version = hub_projection_version(topic->watch->listener->hub),
+        .policy = topic->policy,
         .mode = read_mode(subscription),
         .after_seq = after_seq,
-        .given_epoch =
-            read_mode(subscription) == JOURNAL_READ_CONTINUE ? subscription->epoch : options->epoch,
-        .writer = options->writer,
-        .replay_all = options->replay_all,
+        .writer = topic->writer,
+        .replay_all = subscription->replay_all,
         .is_unfounded = subscription->is_absent,
-        .below_seq = hub_first_seq(options->watch),
+        .below_seq = hub_first_seq(topic->watch),
         .frames_max = frames_max,
-        .event_cursor = options->event_cursor,
-        .since_ms = options->since_ms,
         /* A fresh token may replace the principal while the read is under way. */
-        .principal = principal_ref(options->principal),
-        .view = options->view,
-        .owner_map = hub_owner_map(options->watch->listener->hub),
+        .principal = principal_ref(subscription->principal),
+        .view = (enum grant_view)subscription->view,
+        .owner_map = hub_owner_map(topic->watch->listener->hub),
         /* The name of a topic that appeared is not known before the store was read. */
-        .watch = subscription->is_absent ? NULL : options->watch,
+        .watch = subscription->is_absent ? NULL : topic->watch,
         .status = STATUS_OK,
     };
+    read->given_epoch = read->mode == JOURNAL_READ_CONTINUE || !start
+                            ? *subscription_epoch(subscription)
+                            : start->asked.epoch;
+    if (start) {
+        read->event_cursor = start->asked.event_cursor;
+        read->since_ms = start->asked.since_ms;
+    }
     return read;
 }
 
@@ -167,7 +250,7 @@ enum status subscription_ask_position(struct subscription *subscription) {
 }
 
 bool subscription_ask_ahead(struct subscription *subscription, const struct delivery_batch *batch) {
-    struct hub_watch *watch = subscription->options.watch;
+    struct hub_watch *watch = subscription->topic->watch;
     size_t near_count = batch->taken * AHEAD_BATCHES;
     uint64_t after_seq;
     if (!subscription->is_replaying || subscription->ahead || subscription->is_sparse ||
@@ -194,14 +277,17 @@ void subscription_sent(struct subscription *subscription, uint64_t seq) {
 }
 
 static void note_head(struct subscription *subscription, uint64_t head_seq) {
-    if (head_seq > subscription->window.head_seq)
-        subscription->window.head_seq = head_seq;
+    if (head_seq > subscription->head_seq)
+        subscription->head_seq = head_seq;
 }
 
 void subscription_place(struct subscription *subscription, uint64_t after_seq,
                         const struct topic_epoch *epoch) {
-    subscription->epoch = *epoch;
     drop_read(subscription);
+    if (set_epoch(subscription, epoch) != STATUS_OK) {
+        subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
+        return;
+    }
     subscription_set_state(subscription, SUBSCRIPTION_OPEN);
     set_position(subscription, after_seq + 1);
     /* The snapshot may be later than the last read of the store. */
@@ -213,7 +299,7 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
     assert(batch->through_seq + 1 > subscription->next_seq);
     subscription->next_seq = batch->through_seq + 1;
     subscription->sent_seq = batch->through_seq;
-    subscription->cursor = batch->through_cursor;
+    set_cursor(subscription, &batch->through_cursor);
     note_head(subscription, head_seq);
     if (!is_behind(subscription))
         set_replaying(subscription, false);
@@ -224,7 +310,13 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
 static struct uuid hidden_cursor(const struct subscription *subscription,
                                  const struct uuid *cursor) {
     struct uuid first = uuid7_first(uuid7_timestamp_ms(cursor));
-    return uuid_compare(&first, &subscription->cursor) > 0 ? first : subscription->cursor;
+    const struct uuid *before = &subscription->log->cursor;
+    return uuid_compare(&first, before) > 0 ? first : *before;
+}
+
+static void pass_hidden_cursor(struct subscription *subscription, const struct uuid *cursor) {
+    if (subscription->log)
+        subscription->log->cursor = hidden_cursor(subscription, cursor);
 }
 
 void subscription_skip(struct subscription *subscription, uint64_t through_seq,
@@ -235,20 +327,29 @@ void subscription_skip(struct subscription *subscription, uint64_t through_seq,
     subscription->next_seq = through_seq + 1;
     note_head(subscription, through_seq);
     if (cursor)
-        subscription->cursor = hidden_cursor(subscription, cursor);
+        pass_hidden_cursor(subscription, cursor);
+}
+
+static bool is_wanted(const struct subscription *subscription,
+                      const struct frame_content *content) {
+    const struct subscription_log *log = subscription->log;
+    return !log || !log->wants || log->wants(log->wants_user, content);
 }
 
 static void give(struct subscription *subscription, struct delivery_batch *batch,
                  struct frame *frame) {
-    const struct subscription_options *options = &subscription->options;
     assert(frame->content.seq == subscription->next_seq);
-    bool may_read = grant_may_read(options->principal, options->view, &frame->content.owner);
+    bool may_read = grant_may_read(subscription->principal, (enum grant_view)subscription->view,
+                                   &frame->content.owner);
     subscription->next_seq++;
     batch->through_seq++;
     batch->taken++;
-    subscription->cursor = batch->through_cursor =
-        may_read ? frame->content.cursor : hidden_cursor(subscription, &frame->content.cursor);
-    if (may_read && (!options->wants || options->wants(options->wants_user, &frame->content)))
+    if (may_read)
+        set_cursor(subscription, &frame->content.cursor);
+    else
+        pass_hidden_cursor(subscription, &frame->content.cursor);
+    batch->through_cursor = cursor_of(subscription);
+    if (may_read && is_wanted(subscription, &frame->content))
         batch->frames[batch->count++] = frame;
     else
         frame_unref(frame);
@@ -261,7 +362,7 @@ static void pass_hidden(struct subscription *subscription, struct delivery_batch
         return;
     subscription->next_seq = seq + 1;
     batch->through_seq = seq;
-    batch->through_cursor = subscription->cursor;
+    batch->through_cursor = cursor_of(subscription);
 }
 
 /* Gives frames of the page that was read. Frames that do not fit stay for the next ask, unless the
@@ -286,7 +387,7 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
         pass_hidden(subscription, batch, read->through_seq);
     if (read->taken == read->count || read->is_kept)
         drop_read(subscription);
-    note_head(subscription, hub_head_seq(subscription->options.watch));
+    note_head(subscription, hub_head_seq(subscription->topic->watch));
 }
 
 static enum hub_take_result give_window(struct subscription *subscription,
@@ -298,7 +399,7 @@ static enum hub_take_result give_window(struct subscription *subscription,
         .bytes_max = batch->bytes_max,
         .frames = frames,
     };
-    enum hub_take_result result = hub_take(subscription->options.watch, &take);
+    enum hub_take_result result = hub_take(subscription->topic->watch, &take);
     note_head(subscription, take.head_seq);
     for (size_t i = 0; i < take.count; i++)
         give(subscription, batch, frames[i]);
@@ -325,7 +426,7 @@ enum subscription_step subscription_next(struct subscription *subscription,
         return STEP_FRAMES;
     }
     if (subscription->is_absent)
-        return hub_head_seq(subscription->options.watch) > 0 ? ask_read(subscription, batch)
+        return hub_head_seq(subscription->topic->watch) > 0 ? ask_read(subscription, batch)
                                                              : STEP_WAIT;
     switch (give_window(subscription, batch)) {
     case HUB_FRAMES:
@@ -345,78 +446,93 @@ enum subscription_step subscription_next(struct subscription *subscription,
 static void set_head_cursor(struct subscription *subscription) {
     static const struct uuid none;
     const struct uuid *cursor = &subscription->read->head_cursor;
-    if (uuid_compare(cursor, &none) != 0)
-        subscription->cursor = subscription->options.view == GRANT_VIEW_ALL
-                                   ? *cursor
-                                   : hidden_cursor(subscription, cursor);
+    if (uuid_compare(cursor, &none) == 0)
+        return;
+    if (subscription->view == GRANT_VIEW_ALL)
+        set_cursor(subscription, cursor);
+    else
+        pass_hidden_cursor(subscription, cursor);
 }
 
 /* A bootstrap that skips everything there is. */
 static void begin_at_head(struct subscription *subscription) {
-    uint64_t head_seq = subscription->window.head_seq;
+    uint64_t head_seq = subscription->head_seq;
     set_head_cursor(subscription);
     journal_read_release(subscription->read);
     set_position(subscription, head_seq + 1);
-    subscription->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
+    subscription->start->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
 }
 
 /* The stream id belongs to a topic now. The principal waited for the stream; whether it may read
  * the topic depends on the name. */
 static enum status bind(struct subscription *subscription, struct slice topic) {
-    struct subscription_options *options = &subscription->options;
-    struct grant grant = grant_check(options->principal, topic, NULL);
+    struct grant grant = grant_check(subscription->principal, topic, NULL);
     if (grant.status != STATUS_OK)
         return grant.status;
-    assert(!subscription->bound_topic);
-    subscription->bound_topic = malloc(topic.size);
-    if (!subscription->bound_topic)
+    assert(!subscription->owns_topic);
+    struct subscription_topic *bound = malloc(sizeof(*bound) + topic.size);
+    if (!bound)
         return STATUS_OUT_OF_MEMORY;
-    memcpy(subscription->bound_topic, topic.data, topic.size);
-    options->topic = (struct slice){subscription->bound_topic, topic.size};
-    options->view = grant.view;
+    *bound = *subscription->topic;
+    bound->epoch = NULL;
+    bound->name = (struct slice){(char *)(bound + 1), topic.size};
+    memcpy(bound + 1, topic.data, topic.size);
+    subscription->topic = bound;
+    subscription->owns_topic = true;
+    subscription->view = (uint8_t)grant.view;
     return STATUS_OK;
 }
 
 /* The time that was asked for has become a position. On the log, a time later than the last event
  * becomes the cursor of that event: a later cursor would be refused after a reconnect. */
 static void place_since(struct subscription *subscription) {
-    struct subscription_options *options = &subscription->options;
-    options->has_since = false;
-    options->has_cursor = true;
-    options->after_seq = subscription->next_seq - 1;
-    if (!is_behind(subscription))
+    struct subscription_start *start = subscription->start;
+    start->asked.has_since = false;
+    start->asked.has_cursor = true;
+    start->asked.after_seq = subscription->next_seq - 1;
+    if (!is_behind(subscription)) {
         set_head_cursor(subscription);
-    else if (topic_is_log(options->topic))
-        subscription->cursor = uuid7_first(options->since_ms);
+    } else {
+        const struct uuid first = uuid7_first(start->asked.since_ms);
+        set_cursor(subscription, &first);
+    }
+}
+
+/* What the client is told about the beginning. */
+static void take_start(struct subscription *subscription, const struct journal_read *read) {
+    struct subscription_start *start = subscription->start;
+    if (!start)
+        return;
+    start->window = read->window;
+    if (!read->exists)
+        start->window.replay_budget_events = subscription->topic->policy->replay_budget_events;
+    if (read->mode == JOURNAL_READ_BOOTSTRAP) {
+        subscription->is_bootstrap = true;
+        start->bootstrap = read->bootstrap;
+    }
 }
 
 /* The read answered where the position is. */
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
-    struct subscription_options *options = &subscription->options;
     enum status status = read->found.data ? bind(subscription, read->found) : STATUS_OK;
+    if (status == STATUS_OK && (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded))
+        status = set_epoch(subscription, &read->epoch);
     if (status != STATUS_OK) {
         subscription_fail(subscription, status);
         return;
     }
     subscription->is_absent = !read->exists;
-    hub_learn_head(options->watch, read->window.head_seq);
-    subscription->window = read->window;
-    if (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded)
-        subscription->epoch = read->epoch;
-    if (!read->exists)
-        subscription->window.replay_budget_events = options->policy->replay_budget_events;
+    hub_learn_head(subscription->topic->watch, read->window.head_seq);
+    subscription->head_seq = read->window.head_seq;
+    take_start(subscription, read);
     subscription_set_state(subscription, read->is_stale ? SUBSCRIPTION_STALE : SUBSCRIPTION_OPEN);
-    if (read->mode == JOURNAL_READ_BOOTSTRAP) {
-        subscription->is_bootstrap = true;
-        subscription->bootstrap = read->bootstrap;
-    }
     if (read->is_stale)
         return;
     if (read->mode != JOURNAL_READ_CONTINUE)
         set_position(subscription, read->next_seq);
     if (read->mode == JOURNAL_READ_RESUME_TIME)
         place_since(subscription);
-    if (options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
+    if (read->mode == JOURNAL_READ_BOOTSTRAP && subscription->start->asked.from_head)
         begin_at_head(subscription);
 }
 
@@ -434,13 +550,13 @@ void subscription_read_done(struct subscription *subscription) {
         subscription_fail(subscription, read->status);
     subscription->is_sparse = read->is_sparse;
     if (read->count > 0 && !read->is_sparse)
-        read->is_kept = hub_refill(subscription->options.watch, read->frames, read->count);
+        read->is_kept = hub_refill(subscription->topic->watch, read->frames, read->count);
     else if (!read->is_sparse && subscription->state != SUBSCRIPTION_STALE)
         drop_read(subscription);
 }
 
 void subscription_ahead_done(struct subscription *subscription) {
-    struct hub_watch *watch = subscription->options.watch;
+    struct hub_watch *watch = subscription->topic->watch;
     struct journal_read *ahead = subscription->ahead;
     subscription->ahead = NULL;
     hub_read_ahead_end(watch);
@@ -461,13 +577,13 @@ const struct continuity *subscription_continuity(const struct subscription *subs
 }
 
 struct stale_topic subscription_stale(const struct subscription *subscription) {
-    const struct subscription_options *options = &subscription->options;
+    struct slice name = subscription->topic->name;
     return (struct stale_topic){
-        .topic = options->topic,
-        .policy = options->policy,
+        .topic = name,
+        .policy = subscription->topic->policy,
         .continuity = subscription_continuity(subscription),
         .may_replay_all =
-            principal_may_replay_all(options->principal) && topic_is_from_log(options->topic),
+            principal_may_replay_all(subscription->principal) && topic_is_from_log(name),
     };
 }
 

@@ -1,9 +1,10 @@
 /* A subscription: a position in one topic. There is no queue: its owner asks for the next frames
  * when the connection has room for them.
  * Belongs to its watch's thread. Reads run on the store pool, one at a time and one ahead.
- * Memory: itself, and a page of frames between a read and the next ask. The page stays longer only
- * where the hub has no room for it.
- * Errors: a failed subscription says why in status, and stays failed.
+ * Memory: itself, where it begins until the client knows that, and a page of frames between a read
+ * and the next ask. The page stays longer only where the hub has no room for it.
+ * Errors: STATUS_OUT_OF_MEMORY for one that cannot be made. A failed subscription says why in
+ * status, and stays failed.
  * A name or stream id may be subscribed before its topic exists. When the topic appears, the store
  * is read again: a stream id is bound to the topic's name, which the principal must be entitled to
  * (STATUS_FORBIDDEN_TOPIC); the name of another topic of that stream id cannot appear any more
@@ -17,18 +18,24 @@
 #include "auth/grant.h"
 #include "base/limits.h"
 #include "delivery/journal_read.h"
+#include "delivery/shared_epoch.h"
 #include "delivery/stale.h"
 #include "hub/hub.h"
 
 #define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
 
-struct subscription_options {
-    struct hub_watch *watch; /* outlives the subscription, as do the next three */
-    struct slice topic;      /* or a stream id of the kind ADDRESS_STORED_STREAM, until bound */
+/* What the subscriptions of a topic on one thread share. It outlives them. */
+struct subscription_topic {
+    struct hub_watch *watch;
+    struct slice name; /* or a stream id of the kind ADDRESS_STORED_STREAM, until bound */
     const struct policy *policy;
-    const struct principal *principal;
-    struct writer *writer; /* raises the floor of a damaged journal */
-    /* Which frames the client asked for; NULL: all that the principal may read. */
+    struct writer *writer;      /* raises the floor of a damaged journal */
+    struct shared_epoch *epoch; /* that the store named last; NULL: none yet */
+};
+
+struct subscription_options {
+    const struct principal *principal; /* outlives the subscription */
+    /* On the log: which frames the client asked for; NULL: all that the principal may read. */
     bool (*wants)(const void *user, const struct frame_content *content);
     const void *wants_user;
     uint64_t after_seq;               /* with has_cursor */
@@ -36,12 +43,26 @@ struct subscription_options {
     struct event_cursor event_cursor; /* with has_event_cursor */
     uint64_t since_ms;                /* with has_since */
     enum grant_view view;             /* which frames it gets */
-    /* The flags stand together, because every idle connection has this struct. */
     bool has_cursor;       /* false: a bootstrap; on the log (LOG_TOPIC), from the first event */
     bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */
     bool has_since;        /* instead; once it is placed, it is the cursor */
     bool from_head;        /* a bootstrap that skips everything there is */
     bool replay_all;       /* everything that the log has: without floor and budget */
+};
+
+/* Where a subscription begins: what was asked for, and what the store answered. It is freed when
+ * the client knows that, because most subscriptions of a busy server are idle. */
+struct subscription_start {
+    struct subscription_options asked;
+    struct topic_window window; /* as last read from the store */
+    struct continuity_bootstrap bootstrap;
+};
+
+/* Of a subscription to the log. */
+struct subscription_log {
+    bool (*wants)(const void *user, const struct frame_content *content);
+    const void *wants_user;
+    struct uuid cursor; /* the event cursor of the position; 0: none yet */
 };
 
 enum subscription_state {
@@ -55,25 +76,30 @@ enum subscription_state {
 };
 
 struct subscription {
-    struct subscription_options options;
+    struct subscription_topic *topic;
+    const struct principal *principal;
+    struct subscription_start *start; /* NULL: the client knows where it began */
+    struct subscription_log *log;     /* NULL: another topic */
     uint64_t next_seq;
     uint64_t sent_seq;          /* the position that the client was last sent; below next_seq */
-    struct topic_window window; /* as last read from the store, with the newest head known */
-    struct topic_epoch epoch;   /* of the topic; empty until the position is known */
-    struct uuid cursor;         /* the event cursor of the position; 0: none yet */
-    struct continuity_bootstrap bootstrap;
+    uint64_t head_seq;          /* the newest head known */
+    struct shared_epoch *epoch; /* of the topic; NULL until the position is known */
     /* PLACING and READING: the read. OPEN: frames to be taken, or NULL. STALE: the reasons. */
     struct journal_read *read;
     struct journal_read *ahead; /* under way: frames that will be asked for later */
     enum status status;         /* with SUBSCRIPTION_FAILED: why */
-    enum subscription_state state;
-    char *bound_topic; /* the name of the topic that appeared for a stream id; NULL: none */
-    bool is_absent;    /* no topic has the name or stream id yet */
-    bool is_settled;   /* it reached the head since its position was set */
-    bool is_sparse;    /* its last read passed over frames of others */
-    bool is_replaying; /* the hub counts it as a replay */
-    bool is_bootstrap; /* it began with a bootstrap */
+    uint8_t state;              /* enum subscription_state */
+    uint8_t view;               /* enum grant_view: which frames it gets */
+    bool replay_all;            /* of the options */
+    bool owns_topic;            /* bound to the name of the topic that appeared for a stream id */
+    bool is_absent;             /* no topic has the name or stream id yet */
+    bool is_settled;            /* it reached the head since its position was set */
+    bool is_sparse;             /* its last read passed over frames of others */
+    bool is_replaying;          /* the hub counts it as a replay */
+    bool is_bootstrap;          /* it began with a bootstrap */
 };
+
+_Static_assert(sizeof(struct subscription) <= 96, "every idle connection has a subscription");
 
 enum subscription_step {
     STEP_FRAMES, /* the batch has frames; with none, the position passed hidden frames */
@@ -95,8 +121,9 @@ struct delivery_batch {
     struct frame *frames[DELIVERY_FRAMES_MAX];
 };
 
-void subscription_init(struct subscription *subscription,
-                       const struct subscription_options *options);
+MUST_CHECK enum status subscription_init(struct subscription *subscription,
+                                         struct subscription_topic *topic,
+                                         const struct subscription_options *options);
 /* Not while a read is under way, or one ahead. */
 void subscription_release(struct subscription *subscription);
 MUST_CHECK enum subscription_step subscription_next(struct subscription *subscription,
@@ -111,6 +138,10 @@ void subscription_read_failed(struct subscription *subscription, enum status sta
 MUST_CHECK bool subscription_ask_ahead(struct subscription *subscription,
                                        const struct delivery_batch *batch);
 void subscription_ahead_done(struct subscription *subscription);
+/* The client was told where it begins. */
+void subscription_begun(struct subscription *subscription);
+/* Of the topic; empty until the position is known. */
+const struct topic_epoch *subscription_epoch(const struct subscription *subscription);
 /* Releases the frames it holds: it will not be asked for a while. */
 void subscription_idle(struct subscription *subscription);
 /* Asks for a read that only compares the position with the store, so that a client can be refused
@@ -143,6 +174,9 @@ void subscription_fail(struct subscription *subscription, enum status status);
 bool subscription_is_reading(const struct subscription *subscription);
 /* One of the legal edges; any other asserts. For subscription.c and its test. */
 void subscription_set_state(struct subscription *subscription, enum subscription_state state);
+
+/* After its last subscription. */
+void subscription_topic_release(struct subscription_topic *topic);
 
 void delivery_batch_release(struct delivery_batch *batch);
 

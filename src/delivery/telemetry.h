@@ -25,6 +25,7 @@ struct telemetry {
 
 /* The texts of a cause, which the caller keeps as long as the cause. */
 struct cause_names {
+    char connection[CAUSE_CONNECTION_BYTES_MAX];
     char principal[CAUSE_PRINCIPAL_BYTES_MAX];
     char peer[CAUSE_PEER_BYTES_MAX];
 };

@@ -19,9 +19,10 @@ struct query_cursor log_position_now(const struct log_position *position,
     struct query_cursor asked = position->asked;
     /* A time may be later than the last event. It is a position only after the store was read. */
     asked.given &= !asked.is_since;
-    if (!subscriber || uuid_compare(&subscriber->driver.subscription.cursor, &none) == 0)
+    const struct uuid *cursor = subscriber ? &subscriber->driver.subscription.log->cursor : &none;
+    if (uuid_compare(cursor, &none) == 0)
         return asked;
-    struct event_cursor at = event_cursor_of(&subscriber->driver.subscription.cursor);
+    struct event_cursor at = event_cursor_of(cursor);
     /* Events that are hidden in the millisecond of the cursor do not move the position back. */
     if (asked.given && event_cursor_compare(&at, &asked.cursor) < 0)
         return asked;

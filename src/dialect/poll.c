@@ -141,17 +141,17 @@ static void answer_stale(struct poll *poll) {
 static void answer_evicted(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
     const struct subscription *subscription = &poll->driver.subscription;
-    uint64_t after_seq = subscription->options.after_seq;
+    uint64_t after_seq = subscription->start->asked.after_seq;
     struct buffer details;
     struct poller poller;
     struct cause cause = cause_of(exchange, &poller);
-    assert(subscription->options.has_cursor && !subscription->is_bootstrap);
+    assert(subscription->start->asked.has_cursor && !subscription->is_bootstrap);
     reject(poll);
     cause.status = STATUS_SLOW_CONSUMER_EVICTED;
     telemetry_evicted(delivery_of(exchange)->telemetry, cause);
     buffer_init(&details, POLL_DETAILS_BYTES_MAX);
     struct object_writer object = object_begin(&details);
-    object_text(&object, SLICE("topic"), subscription->options.topic);
+    object_text(&object, SLICE("topic"), subscription->topic->name);
     object_number(&object, SLICE("lag"), poll->lag.frames + poll->count);
     object_number(&object, SLICE("strikes"), poll->consumer.strikes);
     object_number(&object, SLICE("resume_after"), after_seq);
@@ -169,17 +169,17 @@ static void object_flag(struct object_writer *object, struct slice name, bool fl
 }
 
 static bool is_complete(const struct subscription *subscription) {
-    return subscription->next_seq > subscription->window.head_seq;
+    return subscription->next_seq > subscription->head_seq;
 }
 
 static void put_position(struct object_writer *object, const struct subscription *subscription) {
-    const struct topic_window *window = &subscription->window;
-    uint64_t floor = window->oldest_seq > 0 ? window->oldest_seq - 1 : 0;
+    uint64_t oldest_seq = subscription->start->window.oldest_seq;
+    uint64_t head_seq = subscription->head_seq;
+    uint64_t floor = oldest_seq > 0 ? oldest_seq - 1 : 0;
     uint64_t next = subscription->next_seq - 1;
     object_number(object, SLICE("oldest_available_cursor"), floor);
-    object_number(object, SLICE("head_cursor"), window->head_seq);
-    object_number(object, SLICE("queue_depth"),
-                  window->head_seq > floor ? window->head_seq - floor : 0);
+    object_number(object, SLICE("head_cursor"), head_seq);
+    object_number(object, SLICE("queue_depth"), head_seq > floor ? head_seq - floor : 0);
     object_number(object, SLICE("dropped_messages"), floor);
     object_number(object, SLICE("next_cursor"), next);
     object_flag(object, SLICE("replay_complete"), is_complete(subscription));
@@ -204,19 +204,19 @@ static void put_consumer(struct object_writer *object, const struct poll *poll, 
 /* A topic with snapshots begins with one. The answer names its URL, since a bounded number of
  * messages cannot hold it. */
 static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {
-    struct slice topic = subscription->options.topic;
+    struct slice topic = subscription->topic->name;
     char text[256 + TOPIC_NAME_BYTES_MAX];
     struct buffer body = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     if (!subscription->is_bootstrap)
         return;
     enum status status = buffer_printf(&body, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s",
-                                       subscription->bootstrap.from_seq,
-                                       subscription->bootstrap.truncated ? "true" : "false");
-    if (status == STATUS_OK && policy_has_snapshot(subscription->options.policy))
+                                       subscription->start->bootstrap.from_seq,
+                                       subscription->start->bootstrap.truncated ? "true" : "false");
+    if (status == STATUS_OK && policy_has_snapshot(subscription->topic->policy))
         status = buffer_printf(&body,
                                ",\"snapshot\":{\"url\":\"/v1/topics/%.*s/snapshot\","
                                "\"head_watermark\":%" PRIu64 "}",
-                               (int)topic.size, topic.data, subscription->window.head_seq);
+                               (int)topic.size, topic.data, subscription->head_seq);
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     assert(status == STATUS_OK);
@@ -226,7 +226,7 @@ static void put_bootstrap(struct object_writer *object, const struct subscriptio
 static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *out) {
     const struct subscription *subscription = &poll->driver.subscription;
     struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), subscription->options.topic);
+    object_text(&object, SLICE("topic"), subscription->topic->name);
     object_text(&object, SLICE("driver"), DRIVER);
     object_json(&object, SLICE("messages"), SLICE("["));
     if (object.status == STATUS_OK)
@@ -235,7 +235,7 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
         object.status = buffer_append_byte(out, ']');
     put_position(&object, subscription);
     put_consumer(&object, poll, lag);
-    object_text(&object, SLICE("epoch"), slice_of(subscription->epoch.text));
+    object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
     put_bootstrap(&object, subscription);
     enum status status = object_end(&object);
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
@@ -247,11 +247,11 @@ static void answer_page(struct poll *poll);
 
 static void count_run(struct call *call, struct store_session *store) {
     struct poll *poll = container_of(call, struct poll, call);
-    const struct subscription_options *options = &poll->driver.subscription.options;
-    const struct replay_reader reader = {.principal = options->principal, .view = options->view};
-    call->status =
-        replay_lag_count(store, options->topic, &reader, poll->driver.subscription.next_seq - 1,
-                         &poll->counted, &poll->lag);
+    const struct subscription *subscription = &poll->driver.subscription;
+    const struct replay_reader reader = {.principal = subscription->principal,
+                                         .view = (enum grant_view)subscription->view};
+    call->status = replay_lag_count(store, subscription->topic->name, &reader,
+                                    subscription->next_seq - 1, &poll->counted, &poll->lag);
     call->has_more = call->status == STATUS_OK && poll->counted.has_more;
 }
 
@@ -340,7 +340,7 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
             status = message_write(&poll->messages, batch->frames[i], poll->form);
         poll->count++;
     }
-    telemetry_handed(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy, batch->frames,
+    telemetry_handed(LABEL_DIALECT_POLL, poll->driver.subscription.topic->policy, batch->frames,
                      batch->count, clock_now().mono_ns);
     delivery_batch_release(batch);
     return status;
@@ -545,17 +545,17 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
     struct subscription_options options = query->options;
     options.principal = exchange->principal;
     options.view = exchange->view;
-    options.writer = delivery_of(exchange)->writer;
-    enum status status =
-        driver_open(&poll->driver, &delivery_loop_of(exchange)->feeds,
-                    exchange->match.parameters[0], delivery_of(exchange)->policies, &options);
+    const struct driver_rules rules = {delivery_of(exchange)->policies,
+                                       delivery_of(exchange)->writer};
+    enum status status = driver_open(&poll->driver, &delivery_loop_of(exchange)->feeds,
+                                     exchange->match.parameters[0], &rules, &options);
     if (status != STATUS_OK)
         return status;
     poll->is_open = true;
     metrics_add(
         options.has_cursor || options.has_since ? METRIC_SYNC_REPLAY_STARTED
                                                 : METRIC_SYNC_REPLAY_BOOTSTRAP,
-        METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy->topic_class),
+        METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.topic->policy->topic_class),
         1);
     limit_apply(poll, query->limit);
     gather(poll);

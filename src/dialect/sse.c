@@ -92,17 +92,18 @@ const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
  * first frame would resume at the stale position, or at the head and miss frames. A snapshot has no
  * id before its last part. */
 static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    const char *epoch = subscription_epoch(subscription)->text;
     char id[POSITION_BYTES_MAX];
-    struct slice position = position_write(subscriber->driver.subscription.bootstrap.from_seq - 1,
-                                           subscriber->driver.subscription.epoch.text, id);
+    struct slice position =
+        position_write(subscription->start->bootstrap.from_seq - 1, epoch, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, subscriber->driver.subscription.options.topic);
+        status = json_write_string(&body, subscriber->driver.subscription.topic->name);
     if (status == STATUS_OK)
-        status =
-            buffer_printf(&body, ",\"epoch\":\"%s\",", subscriber->driver.subscription.epoch.text);
+        status = buffer_printf(&body, ",\"epoch\":\"%s\",", epoch);
     size_t begin = body.size;
     if (status == STATUS_OK)
         status = notice_bootstrap(subscriber, &body);
@@ -157,12 +158,13 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     if (through == after)
         return status;
     char id[POSITION_BYTES_MAX];
-    struct slice position = position_write(through, subscriber->driver.subscription.epoch.text, id);
+    const struct topic_epoch *epoch = subscription_epoch(&subscriber->driver.subscription);
+    struct slice position = position_write(through, epoch->text, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, subscriber->driver.subscription.options.topic);
+        status = json_write_string(&body, subscriber->driver.subscription.topic->name);
     if (status == STATUS_OK)
         status =
             buffer_printf(&body, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}", after, through);

@@ -109,22 +109,22 @@ static void put_stream_id(struct object_writer *object, struct slice topic) {
 
 static enum status write_hello(const struct subscriber *subscriber, struct buffer *body) {
     const struct subscription *subscription = &subscriber->driver.subscription;
-    const struct topic_window *window = &subscription->window;
+    const struct topic_window *window = &subscription->start->window;
     const struct delivery *shared = subscriber->session->delivery->shared;
     struct buffer bootstrap;
     buffer_init(&bootstrap, 128);
     bool is_bootstrap = subscription->is_bootstrap || subscriber->snapshot;
     enum status status = is_bootstrap ? notice_bootstrap(subscriber, &bootstrap) : STATUS_OK;
     struct object_writer object = object_begin(body);
-    object_text(&object, SLICE("topic"), subscription->options.topic);
-    put_stream_id(&object, subscription->options.topic);
-    object_text(&object, SLICE("epoch"), slice_of(subscription->epoch.text));
+    object_text(&object, SLICE("topic"), subscription->topic->name);
+    put_stream_id(&object, subscription->topic->name);
+    object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
     /* After a snapshot the subscription continues from the snapshot's watermark. */
     if (!subscriber->snapshot)
         object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
     object_number(&object, SLICE("oldest_available_cursor"),
                   window->oldest_seq > 0 ? window->oldest_seq - 1 : 0);
-    object_number(&object, SLICE("head_cursor"), window->head_seq);
+    object_number(&object, SLICE("head_cursor"), subscription->head_seq);
     object_number(&object, SLICE("replay_budget_events"), window->replay_budget_events);
     object_number(&object, SLICE("limit_applied"), subscriber->frames_max);
     object_number(&object, SLICE("heartbeat_interval_ms"), shared->options.heartbeat_ms);
@@ -288,7 +288,7 @@ static void begin(struct session *session, struct slice topic,
     enum status status = subscriber_new(session, topic, options, &subscriber);
     if (status == STATUS_OK) {
         subscriber->form = topic_ws_form(query->form, websocket_deflates(session));
-        subscriber->frames_max = (size_t)query->limit;
+        subscriber->frames_max = (uint32_t)query->limit;
         status = session_open_one(session, subscriber);
     }
     if (status != STATUS_OK)

@@ -100,13 +100,13 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     struct ws_agreement agreement = {0};
     struct buffer head;
     struct session *session = NULL;
+    struct slab *framings = &conn_loop(exchange->conn)->delivery->framings;
     buffer_init(&head, UPGRADE_HEAD_BYTES_MAX);
-    struct websocket *websocket = calloc(1, sizeof(*websocket));
+    struct websocket *websocket = slab_take(framings, sizeof(*websocket));
     enum status status = websocket ? handshake(exchange, &head, &agreement) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
         if (dialect->state_free)
             dialect->state_free(state);
-        free(websocket);
         refuse(exchange, status);
     } else {
         session =
@@ -117,8 +117,8 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     }
     buffer_release(&head);
     if (!session) {
-        if (status == STATUS_OK)
-            free(websocket);
+        if (websocket)
+            slab_give(framings, websocket);
         return NULL;
     }
     websocket->deflate = agreement.deflate;
@@ -146,9 +146,10 @@ static void waiting_free(struct websocket *websocket) {
 
 static void websocket_free(struct framing *framing) {
     struct websocket *websocket = container_of(framing, struct websocket, framing);
+    const struct session *session = websocket->decoder.user;
     ws_decoder_release(&websocket->decoder);
     waiting_free(websocket);
-    free(websocket);
+    slab_give(&session->delivery->framings, websocket);
 }
 
 /* Shared messages are compressed once, with the largest window. */

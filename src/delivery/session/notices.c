@@ -12,8 +12,8 @@
 /* A subscriber that frames of others do not wake has not learned the newest head. */
 static uint64_t head_of(const struct subscriber *subscriber) {
     const struct subscription *subscription = &subscriber->driver.subscription;
-    uint64_t head_seq = hub_head_seq(subscription->options.watch);
-    return head_seq > subscription->window.head_seq ? head_seq : subscription->window.head_seq;
+    uint64_t head_seq = hub_head_seq(subscription->topic->watch);
+    return head_seq > subscription->head_seq ? head_seq : subscription->head_seq;
 }
 
 /* [{"topic":…,"watermark":…}] of the subscribers that have started. */
@@ -28,7 +28,7 @@ static enum status write_list(const struct session *session, bool heads, struct 
             status = buffer_append_byte(out, ',');
         has_one = true;
         struct object_writer object = object_begin(out);
-        object_text(&object, SLICE("topic"), subscriber->driver.subscription.options.topic);
+        object_text(&object, SLICE("topic"), subscriber->driver.subscription.topic->name);
         object_number(&object, SLICE("watermark"),
                       heads ? head_of(subscriber) : subscriber_position(subscriber));
         enum status ended = object_end(&object);
@@ -56,8 +56,9 @@ enum status notice_covered(const struct session *session, struct buffer *out) {
             status = buffer_append_byte(out, ',');
         has_one = true;
         struct object_writer object = object_begin(out);
-        object_text(&object, SLICE("topic"), subscriber->driver.subscription.options.topic);
-        object_text(&object, SLICE("epoch"), slice_of(subscriber->driver.subscription.epoch.text));
+        object_text(&object, SLICE("topic"), subscriber->driver.subscription.topic->name);
+        object_text(&object, SLICE("epoch"),
+                    slice_of(subscription_epoch(&subscriber->driver.subscription)->text));
         object_number(&object, SLICE("after"), subscriber->driver.subscription.sent_seq);
         object_number(&object, SLICE("through"), subscriber_position(subscriber));
         enum status ended = object_end(&object);
@@ -82,7 +83,7 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
     object_text(&object, SLICE("message"),
                 SLICE("The connection does not read what it is sent; come back and resume."));
     if (worst) {
-        object_text(&object, SLICE("topic"), worst->driver.subscription.options.topic);
+        object_text(&object, SLICE("topic"), worst->driver.subscription.topic->name);
         object_number(&object, SLICE("lag"), driver_own_lag(&worst->driver));
     }
     object_number(&object, SLICE("strikes"), session_strike_count(session));
@@ -122,7 +123,7 @@ enum status notice_refused(const struct subscriber *subscriber, enum status why,
                            struct buffer *out) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    struct slice topic = subscriber->driver.subscription.options.topic;
+    struct slice topic = subscriber->driver.subscription.topic->name;
     enum status status = address_stream(topic, &stream);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(why)));
@@ -134,9 +135,10 @@ enum status notice_refused(const struct subscriber *subscriber, enum status why,
 }
 
 enum status notice_bootstrap(const struct subscriber *subscriber, struct buffer *out) {
-    const struct continuity_bootstrap *bootstrap = &subscriber->driver.subscription.bootstrap;
     if (subscriber->snapshot)
         return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
+    const struct continuity_bootstrap *bootstrap =
+        &subscriber->driver.subscription.start->bootstrap;
     return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
                          bootstrap->truncated ? "true" : "false");
 }
@@ -154,7 +156,7 @@ void notice_resume(const struct session *session, char text[124]) {
     enum status status = STATUS_OK;
     for (const struct subscriber *subscriber = session_first(session);
          status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
-        struct slice topic = subscriber->driver.subscription.options.topic;
+        struct slice topic = subscriber->driver.subscription.topic->name;
         if (!subscriber_has_position(subscriber))
             continue;
         status = buffer_printf(&reason, "%s%.*s=%" PRIu64, reason.size > 0 ? ", " : "resume_after ",

@@ -28,6 +28,14 @@ struct subscriber *subscriber_next(const struct subscriber *subscriber) {
     return subscriber_of(subscriber->node.next);
 }
 
+struct slice session_name(const struct session *session, char text[SESSION_NAME_BYTES_MAX]) {
+    _Static_assert(UUID_TEXT_SIZE <= SESSION_NAME_BYTES_MAX, "an id fits");
+    if (session->given_name)
+        return slice_of(session->given_name);
+    uuid_format(&session->id, text);
+    return (struct slice){text, UUID_TEXT_SIZE};
+}
+
 void session_forget_expiry(struct session *session) {
     if (!session->expiry)
         return;

@@ -41,9 +41,11 @@ struct subscriber {
     struct hlist_node node;               /* in the session's subscribers */
     struct subscriber_snapshot *snapshot; /* that it begins with; NULL: none */
     const struct page_form *form;
-    size_t frames_max; /* of a push */
+    uint32_t frames_max; /* of a push */
     enum subscriber_state state;
 };
+
+_Static_assert(sizeof(struct subscriber) <= 208, "every idle connection has a subscriber");
 
 /* Subscribers whose positions are compared with the store in one read: all begin, or none. */
 struct session_opening {
@@ -145,11 +147,14 @@ struct session {
     uint16_t close_code;    /* that the server gave; 0: none yet */
     bool has_reauth_notice; /* the peer was warned that its token expires */
     bool has_sent;          /* anything */
-    char name[];            /* of the connection, in the log: its request's id */
+    struct uuid id;         /* of its request, which names the connection in the log */
+    char *given_name;       /* instead of the id, where the peer gave another; NULL: none */
 };
 
-_Static_assert(sizeof(struct session) <= 168, "every idle connection has a session");
+_Static_assert(sizeof(struct session) <= 192, "every idle connection has a session");
 
+/* The name of the connection in the log. */
+struct slice session_name(const struct session *session, char text[SESSION_NAME_BYTES_MAX]);
 /* One of the legal edges; any other asserts. */
 void session_set_state(struct session *session, enum session_state state);
 static inline bool session_is_open(const struct session *session) {

@@ -88,5 +88,6 @@ void session_free(struct session *session) {
     if (session->framing)
         session->framing->table->free(session->framing);
     buffer_release(&session->replies);
-    free(session);
+    free(session->given_name);
+    slab_give(&session->delivery->sessions, session);
 }

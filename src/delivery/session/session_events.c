@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
@@ -10,10 +11,21 @@
 #include "delivery/session/session_token.h"
 #include "delivery/session/subscriber.h"
 
+/* Ids of the server's own take less memory than their text. */
+static bool set_name(struct session *session, struct slice name) {
+    assert(name.size <= SESSION_NAME_BYTES_MAX);
+    if (uuid7_parse(name, &session->id) == STATUS_OK)
+        return true;
+    session->given_name = strndup(name.data, name.size);
+    return session->given_name;
+}
+
 struct session *session_new(const struct session_options *options) {
-    assert(options->name.size <= SESSION_NAME_BYTES_MAX);
-    struct session *session = calloc(1, sizeof(*session) + options->name.size + 1);
-    if (!session) {
+    struct slab *sessions = &options->delivery->sessions;
+    struct session *session = slab_take(sessions, sizeof(*session));
+    if (!session || !set_name(session, options->name)) {
+        if (session)
+            slab_give(sessions, session);
         if (options->dialect->state_free)
             options->dialect->state_free(options->dialect_state);
         return NULL;
@@ -23,7 +35,6 @@ struct session *session_new(const struct session_options *options) {
     session->dialect = options->dialect;
     session->dialect_state = options->dialect_state;
     session->principal = options->principal ? principal_shared(options->principal) : NULL;
-    memcpy(session->name, options->name.data, options->name.size);
     buffer_init(&session->replies, SESSION_REPLIES_BYTES_MAX);
     session_count(session, METRIC_SYNC_SOCKET_CONNECTIONS);
     session_count(session, METRIC_SYNC_SOCKET_OPENED);

@@ -12,7 +12,7 @@ struct cause session_cause(const struct session *session, const struct subscribe
     struct slice principal = {NULL, 0};
     struct slice peer = {NULL, 0};
     struct slice topic =
-        subscriber ? subscriber->driver.subscription.options.topic : (struct slice){NULL, 0};
+        subscriber ? subscriber->driver.subscription.topic->name : (struct slice){NULL, 0};
     if (session->principal)
         principal =
             (struct slice){names->principal, principal_name(session->principal, names->principal)};
@@ -21,7 +21,7 @@ struct cause session_cause(const struct session *session, const struct subscribe
     if (session_is_connected(session))
         peer = session->outlet->table->peer(session->outlet, names->peer);
     return (struct cause){
-        .connection = slice_of(session->name),
+        .connection = session_name(session, names->connection),
         .principal = principal,
         .peer = peer,
         .rule = session->token_rule,

@@ -34,10 +34,11 @@ static struct page *shared_page(struct subscriber *subscriber, size_t frames_max
     struct subscription *subscription = &subscriber->driver.subscription;
     struct page *page = feed_page(subscriber->driver.member.feed, subscription->sent_seq);
     /* Frames that one client did not ask for would be missing for the others. */
-    if (!page || subscription->options.wants || page->batch.count > frames_max ||
+    bool is_filtered = subscription->log && subscription->log->wants;
+    if (!page || is_filtered || page->batch.count > frames_max ||
         !subscription_is_at(subscription, page->batch.after_seq) ||
-        is_pruned(page, subscription->options.watch) ||
-        !page_suits(page, subscription->options.principal, subscription->options.view))
+        is_pruned(page, subscription->topic->watch) ||
+        !page_suits(page, subscription->principal, (enum grant_view)subscription->view))
         return NULL;
     driver_pass(&subscriber->driver, &page->batch, page->head_seq);
     return page;
@@ -71,8 +72,9 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     bool has_more = driver_lag(&subscriber->driver) > 0;
     enum status status = page_push(page, subscriber->form, session->delivery, &push);
     page_sent(subscriber, page);
+    subscription_begun(&subscriber->driver.subscription);
     if (status == STATUS_OK)
-        telemetry_handed(session->dialect->label, subscriber->driver.subscription.options.policy,
+        telemetry_handed(session->dialect->label, subscriber->driver.subscription.topic->policy,
                          page->batch.frames, frames, clock_mono_now_ns());
     if (!is_shared)
         page_free(page);
@@ -112,8 +114,8 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         end_hidden(subscriber);
         return;
     }
-    enum status status = page_make(&page, driver->subscription.options.topic,
-                                   driver->subscription.window.head_seq, batch);
+    enum status status = page_make(&page, driver->subscription.topic->name,
+                                   driver->subscription.head_seq, batch);
     delivery_batch_release(batch);
     if (status != STATUS_OK) {
         end_turn(subscriber);
@@ -121,7 +123,7 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         return;
     }
     /* Seqs of two epochs do not overlap, so a page belongs to one epoch. */
-    page->epoch = driver->subscription.epoch;
+    page->epoch = *subscription_epoch(&driver->subscription);
     if (is_whole)
         feed_page_add(driver->member.feed, page);
     send_page(subscriber, page, is_whole);
@@ -131,6 +133,7 @@ static void on_head(struct driver *driver) {
     struct subscriber *subscriber = subscriber_of(driver);
     struct session *session = subscriber->session;
     end_turn(subscriber);
+    subscription_begun(&driver->subscription);
     if (subscriber->state != SUBSCRIBER_REPLAY)
         return;
     subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
@@ -175,7 +178,7 @@ static void on_failed(struct driver *driver) {
     enum status failed = driver->subscription.status;
     end_turn(subscriber);
     if (is_refusal(failed))
-        session_log_refused(session, driver->subscription.options.topic, failed);
+        session_log_refused(session, driver->subscription.topic->name, failed);
     if (!is_refusal(failed) || !session->dialect->refused) {
         session_end(session, failed);
         return;

@@ -95,19 +95,20 @@ static bool is_same(const struct principal *a, const struct principal *b) {
 
 /* Owners of runs and workers were read when the subscriber began, and do not change. */
 static bool still_may_read(const struct subscriber *subscriber, const struct principal *principal) {
-    const struct subscription_options *options = &subscriber->driver.subscription.options;
-    struct slice topic = topic_is_log(options->topic) ? topic_name(TOPIC_AUDIT) : options->topic;
-    struct grant before = grant_check(options->principal, topic, NULL);
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    struct slice name = subscription->topic->name;
+    struct slice topic = topic_is_log(name) ? topic_name(TOPIC_AUDIT) : name;
+    struct grant before = grant_check(subscription->principal, topic, NULL);
     struct grant after = grant_check(principal, topic, NULL);
     return after.status == before.status &&
-           (after.status != STATUS_OK || after.view == options->view);
+           (after.status != STATUS_OK || after.view == (enum grant_view)subscription->view);
 }
 
 static enum status check_still_entitled(const struct subscriber *subscriber,
                                         const struct principal *principal) {
     if (!still_may_read(subscriber, principal))
         return STATUS_FORBIDDEN_TOPIC;
-    if (subscriber->driver.subscription.options.replay_all && !principal_may_replay_all(principal))
+    if (subscriber->driver.subscription.replay_all && !principal_may_replay_all(principal))
         return STATUS_MISSING_SCOPE;
     return STATUS_OK;
 }
@@ -130,7 +131,7 @@ enum status session_refresh(struct session *session, const struct principal *pri
     session->principal = principal_shared(principal);
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        subscriber->driver.subscription.options.principal = session->principal;
+        subscriber->driver.subscription.principal = session->principal;
     session->has_reauth_notice = false;
     session_forget_expiry(session);
     session_arm_expiry(session);

@@ -1,7 +1,6 @@
 #include "delivery/session/subscriber.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "delivery/session/dialect.h"
 #include "delivery/session/subscriber_snapshot.h"
@@ -61,11 +60,11 @@ static void subscriber_free(struct subscriber *subscriber) {
     assert(!is_lent(subscriber));
     hlist_remove(&subscriber->node);
     metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
-                METRIC_LABELS(subscriber->driver.subscription.options.policy->topic_class), 1);
+                METRIC_LABELS(subscriber->driver.subscription.topic->policy->topic_class), 1);
     scheduler_leave(scheduler_of(subscriber), &subscriber->turn);
     subscriber_snapshot_drop(subscriber);
     driver_close(&subscriber->driver);
-    free(subscriber);
+    slab_give(&subscriber->session->delivery->subscribers, subscriber);
 }
 
 void subscriber_drop(struct subscriber *subscriber) {
@@ -103,23 +102,22 @@ enum status subscriber_new(struct session *session, struct slice topic,
     struct delivery_loop *delivery = session->delivery;
     char key[PRINCIPAL_KEY_BYTES_MAX];
     struct subscription_options filled = *options;
-    struct subscriber *subscriber = calloc(1, sizeof(*subscriber));
+    struct subscriber *subscriber = slab_take(&delivery->subscribers, sizeof(*subscriber));
     if (!subscriber)
         return STATUS_OUT_OF_MEMORY;
     subscriber->session = session;
     subscriber->driver.member.advanced = member_advanced;
     subscriber->frames_max = DELIVERY_FRAMES_MAX;
     filled.principal = session->principal;
-    filled.writer = delivery->shared->writer;
-    enum status status = driver_open(&subscriber->driver, &delivery->feeds, topic,
-                                     delivery->shared->policies, &filled);
+    const struct driver_rules rules = {delivery->shared->policies, delivery->shared->writer};
+    enum status status =
+        driver_open(&subscriber->driver, &delivery->feeds, topic, &rules, &filled);
     if (status != STATUS_OK)
         goto out;
-    const struct policy *policy = subscriber->driver.subscription.options.policy;
-    subscriber->turn.topic = subscriber->driver.member.feed;
-    subscriber->turn.tier = policy->qos_tier;
-    status = scheduler_join(&delivery->scheduler, principal_key(session->principal, key),
-                            &subscriber->turn);
+    const struct policy *policy = subscriber->driver.subscription.topic->policy;
+    const struct turn_place place = {principal_key(session->principal, key),
+                                     subscriber->driver.member.feed, policy->qos_tier};
+    status = scheduler_join(&delivery->scheduler, &place, &subscriber->turn);
     if (status != STATUS_OK) {
         driver_close(&subscriber->driver);
         goto out;
@@ -127,21 +125,21 @@ enum status subscriber_new(struct session *session, struct slice topic,
     hlist_push_front(&session->subscribers, &subscriber->node);
     metrics_add(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(policy->topic_class), 1);
     *made = subscriber;
-    subscriber = NULL;
+    return STATUS_OK;
 out:
-    free(subscriber);
+    slab_give(&delivery->subscribers, subscriber);
     return status;
 }
 
 /* A bootstrap of a summary topic is its snapshot, and then the frames behind the snapshot. */
 static void bootstrap(struct subscriber *subscriber) {
     struct subscription *subscription = &subscriber->driver.subscription;
-    const struct subscription_options *options = &subscription->options;
+    const struct subscription_topic *topic = subscription->topic;
     subscriber_set_state(subscriber, SUBSCRIBER_BOOTSTRAP);
-    if (!policy_has_snapshot(options->policy) || !subscriber->session->dialect->snapshot ||
-        options->from_head)
+    if (!policy_has_snapshot(topic->policy) || !subscriber->session->dialect->snapshot ||
+        subscription->start->asked.from_head)
         return;
-    enum status status = subscriber_snapshot_begin(subscriber, policy_row_of(options->topic));
+    enum status status = subscriber_snapshot_begin(subscriber, policy_row_of(topic->name));
     if (status != STATUS_OK)
         subscription_fail(subscription, status);
 }
@@ -151,7 +149,7 @@ void subscriber_start(struct subscriber *subscriber) {
     metrics_add(subscription->is_bootstrap ? METRIC_SYNC_REPLAY_BOOTSTRAP
                                            : METRIC_SYNC_REPLAY_STARTED,
                 METRIC_LABELS(subscriber->session->dialect->label,
-                              subscription->options.policy->topic_class),
+                              subscription->topic->policy->topic_class),
                 1);
     if (subscription->is_bootstrap)
         bootstrap(subscriber);
@@ -162,7 +160,8 @@ void subscriber_start(struct subscriber *subscriber) {
 
 void subscriber_restart(struct subscriber *subscriber) {
     subscription_restart(&subscriber->driver.subscription);
-    bootstrap(subscriber);
+    if (subscriber->driver.subscription.state != SUBSCRIPTION_FAILED)
+        bootstrap(subscriber);
     scheduler_add(scheduler_of(subscriber), &subscriber->turn);
 }
 
@@ -170,11 +169,11 @@ void subscriber_restart(struct subscriber *subscriber) {
 static bool is_repeated(const struct subscriber *subscriber) {
     const struct subscription *subscription = &subscriber->driver.subscription;
     const struct subscriber *other = session_first(subscriber->session);
-    if (!subscription->bound_topic || !subscriber_is_started(subscriber))
+    if (!subscription->owns_topic || !subscriber_is_started(subscriber))
         return false;
     while (other &&
            (other == subscriber || !subscriber_is_started(other) ||
-            !slice_equal(other->driver.subscription.options.topic, subscription->options.topic)))
+            !slice_equal(other->driver.subscription.topic->name, subscription->topic->name)))
         other = subscriber_next(other);
     return other;
 }

@@ -26,7 +26,6 @@
 static void phoenix_free(void *state) {
     struct phoenix *phoenix = state;
     free(phoenix->claim);
-    free(phoenix->join_ref);
     free(phoenix);
 }
 
@@ -53,30 +52,29 @@ static void put_server(struct object_writer *object, const struct session *sessi
     object_json(object, SLICE("server"), (struct slice){text, (size_t)size});
 }
 
-static enum status keep_join_ref(struct phoenix *phoenix, struct slice join_ref) {
-    free(phoenix->join_ref);
-    phoenix->join_ref = NULL;
-    phoenix->join_ref_size = 0;
-    if (join_ref.size == 0)
-        return STATUS_OK;
+/* In the block of the state: a block of its own would take more memory than the state's growth. */
+static enum status keep_join_ref(struct session *session, struct slice join_ref) {
     assert(join_ref.size <= PHOENIX_REF_BYTES_MAX);
-    phoenix->join_ref = malloc(join_ref.size);
-    if (!phoenix->join_ref)
+    struct phoenix *phoenix =
+        realloc(session->dialect_state, sizeof(struct phoenix) + join_ref.size);
+    if (!phoenix)
         return STATUS_OUT_OF_MEMORY;
-    memcpy(phoenix->join_ref, join_ref.data, join_ref.size);
+    session->dialect_state = phoenix;
     phoenix->join_ref_size = (uint8_t)join_ref.size;
+    if (join_ref.size > 0)
+        memcpy(phoenix->join_ref, join_ref.data, join_ref.size);
     return STATUS_OK;
 }
 
 /* The reply, after the lookup of the topics that the principal may read. */
 static enum status reply_joined(struct session *session, const struct join_request *request) {
     struct phoenix_address to = phoenix_request_address(&request->base);
-    struct phoenix *phoenix = session->dialect_state;
     char id[UUID_TEXT_SIZE];
     struct buffer body;
-    enum status status = keep_join_ref(phoenix, to.join_ref);
+    enum status status = keep_join_ref(session, to.join_ref);
     if (status != STATUS_OK)
         return status;
+    struct phoenix *phoenix = session->dialect_state;
     phoenix->is_joined = true;
     phoenix->subscription_id =
         uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
@@ -293,9 +291,9 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
     struct buffer body;
     (void)out;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    const struct phoenix_range range = {subscription->options.topic, subscription->epoch.text,
-                                        subscription->sent_seq, subscriber_position(subscriber),
-                                        subscription->window.head_seq};
+    const struct phoenix_range range = {
+        subscription->topic->name, subscription_epoch(subscription)->text, subscription->sent_seq,
+        subscriber_position(subscriber), subscription->head_seq};
     enum status status = phoenix_empty_batch(&range, &body);
     if (status == STATUS_OK)
         status =

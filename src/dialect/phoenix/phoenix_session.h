@@ -12,10 +12,10 @@
 
 struct phoenix {
     struct uuid subscription_id;
-    char *join_ref; /* of the last join; NULL: none, or empty */
-    uint8_t join_ref_size;
-    bool is_joined;
     struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
+    bool is_joined;
+    uint8_t join_ref_size;
+    char join_ref[]; /* of the last join */
 };
 
 MUST_CHECK enum status phoenix_send_push(struct session *session, struct slice event,

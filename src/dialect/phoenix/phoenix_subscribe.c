@@ -74,7 +74,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
         if (status != STATUS_OK)
             break;
         subscriber->form = form_of(session, subscribe);
-        subscriber->frames_max = subscribe->batch_size;
+        subscriber->frames_max = (uint32_t)subscribe->batch_size;
         opening->subscribers[opening->count++] = subscriber;
     }
     return status;
@@ -91,7 +91,7 @@ static size_t count_others(const struct session *session, const struct subscribe
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         if (subscriber->state != SUBSCRIBER_LEAVING &&
-            !subscribe_has_topic(subscribe, subscriber->driver.subscription.options.topic))
+            !subscribe_has_topic(subscribe, subscriber->driver.subscription.topic->name))
             count++;
     return count;
 }
@@ -188,16 +188,16 @@ static void call_done(struct session *session, struct session_lookup *call, enum
 
 static enum status write_window(const struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->driver.subscription;
-    const struct policy *policy = subscription->options.policy;
+    const struct policy *policy = subscription->topic->policy;
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    enum status status = address_stream(subscription->options.topic, &stream);
+    enum status status = address_stream(subscription->topic->name, &stream);
     struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), subscription->options.topic);
+    object_text(&object, SLICE("topic"), subscription->topic->name);
     object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
-    object_text(&object, SLICE("epoch"), slice_of(subscription->epoch.text));
-    object_number(&object, SLICE("oldest_seq"), subscription->window.oldest_seq);
-    object_number(&object, SLICE("head_seq"), subscription->window.head_seq);
+    object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
+    object_number(&object, SLICE("oldest_seq"), subscription->start->window.oldest_seq);
+    object_number(&object, SLICE("head_seq"), subscription->head_seq);
     object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
     object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
     if (subscription->is_bootstrap) {
@@ -224,7 +224,7 @@ static enum status write_names(const struct session *session, struct buffer *out
             status = buffer_append_byte(out, ',');
         has_one = true;
         if (status == STATUS_OK)
-            status = json_write_string(out, subscriber->driver.subscription.options.topic);
+            status = json_write_string(out, subscriber->driver.subscription.topic->name);
     }
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
@@ -317,7 +317,7 @@ static void start_all(struct session *session, const struct subscribe *subscribe
         next = subscriber_next(subscriber);
         /* The subscribers of the opening are not started yet. */
         if (subscriber_is_started(subscriber) &&
-            subscribe_has_topic(subscribe, subscriber->driver.subscription.options.topic))
+            subscribe_has_topic(subscribe, subscriber->driver.subscription.topic->name))
             subscriber_drop(subscriber);
     }
     /* Before the reply, which names the first position. No frame is sent before the reply. */
@@ -373,7 +373,7 @@ static void drop_named(struct session *session, const struct subscribe *wanted) 
          subscriber = next) {
         char text[STREAM_ID_BYTES_MAX];
         struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-        struct slice topic = subscriber->driver.subscription.options.topic;
+        struct slice topic = subscriber->driver.subscription.topic->name;
         next = subscriber_next(subscriber);
         if (subscriber->state == SUBSCRIBER_LEAVING || address_stream(topic, &stream) != STATUS_OK)
             continue;

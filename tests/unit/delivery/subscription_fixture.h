@@ -18,28 +18,60 @@ static inline void no_wake(void *user) {
 struct client {
     struct hub_listener listener;
     struct hub_watch watch;
+    struct subscription_topic topic;
     struct store_session *session;
     struct subscription subscription;
     struct delivery_batch batch;
 };
 
+/* As the options of a subscription, and its topic. */
+struct client_options {
+    struct slice topic;
+    const struct policy *policy;       /* NULL: the usual one */
+    const struct principal *principal; /* NULL: one that reads everything */
+    bool (*wants)(const void *user, const struct frame_content *content);
+    uint64_t after_seq;
+    struct topic_epoch epoch;
+    struct event_cursor event_cursor;
+    uint64_t since_ms;
+    bool has_cursor;
+    bool has_event_cursor;
+    bool has_since;
+    bool from_head;
+    bool replay_all;
+};
+
 static inline void client_open(struct client *client, struct publisher *publisher,
-                               const struct subscription_options *options) {
-    struct subscription_options given = *options;
+                               const struct client_options *options) {
     assert_ok(store_session_open(publisher->store, STORE_READ, &client->session));
     hub_listen(publisher->hub, &client->listener, no_wake, NULL);
-    assert_ok(hub_watch(&client->listener, given.topic, &client->watch));
-    given.watch = &client->watch;
-    given.principal = given.principal ? given.principal : &operator_all;
-    given.view = GRANT_VIEW_OWN;
-    given.policy = given.policy ? given.policy : &policy;
-    subscription_init(&client->subscription, &given);
+    assert_ok(hub_watch(&client->listener, options->topic, &client->watch));
+    client->topic =
+        (struct subscription_topic){.watch = &client->watch,
+                                    .name = options->topic,
+                                    .policy = options->policy ? options->policy : &policy};
+    const struct subscription_options given = {
+        .principal = options->principal ? options->principal : &operator_all,
+        .wants = options->wants,
+        .after_seq = options->after_seq,
+        .epoch = options->epoch,
+        .event_cursor = options->event_cursor,
+        .since_ms = options->since_ms,
+        .view = GRANT_VIEW_OWN,
+        .has_cursor = options->has_cursor,
+        .has_event_cursor = options->has_event_cursor,
+        .has_since = options->has_since,
+        .from_head = options->from_head,
+        .replay_all = options->replay_all,
+    };
+    assert_ok(subscription_init(&client->subscription, &client->topic, &given));
     client->batch.count_max = 16;
     client->batch.bytes_max = 4096;
 }
 
 static inline void client_close(struct client *client) {
     subscription_release(&client->subscription);
+    subscription_topic_release(&client->topic);
     hub_unwatch(&client->watch);
     hub_unlisten(&client->listener);
     store_session_close(client->session);

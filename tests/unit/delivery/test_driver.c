@@ -137,9 +137,9 @@ static void fixture_drive(const char *topic, uint64_t after_seq) {
                                                  .view = GRANT_VIEW_ALL,
                                                  .has_cursor = has_cursor,
                                                  .after_seq = has_cursor ? after_seq : 0};
+    const struct driver_rules rules = {.policies = &fixture.policies};
     fixture.driver.member.advanced = count_advanced;
-    assert_ok(
-        driver_open(&fixture.driver, &fixture.feeds, slice_of(topic), &fixture.policies, &options));
+    assert_ok(driver_open(&fixture.driver, &fixture.feeds, slice_of(topic), &rules, &options));
 }
 
 static void fixture_close(void) {
@@ -295,11 +295,10 @@ static void a_driver_keeps_a_copy_of_the_topic_name(void **state) {
     fixture_open(0, 32);
     fixture_drive(name, 0);
     memset(name, 'x', sizeof(name) - 1);
-    assert_slice(fixture.driver.subscription.options.topic, SUMMARIES);
-    assert_ptr_equal(fixture.driver.subscription.options.policy,
+    assert_slice(fixture.driver.subscription.topic->name, SUMMARIES);
+    assert_ptr_equal(fixture.driver.subscription.topic->policy,
                      policy_of(&fixture.policies, SLICE(SUMMARIES)));
-    assert_ptr_equal(fixture.driver.subscription.options.watch,
-                     feed_watch(fixture.driver.member.feed));
+    assert_ptr_equal(fixture.driver.subscription.topic, feed_topic(fixture.driver.member.feed));
     fixture_close();
 }
 

@@ -177,12 +177,12 @@ static void client_open(struct client *client, const struct principal *principal
                         uint64_t after_seq) {
     const struct subscription_options options = {
         .principal = principal, .view = GRANT_VIEW_OWN, .has_cursor = true, .after_seq = after_seq};
+    const struct driver_rules rules = {.policies = &fixture.policies};
     client->driver = (struct driver){.member.advanced = woken};
     client->principal = principal;
     client->is_open = client->is_woken = true; /* a new subscriber has a turn */
     client->sent_seq = client->checked_seq = after_seq;
-    assert_ok(driver_open(&client->driver, &fixture.feeds, SLICE(SUMMARIES), &fixture.policies,
-                          &options));
+    assert_ok(driver_open(&client->driver, &fixture.feeds, SLICE(SUMMARIES), &rules, &options));
 }
 
 static void client_step(struct client *client) {

@@ -11,7 +11,7 @@ static const struct principal user = {.identity.user_id = {"u", 1}};
 static void replay_open(struct client *client, struct publisher *publisher,
                         const struct principal *principal, uint64_t after_seq) {
     client_open(client, publisher,
-                &(struct subscription_options){.topic = SLICE(SUMMARIES),
+                &(struct client_options){.topic = SLICE(SUMMARIES),
                                                .principal = principal,
                                                .has_cursor = true,
                                                .after_seq = after_seq});

@@ -40,8 +40,9 @@ static int teardown(void **state) {
 
 static void client_join(struct scheduler *scheduler, struct client *client, const char *principal,
                         size_t topic, enum qos_tier tier) {
-    *client = (struct client){.turn.topic = &topics[topic], .turn.tier = tier};
-    assert_ok(scheduler_join(scheduler, slice_of(principal), &client->turn));
+    const struct turn_place place = {slice_of(principal), &topics[topic], tier};
+    *client = (struct client){0};
+    assert_ok(scheduler_join(scheduler, &place, &client->turn));
 }
 
 static void client_give(struct scheduler *scheduler, struct client *client, uint64_t backlog) {
@@ -314,7 +315,7 @@ static void no_turn_starves_under_random_load(void **state) {
     for (uint64_t now = 1; now < 200000; now++) {
         size_t i = test_random(&seed) % READERS;
         struct client *client = &clients[i];
-        if (!client->turn.share) {
+        if (!client->turn.lane) {
             size_t topic = test_random(&seed) % 8;
             client_join(scheduler, client, names[test_random(&seed) % PRINCIPALS], topic,
                         (enum qos_tier)(topic % QOS_TIER_COUNT));

@@ -11,7 +11,7 @@ static void a_subscription_resumes_right_after_its_cursor(void **state) {
     size_t given;
     fixture_open(&fixture, 100);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){
+                &(struct client_options){
                     .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 42});
     assert_int_equal(drain(&fixture.client, &given), 100);
     assert_int_equal(given, 58);
@@ -30,7 +30,7 @@ static void events_committed_during_a_read_count_as_more(void **state) {
         struct fixture fixture;
         fixture_open(&fixture, 10);
         client_open(&fixture.client, fixture.publisher,
-                    &(struct subscription_options){.topic = SLICE(SUMMARIES), .has_cursor = true});
+                    &(struct client_options){.topic = SLICE(SUMMARIES), .has_cursor = true});
         struct subscription *subscription = &fixture.client.subscription;
         assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
         journal_read_run(subscription->read, fixture.client.session);
@@ -41,7 +41,7 @@ static void events_committed_during_a_read_count_as_more(void **state) {
             publisher_commit(fixture.publisher, 2);
         assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_FRAMES);
         assert_int_equal(fixture.client.batch.through_seq, 10);
-        assert_int_equal(subscription->window.head_seq, 12);
+        assert_int_equal(subscription->head_seq, 12);
         delivery_batch_release(&fixture.client.batch);
         fixture_close(&fixture);
     }
@@ -53,7 +53,7 @@ static void a_topic_that_does_not_exist_yet_can_be_waited_for(void **state) {
     size_t given;
     fixture_open(&fixture, 0);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(RUN_TOPIC)});
+                &(struct client_options){.topic = SLICE(RUN_TOPIC)});
     assert_int_equal(drain(&fixture.client, &given), 0);
     publisher_commit(fixture.publisher, 10);
     assert_int_equal(drain(&fixture.client, &given), 5);
@@ -67,12 +67,12 @@ static void a_bootstrap_begins_where_the_budget_allows_and_is_never_stale(void *
     size_t given;
     fixture_open(&fixture, 100);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(SUMMARIES), .policy = &frugal});
+                &(struct client_options){.topic = SLICE(SUMMARIES), .policy = &frugal});
     assert_int_equal(drain(&fixture.client, &given), 100);
     assert_int_equal(given, 10);
     assert_true(fixture.client.subscription.is_bootstrap);
-    assert_int_equal(fixture.client.subscription.bootstrap.from_seq, 91);
-    assert_true(fixture.client.subscription.bootstrap.truncated);
+    assert_int_equal(fixture.client.subscription.start->bootstrap.from_seq, 91);
+    assert_true(fixture.client.subscription.start->bootstrap.truncated);
     fixture_close(&fixture);
 }
 
@@ -82,12 +82,12 @@ static void a_snapshot_later_than_the_known_head_raises_it(void **state) {
     size_t given;
     fixture_open(&fixture, 10);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(SUMMARIES)});
+                &(struct client_options){.topic = SLICE(SUMMARIES)});
     struct subscription *subscription = &fixture.client.subscription;
     assert_int_equal(drain(&fixture.client, &given), 10);
-    const struct topic_epoch epoch = subscription->epoch;
+    const struct topic_epoch epoch = *subscription_epoch(subscription);
     subscription_place(subscription, 12, &epoch);
-    assert_int_equal(subscription->window.head_seq, 12);
+    assert_int_equal(subscription->head_seq, 12);
     fixture_close(&fixture);
 }
 
@@ -99,7 +99,7 @@ static void a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart(void *
     publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 50);
     client_open(
         &fixture.client, fixture.publisher,
-        &(struct subscription_options){
+        &(struct client_options){
             .topic = SLICE(SUMMARIES), .policy = &frugal, .has_cursor = true, .after_seq = 1});
     assert_int_equal(client_next(&fixture.client), STEP_STALE);
     const struct continuity *why = subscription_continuity(&fixture.client.subscription);
@@ -124,7 +124,7 @@ static void a_cursor_before_the_first_frame_is_a_bootstrap_where_it_is_stale(voi
         uint64_t from_seq; /* 0: it resumes */
     } rows[] = {{&frugal, 1, "", 91}, {NULL, 50, "", 50}, {NULL, 1, "another", 0}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct subscription_options options = {
+        struct client_options options = {
             .topic = SLICE(SUMMARIES), .policy = rows[i].policy, .has_cursor = true};
         struct fixture fixture;
         size_t given;
@@ -135,7 +135,7 @@ static void a_cursor_before_the_first_frame_is_a_bootstrap_where_it_is_stale(voi
         assert_int_equal(drain(&fixture.client, &given), 100);
         assert_int_equal(fixture.client.subscription.is_bootstrap, rows[i].from_seq > 0);
         assert_int_equal(given, rows[i].from_seq > 0 ? 101 - rows[i].from_seq : 100);
-        assert_int_equal(fixture.client.subscription.bootstrap.from_seq, rows[i].from_seq);
+        assert_int_equal(fixture.client.subscription.start->bootstrap.from_seq, rows[i].from_seq);
         fixture_close(&fixture);
     }
 }
@@ -146,7 +146,7 @@ static void a_cursor_beyond_the_head_is_of_another_history(void **state) {
     size_t given;
     fixture_open(&fixture, 10);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){
+                &(struct client_options){
                     .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 11});
     assert_int_equal(client_next(&fixture.client), STEP_STALE);
     const struct continuity *why = subscription_continuity(&fixture.client.subscription);
@@ -166,7 +166,7 @@ static void a_cursor_of_a_topic_that_appears_later_is_of_another_history(void **
         size_t given;
         fixture_open(&fixture, 0);
         client_open(&fixture.client, fixture.publisher,
-                    &(struct subscription_options){
+                    &(struct client_options){
                         .topic = SLICE(RUN_TOPIC), .has_cursor = true, .after_seq = after});
         assert_int_equal(drain(&fixture.client, &given), after);
         assert_int_equal(client_next(&fixture.client), STEP_WAIT);
@@ -190,7 +190,7 @@ static void a_cursor_below_the_floor_is_stale_and_one_at_the_floor_is_not(void *
         fixture_open(&fixture, 100);
         publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 50);
         client_open(&fixture.client, fixture.publisher,
-                    &(struct subscription_options){
+                    &(struct client_options){
                         .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after});
         assert_int_equal(client_next(&fixture.client), after == 48 ? STEP_STALE : STEP_FRAMES);
         delivery_batch_release(&fixture.client.batch);
@@ -206,7 +206,7 @@ static void a_client_that_retention_overtakes_is_stale(void **state) {
         fixture_open(&fixture, 400);
         client_open(
             &fixture.client, fixture.publisher,
-            &(struct subscription_options){.topic = slice_of(topics[i]), .has_cursor = true});
+            &(struct client_options){.topic = slice_of(topics[i]), .has_cursor = true});
         assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
         assert_int_equal(fixture.client.batch.through_seq, 16);
         delivery_batch_release(&fixture.client.batch);
@@ -234,7 +234,7 @@ static void frames_of_other_owners_are_covered_and_not_given(void **state) {
         fixture_open(&fixture, 40);
         client_open(
             &fixture.client, fixture.publisher,
-            &(struct subscription_options){.topic = SLICE(SUMMARIES), .principal = principals[i]});
+            &(struct client_options){.topic = SLICE(SUMMARIES), .principal = principals[i]});
         size_t all = 0;
         assert_int_equal(drain(&fixture.client, &given), 40); /* from the store */
         all += given;
@@ -257,13 +257,13 @@ static void filtered_events_are_covered_and_the_cursor_passes_them(void **state)
     size_t given;
     fixture_open(&fixture, 101);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){
+                &(struct client_options){
                     .topic = SLICE(LOG_TOPIC), .wants = is_even, .has_cursor = true});
-    assert_int_equal(uuid_compare(&fixture.client.subscription.cursor, &none), 0);
+    assert_int_equal(uuid_compare(&fixture.client.subscription.log->cursor, &none), 0);
     assert_int_equal(drain(&fixture.client, &given), 101);
     assert_int_equal(given, 50);
     /* The last event is hidden, and its cursor is known. */
-    struct event_cursor at = event_cursor_of(&fixture.client.subscription.cursor);
+    struct event_cursor at = event_cursor_of(&fixture.client.subscription.log->cursor);
     assert_int_equal(at.timestamp_ms, cursor_behind(101).timestamp_ms);
     fixture_close(&fixture);
 }
@@ -275,11 +275,11 @@ static void a_position_after_events_of_other_owners_names_none_of_them(void **st
     size_t given;
     fixture_open(&fixture, 100); /* the last is g's, a millisecond after u's last */
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .principal = &user});
+                &(struct client_options){.topic = SLICE(LOG_TOPIC), .principal = &user});
     assert_int_equal(drain(&fixture.client, &given), 100);
     assert_int_equal(given, 50);
     struct uuid first = uuid7_first(1700000000000 + 100);
-    assert_int_equal(uuid_compare(&fixture.client.subscription.cursor, &first), 0);
+    assert_int_equal(uuid_compare(&fixture.client.subscription.log->cursor, &first), 0);
     fixture_close(&fixture);
 }
 
@@ -289,12 +289,12 @@ static void a_client_may_begin_at_the_head(void **state) {
     size_t given;
     fixture_open(&fixture, 100);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){
+                &(struct client_options){
                     .topic = SLICE(SUMMARIES), .policy = &frugal, .from_head = true});
     assert_int_equal(drain(&fixture.client, &given), 0);
     assert_int_equal(given, 0);
-    assert_int_equal(fixture.client.subscription.bootstrap.from_seq, 101);
-    assert_true(fixture.client.subscription.bootstrap.truncated);
+    assert_int_equal(fixture.client.subscription.start->bootstrap.from_seq, 101);
+    assert_true(fixture.client.subscription.start->bootstrap.truncated);
     publisher_commit(fixture.publisher, 3);
     assert_int_equal(drain(&fixture.client, &given), 103);
     assert_int_equal(given, 3);
@@ -308,7 +308,7 @@ static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state)
         struct fixture fixture;
         struct client warm = {0};
         fixture_open(&fixture, 0);
-        const struct subscription_options options = {.topic = slice_of(topics[i])};
+        const struct client_options options = {.topic = slice_of(topics[i])};
         client_open(&warm, fixture.publisher, &options);
         assert_int_equal(client_next(&warm), STEP_WAIT);
         publisher_commit(fixture.publisher, 1);
@@ -346,11 +346,11 @@ static void the_log_without_a_cursor_is_replayed_whole_and_then_live(void **stat
     size_t given;
     fixture_open(&fixture, 100);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .policy = &frugal});
+                &(struct client_options){.topic = SLICE(LOG_TOPIC), .policy = &frugal});
     assert_int_equal(drain(&fixture.client, &given), 100);
     assert_int_equal(given, 100);
-    assert_false(fixture.client.subscription.bootstrap.truncated);
-    assert_true(fixture.client.subscription.window.replay_budget_events > 100);
+    assert_false(fixture.client.subscription.start->bootstrap.truncated);
+    assert_true(fixture.client.subscription.start->window.replay_budget_events > 100);
     publisher_commit(fixture.publisher, 3);
     assert_int_equal(drain(&fixture.client, &given), 103);
     assert_int_equal(given, 3);
@@ -363,7 +363,7 @@ static void the_log_by_event_cursor_opens_with_one_read(void **state) {
     size_t given;
     fixture_open(&fixture, 100);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(LOG_TOPIC),
+                &(struct client_options){.topic = SLICE(LOG_TOPIC),
                                                .has_event_cursor = true,
                                                .event_cursor = cursor_behind(90)});
     struct subscription *subscription = &fixture.client.subscription;
@@ -389,7 +389,7 @@ static void a_cursor_at_the_head_waits_for_the_next_event(void **state) {
     fixture_open(&fixture, 100);
     assert_ok(store_read_state(fixture.publisher->session, &stored));
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(LOG_TOPIC),
+                &(struct client_options){.topic = SLICE(LOG_TOPIC),
                                                .has_event_cursor = true,
                                                .event_cursor = event_cursor_of(&stored.cursor)});
     assert_int_equal(client_next(&fixture.client), STEP_WAIT);
@@ -412,7 +412,7 @@ static void a_principal_sees_only_its_own_events_of_the_log(void **state) {
         fixture_open(&fixture, 40);
         client_open(
             &fixture.client, fixture.publisher,
-            &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .principal = principals[i]});
+            &(struct client_options){.topic = SLICE(LOG_TOPIC), .principal = principals[i]});
         assert_int_equal(drain(&fixture.client, &stored), 40);
         publisher_commit(fixture.publisher, 20);
         assert_int_equal(drain(&fixture.client, &live), 60);
@@ -430,7 +430,7 @@ static void a_cursor_of_another_epoch_is_stale_and_a_restart_forgets_it(void **s
         size_t given;
         fixture_open(&fixture, 40);
         client_open(&fixture.client, fixture.publisher,
-                    &(struct subscription_options){.topic = slice_of(topics[i]),
+                    &(struct client_options){.topic = slice_of(topics[i]),
                                                    .has_cursor = i < 2,
                                                    .after_seq = 7,
                                                    .epoch = {"another"},
@@ -455,13 +455,13 @@ static void the_head_of_the_log_is_its_last_event(void **state) {
         fixture_open(&fixture, 40);
         assert_ok(store_read_state(fixture.publisher->session, &stored));
         client_open(&fixture.client, fixture.publisher,
-                    &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .from_head = true});
-        fixture.client.subscription.options.view = views[i];
+                    &(struct client_options){.topic = SLICE(LOG_TOPIC), .from_head = true});
+        fixture.client.subscription.view = views[i];
         assert_int_equal(client_next(&fixture.client), STEP_WAIT);
         /* A principal that does not see everything gets no id. */
         struct uuid first = uuid7_first(uuid7_timestamp_ms(&stored.cursor));
         const struct uuid *expected = i == 0 ? &stored.cursor : &first;
-        assert_memory_equal(&fixture.client.subscription.cursor, expected, sizeof(*expected));
+        assert_memory_equal(&fixture.client.subscription.log->cursor, expected, sizeof(*expected));
         fixture_close(&fixture);
     }
 }

@@ -7,7 +7,7 @@ static const struct hub_options roomy = {{1024, 4u << 20}, 256u << 20};
 /* Begins as a session does: the position is compared with the store first. */
 static void replay_open(struct client *client, struct publisher *publisher, uint64_t after_seq) {
     client_open(client, publisher,
-                &(struct subscription_options){
+                &(struct client_options){
                     .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after_seq});
     assert_ok(subscription_ask_position(&client->subscription));
     journal_read_run(client->subscription.read, client->session);
@@ -235,7 +235,7 @@ static void frames_that_were_read_are_given_though_retention_prunes_them(void **
     struct fixture fixture;
     fixture_open_hub(&fixture, 400, &roomy);
     client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){.topic = SLICE(SUMMARIES)});
+                &(struct client_options){.topic = SLICE(SUMMARIES)});
     struct subscription *subscription = &fixture.client.subscription;
     assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
     journal_read_run(subscription->read, fixture.client.session);

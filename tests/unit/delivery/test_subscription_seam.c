@@ -30,8 +30,8 @@ static uint64_t seam_goal(const struct seam *seam, enum seam_topic topic) {
     return topic == SEAM_RUN ? head / 2 : head;
 }
 
-static struct subscription_options seam_options(struct seam_client *thread, enum seam_topic topic,
-                                                uint64_t head) {
+static struct client_options seam_options(struct seam_client *thread, enum seam_topic topic,
+                                          uint64_t head) {
     const char *const names[SEAM_TOPICS] = {RUN_TOPIC, SUMMARIES, LOG_TOPIC, LOG_TOPIC};
     /* A cursor behind the last event would be stale. */
     uint64_t back = test_random(&thread->seed) % 600 + (topic == SEAM_LOG_BY_EVENT);
@@ -41,11 +41,11 @@ static struct subscription_options seam_options(struct seam_client *thread, enum
         event_cursor = cursor_behind(after_seq);
     /* A replay of the whole log would make the round long. */
     bool has_cursor = topic >= SEAM_LOG || test_random(&thread->seed) % 8 != 0;
-    return (struct subscription_options){.topic = slice_of(names[topic]),
-                                         .has_cursor = has_cursor && topic != SEAM_LOG_BY_EVENT,
-                                         .after_seq = after_seq,
-                                         .has_event_cursor = topic == SEAM_LOG_BY_EVENT,
-                                         .event_cursor = event_cursor};
+    return (struct client_options){.topic = slice_of(names[topic]),
+                                   .has_cursor = has_cursor && topic != SEAM_LOG_BY_EVENT,
+                                   .after_seq = after_seq,
+                                   .has_event_cursor = topic == SEAM_LOG_BY_EVENT,
+                                   .event_cursor = event_cursor};
 }
 
 /* One client: begins at a random position. It must see every sequence from there on, or be stale
@@ -56,7 +56,7 @@ static void seam_round(struct seam_client *thread) {
     enum seam_topic topic = (enum seam_topic)(test_random(&thread->seed) % SEAM_TOPICS);
     uint64_t head = seam_goal(seam, topic);
     uint64_t goal = head + test_random(&thread->seed) % 100;
-    struct subscription_options options = seam_options(thread, topic, head);
+    struct client_options options = seam_options(thread, topic, head);
     client_open(&client, seam->publisher, &options);
     client.batch.count_max = 1 + test_random(&thread->seed) % 64;
     uint64_t last = options.after_seq;
@@ -82,7 +82,7 @@ static void seam_round(struct seam_client *thread) {
         /* A cursor before the first frame may have become a bootstrap. */
         if (!is_placed || (last == 0 && client.subscription.is_bootstrap)) {
             assert_true(client.subscription.is_bootstrap);
-            last = client.subscription.bootstrap.from_seq - 1;
+            last = client.subscription.start->bootstrap.from_seq - 1;
             is_placed = true;
         }
         assert_int_equal(client.batch.after_seq, last);

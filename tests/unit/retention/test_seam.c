@@ -29,6 +29,7 @@ struct reader {
     struct hub_listener listener;
     sem_t woken; /* posted when the topic advanced */
     struct hub_watch watch;
+    struct subscription_topic topic;
     struct subscription subscription;
     struct delivery_batch batch;
     uint64_t last; /* received, or skipped after a stale answer */
@@ -96,7 +97,7 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
         enum subscription_step step = next(me);
         if (step == STEP_STALE) {
             assert_true(subscription_continuity(&me->subscription)->reason_count > 0);
-            assert_true(me->subscription.window.oldest_seq > me->last + 1);
+            assert_true(me->subscription.start->window.oldest_seq > me->last + 1);
             subscription_restart(&me->subscription);
             me->told++;
             me->is_placed = false;
@@ -106,8 +107,8 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
         /* A cursor before the first frame may have become a bootstrap. */
         if (!me->is_placed || (me->last == 0 && me->subscription.is_bootstrap)) {
             assert_true(me->subscription.is_bootstrap);
-            assert_true(me->subscription.bootstrap.from_seq > 0);
-            me->last = me->subscription.bootstrap.from_seq - 1;
+            assert_true(me->subscription.start->bootstrap.from_seq > 0);
+            me->last = me->subscription.start->bootstrap.from_seq - 1;
             me->is_placed = true;
         }
         if (step == STEP_FRAMES)
@@ -115,6 +116,17 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
         else
             await_frames(me);
     }
+}
+
+/* Behind me->last, or from the beginning. */
+static void subscribe(struct reader *me, struct slice topic, bool has_cursor) {
+    const struct subscription_options options = {.principal = &everybody,
+                                                 .view = GRANT_VIEW_ALL,
+                                                 .has_cursor = has_cursor,
+                                                 .after_seq = me->last};
+    me->topic =
+        (struct subscription_topic){.watch = &me->watch, .name = topic, .policy = &policy};
+    assert_ok(subscription_init(&me->subscription, &me->topic, &options));
 }
 
 static void one_round(struct reader *me) {
@@ -129,17 +141,12 @@ static void one_round(struct reader *me) {
     me->is_placed = test_random(&me->seed) % 8 != 0;
     me->last = stored.head_seq > back ? stored.head_seq - back : 0;
     assert_ok(hub_watch(&me->listener, topic, &me->watch));
-    subscription_init(&me->subscription, &(struct subscription_options){.watch = &me->watch,
-                                                                        .topic = topic,
-                                                                        .policy = &policy,
-                                                                        .principal = &everybody,
-                                                                        .view = GRANT_VIEW_ALL,
-                                                                        .has_cursor = me->is_placed,
-                                                                        .after_seq = me->last});
+    subscribe(me, topic, me->is_placed);
     me->batch.count_max = 1 + test_random(&me->seed) % 32;
     me->batch.bytes_max = 4096;
     read_on(me, stored.head_seq + test_random(&me->seed) % 40, is_run);
     subscription_release(&me->subscription);
+    subscription_topic_release(&me->topic);
     hub_unwatch(&me->watch);
 }
 
@@ -211,12 +218,7 @@ static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(vo
     append_some(keeper, &seq, 9);
     keeper_advance(keeper, 1000);
     append_some(keeper, &seq, 10);
-    subscription_init(&me.subscription, &(struct subscription_options){.watch = &me.watch,
-                                                                       .topic = SLICE(RUN_TOPIC),
-                                                                       .policy = &policy,
-                                                                       .principal = &everybody,
-                                                                       .view = GRANT_VIEW_ALL,
-                                                                       .has_cursor = true});
+    subscribe(&me, SLICE(RUN_TOPIC), true);
     me.batch.count_max = 4;
     me.batch.bytes_max = 4096;
     assert_int_equal(next(&me), STEP_FRAMES); /* 1 to 4: in the middle of the window */
@@ -228,11 +230,12 @@ static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(vo
     assert_int_equal(next(&me), STEP_STALE);
     assert_int_equal(subscription_continuity(&me.subscription)->reasons[0],
                      REASON_RETENTION_FLOOR_BREACH);
-    assert_int_equal(me.subscription.window.oldest_seq, 11);
+    assert_int_equal(me.subscription.start->window.oldest_seq, 11);
     subscription_restart(&me.subscription);
     me.is_placed = false;
     read_on(&me, 20, true);
     subscription_release(&me.subscription);
+    subscription_topic_release(&me.topic);
     hub_unwatch(&me.watch);
     reader_close(&me);
     keeper_close(keeper);
