@@ -43,6 +43,7 @@ struct journal_read {
     enum journal_read_mode mode;
     uint64_t after_seq;
     uint64_t below_seq;             /* frames from here on are in memory, and not read */
+    uint64_t edition;               /* of the topic in the hub, before the read */
     size_t frames_max;              /* 0: reads the position only */
     struct topic_epoch given_epoch; /* of the cursor or of the reader; empty: not given */
     bool is_unfounded;              /* the topic did not exist when the cursor came in */

@@ -207,6 +207,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .replay_all = subscription->replay_all,
         .is_unfounded = subscription->is_absent,
         .below_seq = hub_first_seq(topic->watch),
+        .edition = hub_edition(topic->watch),
         .frames_max = frames_max,
         /* A fresh token may replace the principal while the read is under way. */
         .principal = principal_ref(subscription->principal),
@@ -536,6 +537,11 @@ static void take_position(struct subscription *subscription, const struct journa
         begin_at_head(subscription);
 }
 
+static bool refill(const struct subscription *subscription, const struct journal_read *read) {
+    const struct hub_page page = {read->frames, read->count, read->edition};
+    return hub_refill(subscription->topic->watch, &page);
+}
+
 void subscription_read_done(struct subscription *subscription) {
     struct journal_read *read = subscription->read;
     assert(subscription_is_reading(subscription));
@@ -550,7 +556,7 @@ void subscription_read_done(struct subscription *subscription) {
         subscription_fail(subscription, read->status);
     subscription->is_sparse = read->is_sparse;
     if (read->count > 0 && !read->is_sparse)
-        read->is_kept = hub_refill(subscription->topic->watch, read->frames, read->count);
+        read->is_kept = refill(subscription, read);
     else if (!read->is_sparse && subscription->state != SUBSCRIPTION_STALE)
         drop_read(subscription);
 }
@@ -561,7 +567,7 @@ void subscription_ahead_done(struct subscription *subscription) {
     subscription->ahead = NULL;
     hub_read_ahead_end(watch);
     /* A failed read is repeated, and reported, when the position gets there. */
-    bool is_kept = ahead->count == 0 || hub_refill(watch, ahead->frames, ahead->count);
+    bool is_kept = ahead->count == 0 || refill(subscription, ahead);
     bool is_awaited = subscription->is_replaying && is_next(subscription, ahead->after_seq);
     if (!is_kept && is_awaited) {
         subscription->read = ahead;

@@ -20,6 +20,8 @@ struct hub_topic {
     struct shard *shard;
     struct slice key;
     uint64_t head_seq;
+    uint64_t oldest_seq; /* frames below it were pruned; 0: not known */
+    uint64_t edition;    /* changes when frames are pruned or the journal is made again */
     struct window window;
     struct window replay;      /* frames read again */
     size_t replay_count;       /* subscribers that replay */
@@ -384,27 +386,73 @@ static bool may_refill(struct hub_topic *topic, uint64_t first_seq) {
     return may;
 }
 
-bool hub_refill(struct hub_watch *watch, struct frame *const *frames, size_t count) {
+uint64_t hub_edition(struct hub_watch *watch) {
+    struct hub_topic *topic = watch->topic;
+    pthread_mutex_lock(&topic->shard->lock);
+    uint64_t edition = topic->edition;
+    pthread_mutex_unlock(&topic->shard->lock);
+    return edition;
+}
+
+static bool add_front(struct hub *hub, struct hub_topic *topic, struct frame *frame) {
+    if (window_push_front(&topic->window, frame_ref(frame), &hub->options.window))
+        return true;
+    frame_unref(frame);
+    return false;
+}
+
+/* Adds the page and what was replayed before it, the newest frames first. True if the window has
+ * the whole page afterwards. */
+static bool extend_window(struct hub *hub, struct hub_topic *topic, const struct hub_page *page) {
+    struct window *window = &topic->window;
+    struct shard *shard = topic->shard;
+    struct frame *frame;
+    uint64_t end_seq = page->frames[page->count - 1]->content.seq + 1;
+    uint64_t begin_seq = window->count > 0 ? window->first_seq : topic->head_seq + 1;
+    if (end_seq != begin_seq)
+        return false;
+    size_t left = page->count;
+    shard->bytes -= window->bytes;
+    while (left > 0 && add_front(hub, topic, page->frames[left - 1]))
+        left--;
+    while (left == 0 && (frame = window_at(&topic->replay, window->first_seq - 1)) &&
+           add_front(hub, topic, frame))
+        continue;
+    shard->bytes += window->bytes;
+    touch(topic);
+    make_room(hub, shard, topic);
+    if (shard->bytes > hub->shard_bytes_max)
+        forget_windows(topic);
+    return window_at(window, page->frames[0]->content.seq);
+}
+
+static bool extend_replay(struct hub *hub, struct hub_topic *topic, const struct hub_page *page) {
+    struct shard *shard = topic->shard;
+    uint64_t first_seq = page->frames[0]->content.seq;
+    if (!may_refill(topic, first_seq))
+        return false;
+    shard->bytes -= topic->replay.bytes;
+    for (size_t i = 0; i < page->count; i++)
+        if (topic->replay.count == 0 || page->frames[i]->content.seq >= replay_end(topic))
+            window_push(&topic->replay, frame_ref(page->frames[i]), &hub->replay_limits);
+    shard->bytes += topic->replay.bytes;
+    touch(topic);
+    make_room(hub, shard, topic);
+    bool is_kept =
+        shard->bytes <= hub->shard_bytes_max && window_at(&topic->replay, first_seq);
+    if (!is_kept)
+        forget_replay(topic);
+    return is_kept;
+}
+
+bool hub_refill(struct hub_watch *watch, const struct hub_page *page) {
     struct hub *hub = watch->listener->hub;
     struct hub_topic *topic = watch->topic;
-    struct shard *shard = topic->shard;
-    bool is_kept = false;
-    assert(count > 0);
-    pthread_mutex_lock(&shard->lock);
-    if (may_refill(topic, frames[0]->content.seq)) {
-        shard->bytes -= topic->replay.bytes;
-        for (size_t i = 0; i < count; i++)
-            if (topic->replay.count == 0 || frames[i]->content.seq >= replay_end(topic))
-                window_push(&topic->replay, frame_ref(frames[i]), &hub->replay_limits);
-        shard->bytes += topic->replay.bytes;
-        touch(topic);
-        make_room(hub, shard, topic);
-        is_kept = shard->bytes <= hub->shard_bytes_max &&
-                  window_at(&topic->replay, frames[0]->content.seq);
-        if (!is_kept)
-            forget_replay(topic);
-    }
-    pthread_mutex_unlock(&shard->lock);
+    assert(page->count > 0);
+    pthread_mutex_lock(&topic->shard->lock);
+    bool is_kept = page->edition == topic->edition &&
+                   (extend_window(hub, topic, page) || extend_replay(hub, topic, page));
+    pthread_mutex_unlock(&topic->shard->lock);
     return is_kept;
 }
 
@@ -464,10 +512,15 @@ struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name) {
 void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame) {
     struct shard *shard = topic->shard;
     shard->bytes -= topic->window.bytes;
-    if (frame)
-        window_push(&topic->window, frame, &hub->options.window);
-    else
+    if (!frame) {
         window_clear(&topic->window);
+        topic->edition++;
+    } else if (window_at(&topic->window, seq)) {
+        /* A subscriber read it before it was announced. */
+        frame_unref(frame);
+    } else {
+        window_push(&topic->window, frame, &hub->options.window);
+    }
     shard->bytes += topic->window.bytes;
     if (seq > topic->head_seq)
         topic->head_seq = seq;
@@ -505,6 +558,10 @@ void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq) {
     if (!topic)
         return;
     struct shard *shard = topic->shard;
+    if (oldest_seq > topic->oldest_seq) {
+        topic->oldest_seq = oldest_seq;
+        topic->edition++;
+    }
     shard->bytes -= topic->window.bytes + topic->replay.bytes;
     window_drop_below(&topic->window, oldest_seq);
     window_drop_below(&topic->replay, oldest_seq);

@@ -102,9 +102,20 @@ MUST_CHECK enum hub_take_result hub_take(struct hub_watch *watch, struct hub_tak
 /* Counts the subscribers that replay. */
 void hub_replay_begin(struct hub_watch *watch);
 void hub_replay_end(struct hub_watch *watch);
-/* Adds consecutive frames, with references of its own. False if they are not in the window
- * afterwards: memory is short, or other subscribers replay elsewhere. */
-bool hub_refill(struct hub_watch *watch, struct frame *const *frames, size_t count);
+/* Frames that were read from the store. edition: hub_edition before the read. */
+struct hub_page {
+    struct frame *const *frames; /* consecutive */
+    size_t count;                /* at least 1 */
+    uint64_t edition;
+};
+
+/* Changes when frames of the topic are pruned or its journal is made again. */
+uint64_t hub_edition(struct hub_watch *watch);
+/* Adds frames, with references of its own. Frames that end where the window begins, or at the head
+ * while the window is empty, go into the window, as far as it has room: clients that come back
+ * later share them. False if not all are in memory afterwards: memory is short, other subscribers
+ * replay elsewhere, or the frames may have been pruned since they were read. */
+bool hub_refill(struct hub_watch *watch, const struct hub_page *page);
 /* Any thread, while the watch exists: whether the frame is in memory. */
 bool hub_holds(struct hub_watch *watch, uint64_t seq);
 /* For a subscriber that replays from memory and has all frames before next_seq. True if at most

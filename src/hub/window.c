@@ -22,8 +22,15 @@ static void drop_first(struct window *window) {
     frame_unref(frame);
 }
 
+/* Of the ring, after it has grown for one more frame. */
+static size_t capacity_for_one_more(const struct window *window) {
+    if (window->count < window->capacity)
+        return window->capacity;
+    return window->capacity > 0 ? 2 * window->capacity : CAPACITY_FIRST;
+}
+
 static bool grow(struct window *window) {
-    size_t capacity = window->capacity > 0 ? 2 * window->capacity : CAPACITY_FIRST;
+    size_t capacity = capacity_for_one_more(window);
     struct frame **ring = malloc(capacity * SLOT_BYTES);
     if (!ring)
         return false;
@@ -56,6 +63,22 @@ void window_push(struct window *window, struct frame *frame, const struct window
     window->bytes += frame->bytes;
     while (window->bytes > limits->bytes_max && window->count > 1)
         drop_first(window);
+}
+
+bool window_push_front(struct window *window, struct frame *frame,
+                       const struct window_limits *limits) {
+    assert(window->count == 0 || frame->content.seq + 1 == window->first_seq);
+    size_t slots = capacity_for_one_more(window) - window->capacity;
+    size_t bytes = window->bytes + slots * SLOT_BYTES + frame->bytes;
+    if (window->count == limits->frames_max || bytes > limits->bytes_max ||
+        (slots > 0 && !grow(window)))
+        return false;
+    window->begin = (window->begin - 1) & (window->capacity - 1);
+    window->ring[window->begin] = frame;
+    window->count++;
+    window->first_seq = frame->content.seq;
+    window->bytes += frame->bytes;
+    return true;
 }
 
 void window_drop_below(struct window *window, uint64_t seq) {

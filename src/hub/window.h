@@ -26,6 +26,10 @@ struct window {
 void window_clear(struct window *window);
 /* Takes over the reference. A frame that does not follow the last one empties the window first. */
 void window_push(struct window *window, struct frame *frame, const struct window_limits *limits);
+/* Takes over the reference of the frame before the first one, or of the first one of an empty
+ * window. False, and the reference stays with the caller, if the window has no room for it. */
+bool window_push_front(struct window *window, struct frame *frame,
+                       const struct window_limits *limits);
 /* Releases the frames below a seq. */
 void window_drop_below(struct window *window, uint64_t seq);
 /* The frame with that seq, or NULL. */

@@ -81,7 +81,9 @@ test("reproject --journal makes the journals again, with and without a server", 
 });
 
 test("readers behind damage are told journal_damaged, and readers of a journal made again epoch_mismatch", async (t) => {
-  const operator = await operate(t, { data: await stored(t), settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
+  // No frame that was read fits in memory, so every reader reads the journal.
+  const settings = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_WINDOW_BYTES_MAX: "1024" };
+  const operator = await operate(t, { data: await stored(t), settings });
   const { data } = operator;
   const poll = async (query) => {
     const { status, body } = await operator.get(`khala/topics/${SUMMARIES}/messages?${query}`);

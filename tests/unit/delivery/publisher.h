@@ -24,6 +24,8 @@ struct publisher {
     struct store *store;
     struct store_session *session;
     struct hub *hub; /* may be NULL */
+    /* Runs after each commit, before the hub is told; may be NULL. */
+    void (*committed)(struct publisher *publisher);
     struct store_entity runs[2];
     struct store_topic topics[2];
     uint64_t summaries_ref;
@@ -139,6 +141,8 @@ static inline void publisher_commit(struct publisher *publisher, size_t count) {
                                 .journal_count = count};
     if (store_commit(publisher->session, &batch) != STATUS_OK)
         fail_msg("%s", store_session_error(publisher->session));
+    if (publisher->committed)
+        publisher->committed(publisher);
     if (publisher->hub)
         hub_publish(publisher->hub, &batch, states);
     arena_release(&arena);

@@ -3,6 +3,14 @@
 #include "delivery/subscription_fixture.h"
 
 static const struct hub_options roomy = {{1024, 4u << 20}, 256u << 20};
+/* The window keeps four of the newest frames. What a replay has read beside them leaves with it. */
+static const struct hub_options four_newest = {{4, 4u << 20}, 256u << 20};
+
+/* Of the frames up to head_seq, the hub has only the newest four. */
+static void assert_four_newest(struct hub_watch *watch, uint64_t head_seq) {
+    for (uint64_t seq = 1; seq <= head_seq; seq++)
+        assert_int_equal(hub_holds(watch, seq), seq + 4 > head_seq);
+}
 
 /* Begins as a session does: the position is compared with the store first. */
 static void replay_open(struct client *client, struct publisher *publisher, uint64_t after_seq) {
@@ -41,11 +49,10 @@ static void frames_are_read_ahead_once_for_all_replays_at_that_position(void **s
     (void)state;
     struct fixture fixture;
     struct client other = {0};
-    fixture_open_hub(&fixture, 400, &roomy);
+    fixture_open_hub(&fixture, 400, &four_newest);
     struct client *first = &fixture.client;
     replay_open(first, fixture.publisher, 0);
     replay_open(&other, fixture.publisher, 8);
-    size_t bytes = hub_stats(fixture.hub).bytes;
     assert_int_equal(client_next(first), STEP_FRAMES);
     assert_int_equal(first->batch.through_seq, 16);
     assert_true(subscription_ask_ahead(&first->subscription, &first->batch));
@@ -65,7 +72,7 @@ static void frames_are_read_ahead_once_for_all_replays_at_that_position(void **s
     assert_int_equal(replay(first, &aheads), 400 - 16);
     assert_int_equal(store_session_rows_read(first->session), rows);
     /* No replay is left. */
-    assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
+    assert_four_newest(&other.watch, 400);
     client_close(&other);
     fixture_close(&fixture);
 }
@@ -154,7 +161,7 @@ static void an_idle_replay_holds_no_frames_and_resumes_at_its_position(void **st
     (void)state;
     struct fixture fixture;
     size_t aheads;
-    fixture_open_hub(&fixture, 400, &roomy);
+    fixture_open_hub(&fixture, 400, &four_newest);
     replay_open(&fixture.client, fixture.publisher, 0);
     struct subscription *subscription = &fixture.client.subscription;
     size_t bytes = hub_stats(fixture.hub).bytes;
@@ -164,9 +171,10 @@ static void an_idle_replay_holds_no_frames_and_resumes_at_its_position(void **st
     assert_true(hub_stats(fixture.hub).bytes > bytes);
     subscription_idle(subscription);
     assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
-    /* The read ahead that was under way keeps no frames, since no replay waits for them. */
+    /* Of the read ahead that was under way, only the newest frames stay: no replay waits for the
+     * others. */
     ahead_finish(&fixture.client);
-    assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
+    assert_four_newest(&fixture.client.watch, 400);
     assert_null(subscription->read);
     assert_int_equal(replay(&fixture.client, &aheads), 400 - 16);
     fixture_close(&fixture);
@@ -176,20 +184,19 @@ static void a_replay_that_reaches_the_head_by_pages_of_another_ends(void **state
     (void)state;
     struct fixture fixture;
     struct client other = {0};
-    fixture_open_hub(&fixture, 32, &roomy);
+    fixture_open_hub(&fixture, 32, &four_newest);
     replay_open(&fixture.client, fixture.publisher, 0);
     replay_open(&other, fixture.publisher, 0);
-    size_t bytes = hub_stats(fixture.hub).bytes;
     assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
     delivery_batch_release(&fixture.client.batch);
     assert_int_equal(client_next(&other), STEP_FRAMES);
     delivery_batch_release(&other.batch);
     subscription_sent(&other.subscription, other.batch.through_seq);
     assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
-    assert_true(hub_stats(fixture.hub).bytes > bytes);
+    assert_true(hub_holds(&other.watch, 17));
     assert_true(subscription_is_at(&other.subscription, fixture.client.batch.after_seq));
     subscription_pass(&other.subscription, &fixture.client.batch, 32);
-    assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
+    assert_four_newest(&other.watch, 32);
     delivery_batch_release(&fixture.client.batch);
     client_close(&other);
     fixture_close(&fixture);
@@ -210,6 +217,78 @@ static void pages_that_overlap_are_kept_as_one(void **state) {
     for (uint64_t seq = 1; seq <= 24; seq++)
         assert_true(hub_holds(&other.watch, seq));
     assert_false(hub_holds(&other.watch, 25));
+    client_close(&other);
+    fixture_close(&fixture);
+}
+
+static uint64_t rows_of_a_return(struct publisher *publisher, uint64_t after_seq, size_t expected) {
+    struct client client = {0};
+    size_t given;
+    replay_open(&client, publisher, after_seq);
+    uint64_t rows = store_session_rows_read(client.session);
+    (void)drain(&client, &given);
+    assert_int_equal(given, expected);
+    rows = store_session_rows_read(client.session) - rows;
+    client_close(&client);
+    return rows;
+}
+
+static void clients_that_come_back_share_the_newest_frames(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_hub(&fixture, 400, &roomy);
+    assert_true(rows_of_a_return(fixture.publisher, 300, 100) >= 100);
+    assert_int_equal(rows_of_a_return(fixture.publisher, 300, 100), 0);
+    assert_int_equal(rows_of_a_return(fixture.publisher, 350, 50), 0);
+    /* The frames before those that are in memory are added to them. */
+    assert_in_range(rows_of_a_return(fixture.publisher, 200, 200), 100, 150);
+    assert_int_equal(rows_of_a_return(fixture.publisher, 200, 200), 0);
+    /* New frames follow them. */
+    publisher_commit(fixture.publisher, 10);
+    assert_int_equal(rows_of_a_return(fixture.publisher, 200, 210), 0);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct client_options){.topic = SLICE(SUMMARIES)});
+    assert_int_equal(hub_first_seq(&fixture.client.watch), 201);
+    fixture_close(&fixture);
+}
+
+static void read_before_the_announcement(struct publisher *publisher) {
+    assert_in_range(rows_of_a_return(publisher, 0, 21), 21, 40);
+}
+
+static void frames_that_are_announced_after_they_were_read_stay_in_memory(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_hub(&fixture, 20, &roomy);
+    fixture.publisher->committed = read_before_the_announcement;
+    publisher_commit(fixture.publisher, 1);
+    fixture.publisher->committed = NULL;
+    assert_int_equal(rows_of_a_return(fixture.publisher, 0, 21), 0);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct client_options){.topic = SLICE(SUMMARIES)});
+    fixture_close(&fixture);
+}
+
+static void a_page_that_was_read_before_a_prune_is_not_kept_after_it(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct client other = {0};
+    fixture_open_hub(&fixture, 20, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 8);
+    struct subscription *subscription = &fixture.client.subscription;
+    assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
+    journal_read_run(subscription->read, fixture.client.session);
+    publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 15);
+    hub_prune(fixture.hub, SLICE(SUMMARIES), 15);
+    subscription_read_done(subscription);
+    for (uint64_t seq = 1; seq <= 20; seq++)
+        assert_false(hub_holds(&fixture.client.watch, seq));
+    /* The reader itself has the frames. A client that comes later does not get them. */
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    assert_int_equal(fixture.client.batch.count, 12);
+    delivery_batch_release(&fixture.client.batch);
+    replay_open(&other, fixture.publisher, 8);
+    assert_int_equal(client_next(&other), STEP_STALE);
     client_close(&other);
     fixture_close(&fixture);
 }
@@ -260,6 +339,9 @@ int main(void) {
         cmocka_unit_test(an_idle_replay_holds_no_frames_and_resumes_at_its_position),
         cmocka_unit_test(a_replay_that_reaches_the_head_by_pages_of_another_ends),
         cmocka_unit_test(pages_that_overlap_are_kept_as_one),
+        cmocka_unit_test(clients_that_come_back_share_the_newest_frames),
+        cmocka_unit_test(frames_that_are_announced_after_they_were_read_stay_in_memory),
+        cmocka_unit_test(a_page_that_was_read_before_a_prune_is_not_kept_after_it),
         cmocka_unit_test(frames_that_were_read_ahead_are_pruned_too),
         cmocka_unit_test(frames_that_were_read_are_given_though_retention_prunes_them),
     };
