@@ -473,6 +473,8 @@ void handle_audit_ws(struct exchange *exchange) {
     }
     audit->position.asked = after;
     struct session *session = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
+    if (session)
+        session_flush(session);
     if (session && session_is_connected(session))
         io_loop_deadline_in(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
                             settings_of(session)->audit_init_timeout_ms);

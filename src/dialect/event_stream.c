@@ -170,9 +170,8 @@ void event_stream_begin(struct session *session, struct slice topic,
         subscriber->form = form;
         status = session_open_one(session, subscriber);
     }
-    if (status == STATUS_OK)
-        session_flush(session);
-    else
+    /* The head waits for the first event, so that both leave in one piece. */
+    if (status != STATUS_OK)
         session_close(session);
 }
 

@@ -246,7 +246,8 @@ static enum status receive(struct session *session, struct slice text) {
     return status;
 }
 
-/* A bootstrap sends hello at its turn, also one that follows a stale position. */
+/* A bootstrap sends hello at its turn, also one that follows a stale position. The hello of a
+ * resume leaves at the turn too, in one piece with the first page. */
 static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
     const struct subscription *subscription = &subscriber->driver.subscription;
@@ -256,7 +257,6 @@ static void opened(struct session *session, struct session_opening *opening) {
         return;
     }
     subscriber_start(subscriber);
-    session_flush(session);
 }
 
 static const struct dialect topic_ws_dialect = {

@@ -133,7 +133,6 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     websocket->framing.table = &framing_table;
     session->framing = &websocket->framing;
     restart_silence_deadline(session);
-    session_flush(session);
     return session;
 }
 
@@ -405,7 +404,8 @@ static void settle(struct session *session, enum status status) {
         if (!session_is_connected(session))
             return;
     }
-    if (must_wait(session))
+    /* Most peers send nothing during a lookup, and pausing costs a call of the kernel. */
+    if (websocket->waiting || session->replies.size > SESSION_REPLIES_UNREAD_BYTES)
         pause_reading(session);
     else
         resume_reading(session);

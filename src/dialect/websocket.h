@@ -1,7 +1,7 @@
 /* The WebSocket under a session: its handshake, its messages in and out, its close.
  * Belongs to the session's loop.
  * Memory: messages that arrive during a lookup of the session, or while its peer does not read
- * replies, wait in a bounded buffer; nothing more is read then.
+ * replies, wait in a bounded buffer. While one waits, nothing more is read.
  * Errors: a failed handshake is answered as HTTP. A broken frame, or an error of the dialect,
  * closes the connection with its code. Text only. The dialect gets messages whole and in their
  * order. */
@@ -11,8 +11,9 @@
 #include "delivery/session/session.h"
 #include "http/exchange.h"
 
-/* The handshake, and a session of that dialect over it. Takes over the state in any case. NULL: the
- * exchange has been answered. */
+/* The handshake, and a session of that dialect over it. Takes over the state in any case. The
+ * answer to the handshake is in the replies, which the caller sends. NULL: the exchange has been
+ * answered. */
 struct session *websocket_open(struct exchange *exchange, const struct dialect *dialect,
                                const struct principal *principal, void *state);
 bool websocket_deflates(const struct session *session);

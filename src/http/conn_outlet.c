@@ -23,19 +23,39 @@ static enum outlet_result push_remaining(struct conn *conn, struct push *push, s
 }
 
 /* Returns how many bytes were taken; negative: the peer is gone, and the connection is closed. */
-static ssize_t push_now(struct conn *conn, struct slice bytes) {
+static ssize_t push_now(struct conn *conn, struct slice before, struct slice bytes) {
     assert(conn->state == CONN_PUSHING && !conn->pushed);
-    ssize_t done = transport_try(&conn->transport, bytes);
+    ssize_t done = before.size > 0 ? transport_try_both(&conn->transport, before, bytes)
+                                   : transport_try(&conn->transport, bytes);
     if (done < 0)
         conn_close(conn);
     return done;
 }
 
-static enum outlet_result outlet_push(struct outlet *outlet, struct push *push) {
+/* The socket took only a part of the bytes before the push: all that is left becomes a push of this
+ * connection. */
+static enum outlet_result push_joined(struct conn *conn, struct slice before, struct push *push) {
+    struct buffer joined;
+    enum status status = push_begin(&joined, before.size + push->size, before.size + push->size);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&joined, before);
+    if (status == STATUS_OK)
+        status = buffer_append(&joined, push->data, push->size);
+    push_unref(push);
+    if (status == STATUS_OK)
+        return push_remaining(conn, push_end(&joined), 0);
+    conn_close(conn);
+    return OUTLET_CLOSED;
+}
+
+static enum outlet_result outlet_push(struct outlet *outlet, struct slice before,
+                                      struct push *push) {
     struct conn *conn = conn_of(outlet);
-    ssize_t done = push_now(conn, (struct slice){push->data, push->size});
-    if (done >= 0 && !transport_took_all(&conn->transport, done, push->size))
-        return push_remaining(conn, push, (size_t)done);
+    ssize_t done = push_now(conn, before, (struct slice){push->data, push->size});
+    if (done >= 0 && (size_t)done < before.size)
+        return push_joined(conn, slice_from(before, (size_t)done), push);
+    if (done >= 0 && !transport_took_all(&conn->transport, done, before.size + push->size))
+        return push_remaining(conn, push, (size_t)done - before.size);
     push_unref(push);
     return done < 0 ? OUTLET_CLOSED : OUTLET_SENT;
 }
@@ -43,7 +63,7 @@ static enum outlet_result outlet_push(struct outlet *outlet, struct push *push) 
 static enum outlet_result outlet_push_bytes(struct outlet *outlet, struct slice bytes) {
     struct conn *conn = conn_of(outlet);
     struct push *remaining;
-    ssize_t done = push_now(conn, bytes);
+    ssize_t done = push_now(conn, (struct slice){NULL, 0}, bytes);
     if (done < 0)
         return OUTLET_CLOSED;
     if (transport_took_all(&conn->transport, done, bytes.size))

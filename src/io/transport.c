@@ -62,12 +62,28 @@ static void want_no(struct transport *transport, uint8_t bits) {
     (void)want(transport, (uint8_t)(transport->watch.wanted & ~bits));
 }
 
+static ssize_t no_wait(ssize_t written) {
+    return written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : written;
+}
+
 static ssize_t socket_send(const struct transport *transport, struct slice bytes) {
     ssize_t written;
     do
         written = send(transport->watch.fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (written < 0 && errno == EINTR);
-    return written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : written;
+    return no_wait(written);
+}
+
+/* One call and one segment: a second one would cost the peer as much as the first. */
+static ssize_t socket_send_both(const struct transport *transport, struct slice first,
+                                struct slice second) {
+    struct iovec pieces[2] = {{(void *)first.data, first.size}, {(void *)second.data, second.size}};
+    const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+    ssize_t written;
+    do
+        written = sendmsg(transport->watch.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (written < 0 && errno == EINTR);
+    return no_wait(written);
 }
 
 static ssize_t socket_try(struct transport *transport, struct slice bytes) {
@@ -331,6 +347,16 @@ ssize_t transport_try(struct transport *transport, struct slice bytes) {
     size_t taken = bytes.size - secure->plaintext.size;
     secure->plaintext = (struct slice){NULL, 0};
     return is_connected ? (ssize_t)taken : -1;
+}
+
+ssize_t transport_try_both(struct transport *transport, struct slice first, struct slice second) {
+    if (!transport->secure && !transport->sending && !is_closed(transport))
+        return socket_send_both(transport, first, second);
+    ssize_t done = transport_try(transport, first);
+    if (!transport_took_all(transport, done, first.size))
+        return done;
+    ssize_t more = transport_try(transport, second);
+    return more < 0 ? more : done + more;
 }
 
 bool transport_write(struct transport *transport, struct slice remaining) {

@@ -93,6 +93,9 @@ void transport_read_stop(struct transport *transport);
 
 /* Writes without waiting. Returns how many bytes were taken; negative: the peer is gone. */
 MUST_CHECK ssize_t transport_try(struct transport *transport, struct slice bytes);
+/* The same for two pieces that follow each other. */
+MUST_CHECK ssize_t transport_try_both(struct transport *transport, struct slice first,
+                                      struct slice second);
 /* The socket has all bytes that the transport has taken. */
 bool transport_is_clear(const struct transport *transport);
 /* Writes the bytes that transport_try did not take. They may be empty when the transport is only

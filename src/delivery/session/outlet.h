@@ -21,8 +21,10 @@ struct outlet;
 struct principal;
 
 struct outlet_table {
-    /* Takes over the reference. Not while the outlet is blocked. */
-    MUST_CHECK enum outlet_result (*push)(struct outlet *outlet, struct push *push);
+    /* Takes over the reference. before: bytes that stand before the push and only this connection
+     * is sent; may be empty. Not while the outlet is blocked. */
+    MUST_CHECK enum outlet_result (*push)(struct outlet *outlet, struct slice before,
+                                          struct push *push);
     /* The same for bytes that only this connection is sent; copies what the socket does not take.
      */
     MUST_CHECK enum outlet_result (*push_bytes)(struct outlet *outlet, struct slice bytes);

@@ -57,7 +57,8 @@ static void begin_strikes(struct session *session) {
     io_loop_deadline(session->delivery->io, &strikes->deadline, DEADLINE_STRIKE_CHECK);
 }
 
-void session_pushed(struct session *session, enum outlet_result result, size_t size) {
+/* Bytes were pushed with that result. */
+static void pushed(struct session *session, enum outlet_result result, size_t size) {
     if (result == OUTLET_CLOSED)
         return;
     if (result == OUTLET_BLOCKED && !session->strikes && session_is_open(session))
@@ -88,13 +89,23 @@ void session_flush(struct session *session) {
         buffer_init(&session->replies, replies.size_max);
         enum outlet_result result =
             session->outlet->table->push_bytes(session->outlet, buffer_slice(&replies));
-        session_pushed(session, result, replies.size);
+        pushed(session, result, replies.size);
         buffer_release(&replies);
         if (result != OUTLET_SENT)
             return;
     }
     if (!session_is_open(session))
         end(session);
+}
+
+void session_push(struct session *session, struct push *push) {
+    struct buffer replies = session->replies;
+    size_t size = replies.size + push->size;
+    buffer_init(&session->replies, replies.size_max);
+    enum outlet_result result =
+        session->outlet->table->push(session->outlet, buffer_slice(&replies), push);
+    pushed(session, result, size);
+    buffer_release(&replies);
 }
 
 void session_send(struct session *session, enum status status) {

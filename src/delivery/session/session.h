@@ -185,10 +185,11 @@ struct subscriber *subscriber_next(const struct subscriber *subscriber);
 /* The end of the token is not near any more, or does not matter. */
 void session_forget_expiry(struct session *session);
 
-/* Bytes were pushed with that result. */
-void session_pushed(struct session *session, enum outlet_result result, size_t size);
 /* Sends the replies as far as the socket takes them now. */
 void session_flush(struct session *session);
+/* Sends the push, behind the replies and in one piece with them. Takes over the reference. Not
+ * while the session is blocked. */
+void session_push(struct session *session, struct push *push);
 /* Sends the replies that were written with that status; any but STATUS_OK closes the connection,
  * since the peer would wait for what could not be written. */
 void session_send(struct session *session, enum status status);

@@ -87,11 +87,10 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     }
     if (is_last)
         page_caught_up(subscriber);
-    size_t size = push->size;
-    if (size == 0)
+    if (push->size == 0)
         push_unref(push);
     else
-        session_pushed(session, session->outlet->table->push(session->outlet, push), size);
+        session_push(session, push);
 }
 
 /* ---- answers of the subscription ---- */
@@ -265,7 +264,7 @@ static bool is_bootstrap_due(const struct subscriber *subscriber) {
            (subscriber->snapshot || subscriber->driver.subscription.state == SUBSCRIPTION_OPEN);
 }
 
-static void serve(struct subscriber *subscriber, size_t frames_max) {
+static void serve_turn(struct subscriber *subscriber, size_t frames_max) {
     struct session *session = subscriber->session;
     if (!session_is_open(session) || session_is_blocked(session) ||
         !subscriber_is_started(subscriber) || subscriber_is_reading(subscriber)) {
@@ -282,6 +281,14 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
     } else {
         serve_frames(subscriber, frames_max);
     }
+}
+
+/* Replies that waited for the first page leave without it when there is none. */
+static void serve(struct subscriber *subscriber, size_t frames_max) {
+    struct session *session = subscriber->session;
+    serve_turn(subscriber, frames_max);
+    if (session_is_open(session))
+        session_flush(session);
 }
 
 bool sessions_serve(struct delivery_loop *delivery) {

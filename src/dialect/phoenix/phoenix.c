@@ -461,8 +461,12 @@ void handle_phoenix(struct exchange *exchange) {
         return;
     }
     struct phoenix *phoenix = phoenix_make(exchange);
-    if (!phoenix)
+    if (!phoenix) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
-    else
-        (void)websocket_open(exchange, &phoenix_dialect, exchange->principal, phoenix);
+        return;
+    }
+    struct session *session =
+        websocket_open(exchange, &phoenix_dialect, exchange->principal, phoenix);
+    if (session)
+        session_flush(session);
 }

@@ -339,7 +339,9 @@ void phoenix_opened(struct session *session, struct session_opening *opening) {
         drop_opening(opening);
     }
     request_free(request);
-    phoenix_settle(session, status);
+    /* The reply of a subscribe leaves at the turn of its first topic, together with the page. */
+    if (found != STATUS_OK || status != STATUS_OK)
+        phoenix_settle(session, status);
 }
 
 void phoenix_opening_gone(struct session_opening *opening) {

@@ -35,9 +35,11 @@ static struct session_fixture fixture;
 
 /* ---- the outlet ---- */
 
-static inline enum outlet_result fake_push(struct outlet *outlet, struct push *push) {
+static inline enum outlet_result fake_push(struct outlet *outlet, struct slice before,
+                                           struct push *push) {
     (void)outlet;
     assert_null(fixture.blocked);
+    assert_ok(buffer_append_slice(&fixture.written, before));
     assert_ok(buffer_append_slice(&fixture.written, (struct slice){push->data, push->size}));
     if (fixture.blocks) {
         fixture.blocked = push;
@@ -50,7 +52,7 @@ static inline enum outlet_result fake_push(struct outlet *outlet, struct push *p
 static inline enum outlet_result fake_push_bytes(struct outlet *outlet, struct slice bytes) {
     struct push *push;
     assert_ok(push_make(&push, bytes));
-    return fake_push(outlet, push);
+    return fake_push(outlet, (struct slice){NULL, 0}, push);
 }
 
 static inline bool fake_is_blocked(const struct outlet *outlet) {

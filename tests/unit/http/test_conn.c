@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include "http/conn_outlet.h"
 #include "http/http_fixture.h"
 
 #define GET_LIVE "GET /healthz/live HTTP/1.1\r\nHost: khala\r\n\r\n"
@@ -138,6 +139,50 @@ static void closing_while_an_answer_is_written_frees_its_memory(void **state) {
     assert_int_equal(conn->deadline.kind, DEADLINE_UNREAD);
     conn_close(conn);
     fixture_turn_until(&fixture, 0);
+}
+
+/* Pushes bytes and a push behind them to a socket that takes a part at once, and reads both. */
+static void push_behind(size_t before_size, size_t push_size) {
+    struct conn *conn = fixture_newest(&fixture);
+    char *bytes = malloc(before_size + push_size);
+    struct push *push;
+    int size = 4096;
+    assert_int_equal(
+        setsockopt(conn->transport.watch.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+    memset(bytes, 'b', before_size);
+    memset(bytes + before_size, 'p', push_size);
+    assert_ok(push_make(&push, (struct slice){bytes + before_size, push_size}));
+    deadline_drop(&conn->deadline);
+    conn->state = CONN_PUSHING;
+    struct outlet *outlet = conn_outlet(conn);
+    assert_int_equal(outlet->table->push(outlet, (struct slice){bytes, before_size}, push),
+                     OUTLET_BLOCKED);
+    /* There is no session to tell when all is written. */
+    conn->state = CONN_LINGERING;
+    for (size_t done = 0; done < before_size + push_size;) {
+        char received[65536];
+        uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
+        ssize_t got = recv(fixture.client, received, sizeof(received), MSG_DONTWAIT);
+        assert_true(got > 0 || errno == EAGAIN);
+        for (ssize_t i = 0; i < got; i++)
+            assert_int_equal(received[i], bytes[done++]);
+    }
+    assert_false(outlet_is_blocked(outlet));
+    conn_close(conn);
+    fixture_turn_until(&fixture, 0);
+    free(bytes);
+}
+
+static void a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_push(
+    void **state) {
+    (void)state;
+    push_behind(10, 1000000);
+}
+
+static void a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_bytes(
+    void **state) {
+    (void)state;
+    push_behind(1000000, 500000);
 }
 
 static void an_answer_larger_than_the_buffer_closes_the_connection(void **state) {
@@ -277,6 +322,12 @@ int main(void) {
                                         close_fixture),
         cmocka_unit_test_setup_teardown(closing_while_an_answer_is_written_frees_its_memory,
                                         open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(
+            a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_push,
+            open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(
+            a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_bytes,
+            open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(an_answer_larger_than_the_buffer_closes_the_connection,
                                         open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(
