@@ -41,6 +41,14 @@ struct delivery {
     const void *dialects; /* struct dialect_settings, which delivery does not read */
 };
 
+struct session_work;
+
+/* Openings of one principal that began in this turn of the loop. */
+struct opening_group {
+    struct session_work *first;
+    struct session_work *last;
+};
+
 struct delivery_loop {
     struct delivery *shared;
     struct io_loop *io;
@@ -51,6 +59,8 @@ struct delivery_loop {
     struct slab framings;
     struct ws_shared websockets;  /* memory that all WebSockets of the loop decode with */
     struct ws_deflater *deflater; /* NULL until a peer agrees on compression */
+    struct opening_group openings[OPENING_GROUPS_MAX];
+    size_t opening_group_count;
 };
 
 /* After io_loop_open, before io_loop_start. */

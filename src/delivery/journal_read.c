@@ -11,7 +11,6 @@
 #include "delivery/journal_mend.h"
 #include "delivery/owners.h"
 #include "delivery/replay_budget.h"
-#include "delivery/topic_address.h"
 #include "hub/frame_row.h"
 #include "store/log_position.h"
 #include "store/topic_epoch.h"
@@ -204,10 +203,52 @@ static enum status load_log(struct journal_page *page) {
     return status;
 }
 
+void journal_rows_init(struct journal_rows *rows) {
+    *rows = (struct journal_rows){0};
+    arena_init(&rows->arena, JOURNAL_READ_ARENA_BYTES_MAX);
+}
+
+void journal_rows_release(struct journal_rows *rows) {
+    arena_release(&rows->arena);
+}
+
+/* The topic before the state, as in a read without shared rows. */
+static enum status load_rows(struct journal_page *page) {
+    struct journal_rows *rows = page->read->rows;
+    arena_reset(&rows->arena);
+    rows->topic = (struct slice){NULL, 0};
+    enum status status =
+        topic_address_find(page->session, page->read->topic, &rows->arena, &rows->address);
+    if (status == STATUS_OK)
+        status = store_read_state(page->session, &rows->state);
+    if (status == STATUS_OK)
+        rows->topic = page->read->topic;
+    return status;
+}
+
+static enum status find_address(struct journal_page *page, struct topic_address *address) {
+    const struct journal_read *read = page->read;
+    const struct journal_rows *rows = read->rows;
+    if (!rows)
+        return topic_address_find(page->session, read->topic, &page->arena, address);
+    bool is_known = rows->topic.data && slice_equal(rows->topic, read->topic);
+    enum status status = is_known ? STATUS_OK : load_rows(page);
+    *address = rows->address;
+    return status;
+}
+
+static enum status read_state(const struct journal_page *page, struct store_state *state) {
+    const struct journal_rows *rows = page->read->rows;
+    if (!rows || !rows->topic.data)
+        return store_read_state(page->session, state);
+    *state = rows->state;
+    return STATUS_OK;
+}
+
 static enum status load_topic(struct journal_page *page) {
     struct journal_read *read = page->read;
     struct topic_address address;
-    enum status status = topic_address_find(page->session, read->topic, &page->arena, &address);
+    enum status status = find_address(page, &address);
     if (status != STATUS_OK || !address.exists)
         return status == STATUS_OK ? STATUS_NOT_FOUND : status;
     page->topic = address.row;
@@ -277,7 +318,7 @@ static enum status find_epoch(struct journal_page *page) {
     struct store_state state = {0};
     if (read->mode == JOURNAL_READ_CONTINUE && !read->is_unfounded)
         return STATUS_OK;
-    enum status status = store_read_state(page->session, &state);
+    enum status status = read_state(page, &state);
     read->epoch = topic_epoch_of(&state, read->exists && !page->is_log ? &page->topic : NULL);
     return status;
 }
@@ -463,6 +504,8 @@ static bool make_room(struct journal_read *read) {
 
 bool journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
+    /* Frames are compared with the floor that is read after them. */
+    assert(!read->rows || read->frames_max == 0);
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
     uint64_t begun_ns = clock_now().mono_ns;
     unsigned attempt = 0;

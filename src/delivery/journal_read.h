@@ -15,6 +15,7 @@
 #include "auth/grant.h"
 #include "base/limits.h"
 #include "delivery/replay_budget.h"
+#include "delivery/topic_address.h"
 #include "hub/hub.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
@@ -33,6 +34,16 @@ enum journal_read_mode {
     /* A time: begins with the first frame of since_ms or later. On a topic it is judged like a
      * cursor, but a stale one never becomes a bootstrap. On the log it is never stale. */
     JOURNAL_READ_RESUME_TIME,
+};
+
+/* The rows of a topic as one of several reads found them. The reads run one after the other on one
+ * thread, and all of them arrived before the first began. So the others need not read the rows
+ * again, and each is still judged by what the store had after it arrived. */
+struct journal_rows {
+    struct arena arena;
+    struct slice topic; /* that was asked for; data NULL: none yet */
+    struct topic_address address;
+    struct store_state state;
 };
 
 struct journal_read {
@@ -57,6 +68,7 @@ struct journal_read {
     bool may_skip;               /* frames of others, where their owners are known */
     struct hub_watch *watch;     /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
     struct replay_progress progress; /* of a position that is found in several slices */
+    struct journal_rows *rows;       /* of a read of the position only; NULL: not shared */
     /* Answered. */
     enum status status;
     bool is_in_memory; /* nothing was read */
@@ -80,6 +92,8 @@ struct journal_read {
     bool is_kept; /* the hub has the frames too */
 };
 
+void journal_rows_init(struct journal_rows *rows);
+void journal_rows_release(struct journal_rows *rows);
 /* Runs one slice of the read. True: another slice must follow, before anything is answered. */
 bool journal_read_run(struct journal_read *read, struct store_session *session);
 /* Releases the principal and the frames that were not taken. */

@@ -111,6 +111,8 @@ struct session_work {
     struct session_lookup *lookup;   /* waits, or under way */
     struct subscriber *reading;      /* whose read or part the job is */
     enum session_job job;
+    struct session_work *next; /* of the openings that are read together; NULL: the last one */
+    bool has_more;             /* its opening needs more than the common read */
 };
 
 /* The strikes of a session; allocated from the first full socket until a check finds it clear. */

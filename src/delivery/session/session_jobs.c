@@ -13,22 +13,26 @@
 static void job_run(struct call *call, struct store_session *store);
 static void job_done(struct call *call);
 
-static void begin(struct session *session, enum session_job job) {
-    const struct delivery *shared = session->delivery->shared;
+/* In the queue of the session's principal. */
+static void post(struct call *call, const struct session *session) {
     char key[PRINCIPAL_KEY_BYTES_MAX];
     /* A session has one job at a time, so its connections bound the jobs of a principal. */
     struct store_client client = {.key = {"", 0}};
     if (session->principal)
         client.key = principal_key(session->principal, key);
+    call_store(call, session->delivery->io, session->delivery->shared->store_pool, &client);
+}
+
+static void begin(struct session *session, enum session_job job) {
     struct call *call = &session->work->call;
     session->work->job = job;
     call->run = job_run;
     call->done = job_done;
     call->any_node = true; /* a lookup writes only single uses */
     if (job == SESSION_JOB_LOOKUP && session->work->lookup->is_write)
-        call_writer(call, session->delivery->io, shared->writer);
+        call_writer(call, session->delivery->io, session->delivery->shared->writer);
     else
-        call_store(call, session->delivery->io, shared->store_pool, &client);
+        post(call, session);
 }
 
 /* False: there is no memory. */
@@ -46,12 +50,38 @@ static void free_work(struct session *session) {
     session->work = NULL;
 }
 
+/* False: too many principals open sessions in this turn. */
+static bool join_group(struct session_work *work) {
+    struct delivery_loop *delivery = work->session->delivery;
+    struct opening_group *group = delivery->openings;
+    const struct opening_group *end = group + delivery->opening_group_count;
+    while (group < end && group->first->session->principal != work->session->principal)
+        group++;
+    if (group == delivery->openings + OPENING_GROUPS_MAX)
+        return false;
+    work->next = NULL;
+    work->has_more = false;
+    if (group < end) {
+        group->last->next = work;
+    } else {
+        group->first = work;
+        delivery->opening_group_count++;
+        /* Until the end of the turn no call keeps the loop alive for them. */
+        io_loop_hold(delivery->io);
+    }
+    group->last = work;
+    return true;
+}
+
 static void begin_opening(struct session *session) {
     struct session_opening *opening = session->work->opening;
     for (size_t i = 0; i < opening->count; i++)
         if (subscription_ask_position(&opening->subscribers[i]->driver.subscription) != STATUS_OK)
             opening->status = STATUS_OUT_OF_MEMORY;
-    begin(session, SESSION_JOB_OPEN);
+    if (join_group(session->work))
+        session->work->job = SESSION_JOB_OPEN;
+    else
+        begin(session, SESSION_JOB_OPEN);
 }
 
 void session_next_job(struct session *session) {
@@ -137,19 +167,26 @@ void session_read_ahead(struct subscriber *subscriber, const struct delivery_bat
 
 /* ---- on another thread ---- */
 
-/* A slice of an opening. True: another one must follow. */
-static bool open_run(struct session_opening *opening, struct store_session *store) {
+/* A slice of an opening. True: another one must follow. rows: of the openings before it in this
+ * slice. */
+static bool open_run(struct session_opening *opening, struct store_session *store,
+                     struct journal_rows *rows) {
     uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
     size_t end = opening->read_count + OPENING_SLICE_TOPICS;
-    while (opening->read_count < opening->count) {
+    bool has_more = false;
+    while (!has_more && opening->read_count < opening->count) {
         if (opening->read_count == end || store_session_rows_read(store) >= rows_max)
             return true;
-        struct driver *driver = &opening->subscribers[opening->read_count]->driver;
-        if (driver->subscription.read && driver_read_run(driver, store))
-            return true;
-        opening->read_count++;
+        struct journal_read *read =
+            opening->subscribers[opening->read_count]->driver.subscription.read;
+        if (read) {
+            read->rows = rows;
+            has_more = journal_read_run(read, store);
+            read->rows = NULL;
+        }
+        opening->read_count += has_more ? 0 : 1;
     }
-    return false;
+    return has_more;
 }
 
 static void job_run(struct call *call, struct store_session *store) {
@@ -157,7 +194,7 @@ static void job_run(struct call *call, struct store_session *store) {
     assert(work->job != SESSION_JOB_NONE);
     switch (work->job) {
     case SESSION_JOB_OPEN:
-        call->has_more = open_run(work->opening, store);
+        call->has_more = open_run(work->opening, store, NULL);
         return;
     case SESSION_JOB_READ:
         call->has_more = driver_read_run(&work->reading->driver, store);
@@ -201,10 +238,8 @@ static void lookup_done(struct session *session, enum status status) {
         lookup->free(lookup);
 }
 
-static void job_done(struct call *call) {
-    struct session_work *work = container_of(call, struct session_work, call);
-    struct session *session = work->session;
-    enum status status = call->status;
+static void end_job(struct session *session, enum status status) {
+    struct session_work *work = session->work;
     /* While the job still counts as under way, so that its results are taken back below. */
     (void)session_ends_with_token(session);
     enum session_job job = work->job;
@@ -227,4 +262,66 @@ static void job_done(struct call *call) {
         free_work(session);
     if (session->state == SESSION_RELEASED)
         session_free(session);
+}
+
+static void job_done(struct call *call) {
+    end_job(container_of(call, struct session_work, call)->session, call->status);
+}
+
+/* ---- openings that are read together ---- */
+
+struct opening_batch {
+    struct call call;
+    struct session_work *first;
+    struct session_work *next; /* the first one that has not run */
+};
+
+/* An opening that needs more than one slice leaves the batch: its rows are its own. */
+static void batch_run(struct call *call, struct store_session *store) {
+    struct opening_batch *batch = container_of(call, struct opening_batch, call);
+    uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
+    struct journal_rows rows;
+    journal_rows_init(&rows);
+    for (size_t i = 0; batch->next && i < OPENING_SLICE_TOPICS &&
+                       store_session_rows_read(store) < rows_max;
+         i++, batch->next = batch->next->next)
+        batch->next->has_more = open_run(batch->next->opening, store, &rows);
+    journal_rows_release(&rows);
+    call->has_more = batch->next;
+}
+
+static void batch_done(struct call *call) {
+    struct opening_batch *batch = container_of(call, struct opening_batch, call);
+    for (struct session_work *work = batch->first, *next; work; work = next) {
+        next = work->next;
+        if (work->has_more && session_is_connected(work->session))
+            begin(work->session, SESSION_JOB_OPEN);
+        else
+            end_job(work->session, work->has_more ? STATUS_SHUTTING_DOWN : call->status);
+    }
+    free(batch);
+}
+
+/* Without memory each opening is read by itself. */
+static void post_group(struct session_work *first) {
+    struct opening_batch *batch = first->next ? calloc(1, sizeof(*batch)) : NULL;
+    for (struct session_work *work = first, *next; work && !batch; work = next) {
+        next = work->next;
+        begin(work->session, SESSION_JOB_OPEN);
+    }
+    if (!batch)
+        return;
+    batch->first = batch->next = first;
+    batch->call.run = batch_run;
+    batch->call.done = batch_done;
+    post(&batch->call, first->session);
+}
+
+void session_post_openings(struct delivery_loop *delivery) {
+    size_t count = delivery->opening_group_count;
+    delivery->opening_group_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        post_group(delivery->openings[i].first);
+        io_loop_release(delivery->io);
+    }
 }

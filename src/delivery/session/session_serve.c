@@ -291,7 +291,7 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
         session_flush(session);
 }
 
-bool sessions_serve(struct delivery_loop *delivery) {
+static bool serve_turns(struct delivery_loop *delivery) {
     struct scheduler *scheduler = &delivery->scheduler;
     size_t frames_max;
     for (unsigned turns = 0; turns < SESSION_TURNS_MAX; turns++) {
@@ -306,4 +306,12 @@ bool sessions_serve(struct delivery_loop *delivery) {
     if (scheduler->queued_count == 0)
         feeds_pages_idle(&delivery->feeds);
     return scheduler->queued_count > 0;
+}
+
+/* The store reads while the sockets are served. */
+bool sessions_serve(struct delivery_loop *delivery) {
+    session_post_openings(delivery);
+    bool has_more = serve_turns(delivery);
+    session_post_openings(delivery);
+    return has_more;
 }

@@ -79,6 +79,34 @@ static void a_read_without_frames_finds_the_position(void **state) {
     }
 }
 
+static void reads_that_share_rows_are_each_judged_by_their_own_position(void **state) {
+    struct publisher *publisher = *state;
+    static const char *const topics[] = {SUMMARIES, SUMMARIES, RUN_TOPIC, "run:none:events",
+                                         "run:none:events", SUMMARIES};
+    struct journal_rows rows;
+    uint64_t read_before = 0;
+    journal_rows_init(&rows);
+    for (size_t i = 0; i < sizeof(topics) / sizeof(topics[0]); i++) {
+        struct journal_read alone = {
+            .topic = slice_of(topics[i]), .mode = JOURNAL_READ_RESUME, .after_seq = 40 * i};
+        struct journal_read shared = alone;
+        shared.rows = &rows;
+        run(publisher, &alone);
+        read_before = store_session_rows_read(publisher->session);
+        run(publisher, &shared);
+        bool is_same = i > 0 && strcmp(topics[i], topics[i - 1]) == 0;
+        assert_int_equal(store_session_rows_read(publisher->session) == read_before, is_same);
+        assert_int_equal(shared.exists, alone.exists);
+        assert_int_equal(shared.is_stale, alone.is_stale);
+        assert_int_equal(shared.next_seq, alone.next_seq);
+        assert_memory_equal(&shared.epoch, &alone.epoch, sizeof(shared.epoch));
+        assert_memory_equal(&shared.window, &alone.window, sizeof(shared.window));
+        journal_read_release(&alone);
+        journal_read_release(&shared);
+    }
+    journal_rows_release(&rows);
+}
+
 static void a_read_without_frames_finds_a_stale_position(void **state) {
     struct publisher *publisher = *state;
     publisher_prune(publisher, publisher->summaries_ref, 50);
@@ -355,6 +383,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         READ_TEST(alternating_entities_are_looked_up_once_each),
         READ_TEST(a_read_without_frames_finds_the_position),
+        READ_TEST(reads_that_share_rows_are_each_judged_by_their_own_position),
         READ_TEST(a_read_without_frames_finds_a_stale_position),
         READ_TEST(a_bootstrap_without_frames_finds_its_first_position),
         READ_TEST(a_cursor_of_another_epoch_is_stale_even_for_a_missing_topic),

@@ -153,6 +153,62 @@ static void a_connection_that_closes_during_a_read_frees_the_session_with_the_re
     fixture_close();
 }
 
+/* ---- openings that are read together ---- */
+
+#define TOGETHER 100 /* more than one slice of a task */
+
+/* Opens that many sessions in one turn, with subscribers at the head. Answers the rows that the
+ * pool read for them. is_closed: the connection of every other session closes in that turn. */
+static uint64_t rows_of_openings(size_t count, bool is_closed) {
+    static struct session *sessions[TOGETHER];
+    fixture_open(6);
+    struct session *first = fixture.session;
+    uint64_t rows = store_pool_rows_read(fixture.pool);
+    for (size_t i = 0; i < count; i++) {
+        sessions[i] = session_new(&(struct session_options){.delivery = &fixture.loop,
+                                                            .outlet = &fixture.outlet,
+                                                            .name = SLICE("request-2"),
+                                                            .dialect = &word_dialect,
+                                                            .principal = &principal_operator,
+                                                            .head = SLICE("head ")});
+        assert_non_null(sessions[i]);
+        fixture.session = sessions[i];
+        fixture_subscribe(RUN_TOPIC, 3);
+        if (is_closed && i % 2 == 0) {
+            session_disconnected(sessions[i]);
+            session_free(sessions[i]);
+            sessions[i] = NULL;
+        }
+    }
+    fixture.session = first;
+    fixture_settle();
+    rows = store_pool_rows_read(fixture.pool) - rows;
+    for (size_t i = 0; i < count; i++) {
+        if (!sessions[i])
+            continue;
+        assert_int_equal(session_first(sessions[i])->state, SUBSCRIBER_LIVE);
+        session_disconnected(sessions[i]);
+        session_free(sessions[i]);
+    }
+    fixture_close();
+    return rows;
+}
+
+static void sessions_that_open_in_one_turn_share_the_rows_that_they_read(void **state) {
+    (void)state;
+    uint64_t rows = rows_of_openings(1, false);
+    assert_true(rows > 0);
+    assert_int_equal(rows_of_openings(2, false), rows);
+    /* Each slice of the task reads the rows again. */
+    assert_in_range(rows_of_openings(TOGETHER, false), rows, 2 * rows);
+}
+
+static void sessions_that_close_while_they_open_are_freed_with_the_common_read(void **state) {
+    (void)state;
+    assert_true(rows_of_openings(1, true) > 0);
+    assert_true(rows_of_openings(TOGETHER, true) > 0);
+}
+
 static void a_session_whose_peer_takes_nothing_is_evicted_by_its_strikes(void **state) {
     (void)state;
     fixture_open(2);
@@ -272,6 +328,8 @@ int main(void) {
         cmocka_unit_test(a_session_that_ends_sends_its_last_message_and_lingers),
         cmocka_unit_test(the_last_message_waits_behind_the_push_that_blocks),
         cmocka_unit_test(a_connection_that_closes_during_a_read_frees_the_session_with_the_read),
+        cmocka_unit_test(sessions_that_open_in_one_turn_share_the_rows_that_they_read),
+        cmocka_unit_test(sessions_that_close_while_they_open_are_freed_with_the_common_read),
         cmocka_unit_test(a_session_whose_peer_takes_nothing_is_evicted_by_its_strikes),
         cmocka_unit_test(a_reset_drops_what_the_peer_was_not_sent),
         cmocka_unit_test(a_session_takes_only_legal_edges),
