@@ -53,12 +53,17 @@ static char take_decoded(struct slice *text, char space) {
     return byte;
 }
 
+/* A query is checked once for each parameter, and may hold a long token, so only the bytes behind a
+ * percent sign are looked at one by one. */
 static bool decoded_size(struct slice text, size_t *size) {
-    *size = 0;
-    while (text.size > 0) {
+    *size = text.size;
+    if (text.size > 0 && memchr(text.data, 0, text.size))
+        return false;
+    for (const char *sign; text.size > 0 && (sign = memchr(text.data, '%', text.size));) {
+        text = slice_from(text, (size_t)(sign - text.data));
         if (take_decoded(&text, ' ') == 0)
             return false;
-        ++*size;
+        *size -= 2;
     }
     return true;
 }
