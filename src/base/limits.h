@@ -63,7 +63,7 @@
     X(STORE_POOL_TASKS_MAX,               100000,    ITEMS, PROCESS,      1, "reads that wait for a thread of the store pool")                               \
     X(STORE_TASK_ROWS,                    1024,      ITEMS, WITHIN,       1, "rows that a slice of a long read looks at; then other principals have a turn") \
     X(OPENING_SLICE_TOPICS,               64,        ITEMS, WITHIN,       1, "topics that a slice of a subscription or of a plan looks up")                 \
-    X(OPENING_GROUPS_MAX,                 8,         ITEMS, LOOP,         1, "principals whose subscriptions of one turn are compared with the store together") \
+    X(JOB_GROUPS_MAX,                     8,         ITEMS, LOOP,         1, "principals whose sessions of one turn read the store together")                \
     X(STORE_POOL_DEBTORS_MAX,             4096,      ITEMS, PROCESS,      1, "principals without a read whose long reads are remembered")                    \
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
     X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \

@@ -43,8 +43,8 @@ struct delivery {
 
 struct session_work;
 
-/* Openings of one principal that began in this turn of the loop. */
-struct opening_group {
+/* Openings and lookups of one principal that began in this turn of the loop. */
+struct job_group {
     struct session_work *first;
     struct session_work *last;
 };
@@ -59,8 +59,8 @@ struct delivery_loop {
     struct slab framings;
     struct ws_shared websockets;  /* memory that all WebSockets of the loop decode with */
     struct ws_deflater *deflater; /* NULL until a peer agrees on compression */
-    struct opening_group openings[OPENING_GROUPS_MAX];
-    size_t opening_group_count;
+    struct job_group job_groups[JOB_GROUPS_MAX];
+    size_t job_group_count;
 };
 
 /* After io_loop_open, before io_loop_start. */

@@ -61,6 +61,9 @@ struct session_lookup {
     /* On a thread of the store pool, or on the writer. True, on the store pool: another slice must
      * follow. */
     bool (*run)(struct session_lookup *lookup, struct store_session *store);
+    /* In place of run, where it may: takes the result of another lookup with the same function,
+     * which ran after this one had arrived. NULL: each is run. */
+    bool (*copy)(struct session_lookup *lookup, const struct session_lookup *from);
     /* On the loop. status: whether it was run. */
     void (*done)(struct session *session, struct session_lookup *lookup, enum status status);
     /* In place of done, when the session has ended. */
@@ -111,8 +114,8 @@ struct session_work {
     struct session_lookup *lookup;   /* waits, or under way */
     struct subscriber *reading;      /* whose read or part the job is */
     enum session_job job;
-    struct session_work *next; /* of the openings that are read together; NULL: the last one */
-    bool has_more;             /* its opening needs more than the common read */
+    struct session_work *next; /* of the jobs that run together; NULL: the last one */
+    bool has_more;             /* the job needs more than the common task */
 };
 
 /* The strikes of a session; allocated from the first full socket until a check finds it clear. */

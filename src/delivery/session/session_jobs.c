@@ -50,14 +50,14 @@ static void free_work(struct session *session) {
     session->work = NULL;
 }
 
-/* False: too many principals open sessions in this turn. */
+/* False: too many principals have jobs in this turn. */
 static bool join_group(struct session_work *work) {
     struct delivery_loop *delivery = work->session->delivery;
-    struct opening_group *group = delivery->openings;
-    const struct opening_group *end = group + delivery->opening_group_count;
+    struct job_group *group = delivery->job_groups;
+    const struct job_group *end = group + delivery->job_group_count;
     while (group < end && group->first->session->principal != work->session->principal)
         group++;
-    if (group == delivery->openings + OPENING_GROUPS_MAX)
+    if (group == delivery->job_groups + JOB_GROUPS_MAX)
         return false;
     work->next = NULL;
     work->has_more = false;
@@ -65,7 +65,7 @@ static bool join_group(struct session_work *work) {
         group->last->next = work;
     } else {
         group->first = work;
-        delivery->opening_group_count++;
+        delivery->job_group_count++;
         /* Until the end of the turn no call keeps the loop alive for them. */
         io_loop_hold(delivery->io);
     }
@@ -73,15 +73,27 @@ static bool join_group(struct session_work *work) {
     return true;
 }
 
+/* At the end of the turn, together with jobs of the same principal. */
+static void begin_together(struct session *session, enum session_job job) {
+    if (join_group(session->work))
+        session->work->job = job;
+    else
+        begin(session, job);
+}
+
 static void begin_opening(struct session *session) {
     struct session_opening *opening = session->work->opening;
     for (size_t i = 0; i < opening->count; i++)
         if (subscription_ask_position(&opening->subscribers[i]->driver.subscription) != STATUS_OK)
             opening->status = STATUS_OUT_OF_MEMORY;
-    if (join_group(session->work))
-        session->work->job = SESSION_JOB_OPEN;
+    begin_together(session, SESSION_JOB_OPEN);
+}
+
+static void begin_lookup(struct session *session) {
+    if (session->work->lookup->is_write)
+        begin(session, SESSION_JOB_LOOKUP);
     else
-        begin(session, SESSION_JOB_OPEN);
+        begin_together(session, SESSION_JOB_LOOKUP);
 }
 
 void session_next_job(struct session *session) {
@@ -89,7 +101,7 @@ void session_next_job(struct session *session) {
     if (session_job(session) != SESSION_JOB_NONE || !session_is_open(session))
         return;
     if (work && work->lookup) {
-        begin(session, SESSION_JOB_LOOKUP);
+        begin_lookup(session);
         return;
     }
     if (work && work->opening) {
@@ -268,46 +280,68 @@ static void job_done(struct call *call) {
     end_job(container_of(call, struct session_work, call)->session, call->status);
 }
 
-/* ---- openings that are read together ---- */
+/* ---- jobs that run together ---- */
 
-struct opening_batch {
+/* All of its jobs arrived before the task began. */
+struct job_batch {
     struct call call;
     struct session_work *first;
     struct session_work *next; /* the first one that has not run */
 };
 
-/* An opening that needs more than one slice leaves the batch: its rows are its own. */
-static void batch_run(struct call *call, struct store_session *store) {
-    struct opening_batch *batch = container_of(call, struct opening_batch, call);
-    uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
+/* What the jobs of a slice share. */
+struct job_slice {
+    struct store_session *store;
     struct journal_rows rows;
-    journal_rows_init(&rows);
+    const struct session_lookup *lookup; /* the last one that was run; NULL: none */
+};
+
+/* True: the job needs another slice. */
+static bool run_in_slice(const struct session_work *work, struct job_slice *slice) {
+    if (work->job == SESSION_JOB_OPEN)
+        return open_run(work->opening, slice->store, &slice->rows);
+    struct session_lookup *lookup = work->lookup;
+    if (slice->lookup && lookup->copy && lookup->copy == slice->lookup->copy &&
+        lookup->copy(lookup, slice->lookup))
+        return false;
+    if (lookup->run(lookup, slice->store))
+        return true;
+    slice->lookup = lookup;
+    return false;
+}
+
+/* A job that needs more than one slice leaves the batch, and takes its turns by itself. */
+static void batch_run(struct call *call, struct store_session *store) {
+    struct job_batch *batch = container_of(call, struct job_batch, call);
+    uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
+    struct job_slice slice = {.store = store};
+    journal_rows_init(&slice.rows);
     for (size_t i = 0; batch->next && i < OPENING_SLICE_TOPICS &&
                        store_session_rows_read(store) < rows_max;
          i++, batch->next = batch->next->next)
-        batch->next->has_more = open_run(batch->next->opening, store, &rows);
-    journal_rows_release(&rows);
+        batch->next->has_more = run_in_slice(batch->next, &slice);
+    journal_rows_release(&slice.rows);
     call->has_more = batch->next;
 }
 
 static void batch_done(struct call *call) {
-    struct opening_batch *batch = container_of(call, struct opening_batch, call);
+    struct job_batch *batch = container_of(call, struct job_batch, call);
     for (struct session_work *work = batch->first, *next; work; work = next) {
         next = work->next;
         if (work->has_more && session_is_connected(work->session))
-            begin(work->session, SESSION_JOB_OPEN);
+            begin(work->session, work->job);
         else
             end_job(work->session, work->has_more ? STATUS_SHUTTING_DOWN : call->status);
     }
     free(batch);
 }
 
-/* Without memory each opening is read by itself. */
+/* Without memory each job is run by itself. */
 static void post_group(struct session_work *first) {
-    struct opening_batch *batch = first->next ? calloc(1, sizeof(*batch)) : NULL;
+    struct job_batch *batch = first->next ? calloc(1, sizeof(*batch)) : NULL;
     for (struct session_work *work = first, *next; work && !batch; work = next) {
         next = work->next;
-        begin(work->session, SESSION_JOB_OPEN);
+        begin(work->session, work->job);
     }
     if (!batch)
         return;
@@ -317,11 +351,11 @@ static void post_group(struct session_work *first) {
     post(&batch->call, first->session);
 }
 
-void session_post_openings(struct delivery_loop *delivery) {
-    size_t count = delivery->opening_group_count;
-    delivery->opening_group_count = 0;
+void session_post_jobs(struct delivery_loop *delivery) {
+    size_t count = delivery->job_group_count;
+    delivery->job_group_count = 0;
     for (size_t i = 0; i < count; i++) {
-        post_group(delivery->openings[i].first);
+        post_group(delivery->job_groups[i].first);
         io_loop_release(delivery->io);
     }
 }

@@ -17,9 +17,9 @@ MUST_CHECK enum status session_open_one(struct session *session, struct subscrib
 void session_look_up(struct session *session, struct session_lookup *lookup);
 /* Begins the next job, if there is one and none is under way. */
 void session_next_job(struct session *session);
-/* At the end of a turn: the openings that began in it go to the store pool. Those of one principal
- * go together, and share the rows that they read. */
-void session_post_openings(struct delivery_loop *delivery);
+/* At the end of a turn: the openings and lookups that began in it go to the store pool. Those of
+ * one principal go together, and share what they read. */
+void session_post_jobs(struct delivery_loop *delivery);
 /* After frames: reads the ones behind them meanwhile, if the hub asks for it and no job is under
  * way. */
 void session_read_ahead(struct subscriber *subscriber, const struct delivery_batch *batch);

@@ -310,8 +310,8 @@ static bool serve_turns(struct delivery_loop *delivery) {
 
 /* The store reads while the sockets are served. */
 bool sessions_serve(struct delivery_loop *delivery) {
-    session_post_openings(delivery);
+    session_post_jobs(delivery);
     bool has_more = serve_turns(delivery);
-    session_post_openings(delivery);
+    session_post_jobs(delivery);
     return has_more;
 }

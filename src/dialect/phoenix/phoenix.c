@@ -100,6 +100,19 @@ static bool join_run(struct session_lookup *call, struct store_session *store) {
     return false;
 }
 
+/* The topics depend on the principal and on the store alone. */
+static bool join_copy(struct session_lookup *call, const struct session_lookup *from) {
+    struct join_request *request = container_of(call, struct join_request, base.call);
+    const struct join_request *other = container_of(from, struct join_request, base.call);
+    if (other->base.principal != request->base.principal || other->base.status != STATUS_OK)
+        return false;
+    request->base.status = buffer_append_slice(&request->topics, buffer_slice(&other->topics));
+    if (request->base.status == STATUS_OK)
+        request->base.status =
+            buffer_append_slice(&request->watermarks, buffer_slice(&other->watermarks));
+    return true;
+}
+
 static void join_done(struct session *session, struct session_lookup *call, enum status status) {
     struct join_request *request = container_of(call, struct join_request, base.call);
     if (status == STATUS_OK)
@@ -121,8 +134,8 @@ static enum status join(struct session *session, const struct phoenix_address *t
     buffer_init(&request->topics, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&request->watermarks, PHOENIX_REPLY_BYTES_MAX);
     subscriber_drop_all(session);
-    request->base.call =
-        (struct session_lookup){.run = join_run, .done = join_done, .free = join_free};
+    request->base.call = (struct session_lookup){
+        .run = join_run, .copy = join_copy, .done = join_done, .free = join_free};
     session_look_up(session, &request->base.call);
     return STATUS_OK;
 }

@@ -378,3 +378,20 @@ enum status subscribe_entitle(struct subscribe *subscribe, struct store_session 
     subscribe->is_entitled = subscribe->looked_up == subscribe->count;
     return status;
 }
+
+bool subscribe_entitle_by_token(struct subscribe *subscribe, const struct principal *principal) {
+    struct slice id;
+    if (subscribe->count > OPENING_SLICE_TOPICS)
+        return false;
+    for (size_t i = 0; i < subscribe->count; i++) {
+        struct subscribe_item *item = &subscribe->items[i];
+        if (item->is_stream)
+            return false;
+        item->grant = grant_check(principal, item->topic, NULL);
+        if (item->grant.status == STATUS_OWNER_MISMATCH &&
+            grant_entity_of(item->topic, &id) != ENTITY_NONE)
+            return false;
+    }
+    subscribe->is_resolved = subscribe->is_entitled = true;
+    return merge(subscribe) == STATUS_OK;
+}

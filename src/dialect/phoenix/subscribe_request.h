@@ -58,6 +58,10 @@ MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
  * is_entitled: all of them. Errors: the store's. */
 MUST_CHECK enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
                                          const struct principal *principal);
+/* Both at once for a request of topics by their names, if the token decides on each of them. False:
+ * the store is needed. */
+MUST_CHECK bool subscribe_entitle_by_token(struct subscribe *subscribe,
+                                           const struct principal *principal);
 /* Whether it asks for that topic; once resolved, also by the name of its stream. */
 bool subscribe_has_topic(const struct subscribe *subscribe, struct slice topic);
 /* Before it is resolved. */

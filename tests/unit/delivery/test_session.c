@@ -209,6 +209,69 @@ static void sessions_that_close_while_they_open_are_freed_with_the_common_read(v
     assert_true(rows_of_openings(TOGETHER, true) > 0);
 }
 
+struct number_lookup {
+    struct session_lookup base;
+    int number; /* its result */
+    bool may_copy;
+};
+
+static atomic_int lookups_run;
+static size_t lookups_done;
+
+static bool number_run(struct session_lookup *lookup, struct store_session *store) {
+    (void)store;
+    struct number_lookup *mine = container_of(lookup, struct number_lookup, base);
+    mine->number = atomic_fetch_add(&lookups_run, 1) + 1;
+    return false;
+}
+
+static bool number_copy(struct session_lookup *lookup, const struct session_lookup *from) {
+    struct number_lookup *mine = container_of(lookup, struct number_lookup, base);
+    mine->number = container_of(from, struct number_lookup, base)->number;
+    return mine->may_copy;
+}
+
+static void number_done(struct session *session, struct session_lookup *lookup,
+                        enum status status) {
+    (void)session;
+    (void)lookup;
+    assert_ok(status);
+    lookups_done++;
+}
+
+static void lookups_of_one_turn_run_once_where_they_may_be_copied(void **state) {
+    (void)state;
+    static const int expected[] = {1, 1, 2, 2, 3, 4};
+    static struct number_lookup lookups[sizeof(expected) / sizeof(expected[0])];
+    static struct session *sessions[sizeof(expected) / sizeof(expected[0])];
+    size_t count = sizeof(expected) / sizeof(expected[0]);
+    fixture_open(2);
+    atomic_store(&lookups_run, 0);
+    lookups_done = 0;
+    for (size_t i = 0; i < count; i++) {
+        sessions[i] = session_new(&(struct session_options){.delivery = &fixture.loop,
+                                                            .outlet = &fixture.outlet,
+                                                            .name = SLICE("request-2"),
+                                                            .dialect = &word_dialect,
+                                                            .principal = &principal_operator,
+                                                            .head = SLICE("head ")});
+        assert_non_null(sessions[i]);
+        /* The third is refused a copy, and the last two take none. */
+        lookups[i] = (struct number_lookup){
+            .base = {.run = number_run, .copy = i < 4 ? number_copy : NULL, .done = number_done},
+            .may_copy = i != 2};
+        session_look_up(sessions[i], &lookups[i].base);
+    }
+    fixture_settle();
+    assert_int_equal(lookups_done, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(lookups[i].number, expected[i]);
+        session_disconnected(sessions[i]);
+        session_free(sessions[i]);
+    }
+    fixture_close();
+}
+
 static void a_session_whose_peer_takes_nothing_is_evicted_by_its_strikes(void **state) {
     (void)state;
     fixture_open(2);
@@ -330,6 +393,7 @@ int main(void) {
         cmocka_unit_test(a_connection_that_closes_during_a_read_frees_the_session_with_the_read),
         cmocka_unit_test(sessions_that_open_in_one_turn_share_the_rows_that_they_read),
         cmocka_unit_test(sessions_that_close_while_they_open_are_freed_with_the_common_read),
+        cmocka_unit_test(lookups_of_one_turn_run_once_where_they_may_be_copied),
         cmocka_unit_test(a_session_whose_peer_takes_nothing_is_evicted_by_its_strikes),
         cmocka_unit_test(a_reset_drops_what_the_peer_was_not_sent),
         cmocka_unit_test(a_session_takes_only_legal_edges),
