@@ -115,14 +115,9 @@ static void drop_read(struct subscription *subscription) {
 
 /* While a subscription replays, the hub keeps what was read. */
 static void set_replaying(struct subscription *subscription, bool is_replaying) {
-    struct hub_watch *watch = subscription->topic->watch;
-    if (subscription->is_replaying == is_replaying)
-        return;
     subscription->is_replaying = is_replaying;
-    if (is_replaying)
-        hub_replay_begin(watch);
-    else
-        hub_replay_end(watch);
+    if (!is_replaying)
+        hub_replay_end(subscription->topic->watch, &subscription->place);
 }
 
 static bool is_behind(const struct subscription *subscription) {
@@ -259,7 +254,7 @@ bool subscription_ask_ahead(struct subscription *subscription, const struct deli
         return false;
     subscription->ahead = make_read(subscription, after_seq, JOURNAL_READ_FRAMES_MAX);
     if (!subscription->ahead)
-        hub_read_ahead_end(watch);
+        hub_read_ahead_end(watch, after_seq);
     return subscription->ahead;
 }
 
@@ -399,6 +394,7 @@ static enum hub_take_result give_window(struct subscription *subscription,
         .count_max = batch->count_max,
         .bytes_max = batch->bytes_max,
         .frames = frames,
+        .place = &subscription->place,
     };
     enum hub_take_result result = hub_take(subscription->topic->watch, &take);
     note_head(subscription, take.head_seq);
@@ -537,9 +533,10 @@ static void take_position(struct subscription *subscription, const struct journa
         begin_at_head(subscription);
 }
 
-static bool refill(const struct subscription *subscription, const struct journal_read *read) {
-    const struct hub_page page = {read->frames, read->count, read->edition};
-    return hub_refill(subscription->topic->watch, &page);
+static bool refill(struct subscription *subscription, const struct journal_read *read) {
+    const struct replay_page page = {read->frames, read->count};
+    return hub_refill(subscription->topic->watch, &page, read->edition,
+                      subscription->is_replaying ? &subscription->place : NULL);
 }
 
 void subscription_read_done(struct subscription *subscription) {
@@ -565,7 +562,7 @@ void subscription_ahead_done(struct subscription *subscription) {
     struct hub_watch *watch = subscription->topic->watch;
     struct journal_read *ahead = subscription->ahead;
     subscription->ahead = NULL;
-    hub_read_ahead_end(watch);
+    hub_read_ahead_end(watch, ahead->after_seq);
     /* A failed read is repeated, and reported, when the position gets there. */
     bool is_kept = ahead->count == 0 || refill(subscription, ahead);
     bool is_awaited = subscription->is_replaying && is_next(subscription, ahead->after_seq);

@@ -95,8 +95,9 @@ struct subscription {
     bool is_absent;             /* no topic has the name or stream id yet */
     bool is_settled;            /* it reached the head since its position was set */
     bool is_sparse;             /* its last read passed over frames of others */
-    bool is_replaying;          /* the hub counts it as a replay */
+    bool is_replaying;          /* it gets frames that are read from the store */
     bool is_bootstrap;          /* it began with a bootstrap */
+    replay_place place;         /* in the hub, of frames that other replays share; 0: none */
 };
 
 _Static_assert(sizeof(struct subscription) <= 96, "every idle connection has a subscription");

@@ -23,10 +23,7 @@ struct hub_topic {
     uint64_t oldest_seq; /* frames below it were pruned; 0: not known */
     uint64_t edition;    /* changes when frames are pruned or the journal is made again */
     struct window window;
-    struct window replay;      /* frames read again */
-    size_t replay_count;       /* subscribers that replay */
-    bool is_replay_used;       /* since another replay last asked for the window */
-    bool is_read_ahead;        /* a subscriber reads ahead from the store */
+    struct replay *replay;     /* frames read again; NULL: none */
     struct hlist watches;      /* of struct hub_watch */
     struct list_node age;      /* in shard.by_age */
     uint64_t unwatched_frames; /* since the last watch was removed */
@@ -42,7 +39,7 @@ struct shard {
 
 struct hub {
     struct hub_options options;
-    struct window_limits replay_limits;
+    size_t replay_bytes_max; /* of one topic */
     size_t shard_bytes_max;
     struct slice projection_version;
     struct siphash_key secret;
@@ -71,9 +68,9 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     if (made->options.window.bytes_max > made->shard_bytes_max / 2)
         made->options.window.bytes_max = made->shard_bytes_max / 2;
     /* Both windows of a topic together also stay below the share. */
-    made->replay_limits = (struct window_limits){SIZE_MAX, made->options.window.bytes_max};
-    if (made->replay_limits.bytes_max > made->shard_bytes_max / 4)
-        made->replay_limits.bytes_max = made->shard_bytes_max / 4;
+    made->replay_bytes_max = made->options.window.bytes_max;
+    if (made->replay_bytes_max > made->shard_bytes_max / 4)
+        made->replay_bytes_max = made->shard_bytes_max / 4;
     made->secret = siphash_process_key();
     pthread_mutex_init(&made->listeners_lock, NULL);
     list_init(&made->listeners);
@@ -117,8 +114,9 @@ static size_t fixed_bytes(const struct hub_topic *topic) {
 }
 
 static void forget_replay(struct hub_topic *topic) {
-    topic->shard->bytes -= topic->replay.bytes;
-    window_clear(&topic->replay);
+    topic->shard->bytes -= replay_bytes(topic->replay);
+    replay_forget(topic->replay);
+    topic->shard->bytes += replay_bytes(topic->replay);
 }
 
 static void forget_windows(struct hub_topic *topic) {
@@ -129,7 +127,7 @@ static void forget_windows(struct hub_topic *topic) {
 
 static void topic_free(struct hub *hub, struct hub_topic *topic) {
     struct shard *shard = topic->shard;
-    assert(!topic->watches.first && topic->replay_count == 0);
+    assert(!topic->watches.first && !topic->replay);
     (void)map_remove(&shard->topics, topic->key);
     list_remove(&topic->age);
     forget_windows(topic);
@@ -321,23 +319,35 @@ uint64_t hub_first_seq(struct hub_watch *watch) {
     return first_seq;
 }
 
+/* The subscriber joins the place that it takes frames from. NULL: the frame is not in memory. */
+static const struct window *window_of(struct hub_topic *topic, struct hub_take *take) {
+    take->is_replay = false;
+    if (window_at(&topic->window, take->next_seq))
+        return &topic->window;
+    replay_place place = replay_find(topic->replay, take->next_seq);
+    if (place == 0)
+        return NULL;
+    const struct window *window = replay_window(topic->replay, place);
+    take->is_replay = true;
+    topic->shard->bytes -= replay_bytes(topic->replay);
+    if (take->place)
+        replay_join(&topic->replay, take->place, place);
+    topic->shard->bytes += replay_bytes(topic->replay);
+    return window;
+}
+
 enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take) {
     struct hub_topic *topic = watch->topic;
     enum hub_take_result result = HUB_FRAMES;
-    const struct window *window = &topic->window;
     size_t bytes = 0;
     take->count = 0;
     pthread_mutex_lock(&topic->shard->lock);
     take->head_seq = topic->head_seq;
+    const struct window *window = window_of(topic, take);
     if (take->next_seq > topic->head_seq)
         result = HUB_AT_HEAD;
-    else if (!window_at(window, take->next_seq))
-        window = &topic->replay;
-    if (result == HUB_FRAMES && !window_at(window, take->next_seq))
+    else if (!window)
         result = HUB_BELOW;
-    take->is_replay = result == HUB_FRAMES && window == &topic->replay;
-    if (take->is_replay)
-        topic->is_replay_used = true;
     while (result == HUB_FRAMES && take->count < take->count_max) {
         struct frame *frame = window_at(window, take->next_seq + take->count);
         if (!frame || (take->count > 0 && bytes + frame->content.payload.size > take->bytes_max))
@@ -351,39 +361,15 @@ enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take) {
 
 /* ---- replaying ---- */
 
-void hub_replay_begin(struct hub_watch *watch) {
+void hub_replay_end(struct hub_watch *watch, replay_place *place) {
     struct hub_topic *topic = watch->topic;
+    if (*place == 0)
+        return;
     pthread_mutex_lock(&topic->shard->lock);
-    topic->replay_count++;
+    topic->shard->bytes -= replay_bytes(topic->replay);
+    replay_leave(&topic->replay, place);
+    topic->shard->bytes += replay_bytes(topic->replay);
     pthread_mutex_unlock(&topic->shard->lock);
-}
-
-void hub_replay_end(struct hub_watch *watch) {
-    struct hub_topic *topic = watch->topic;
-    pthread_mutex_lock(&topic->shard->lock);
-    assert(topic->replay_count > 0);
-    if (--topic->replay_count == 0)
-        forget_replay(topic);
-    pthread_mutex_unlock(&topic->shard->lock);
-}
-
-static uint64_t replay_end(const struct hub_topic *topic) {
-    return topic->replay.first_seq + topic->replay.count;
-}
-
-/* One replay at a time has the window. Another gets it if the first did not use it between two
- * requests. */
-static bool may_refill(struct hub_topic *topic, uint64_t first_seq) {
-    const struct window *replay = &topic->replay;
-    if (topic->replay_count == 0)
-        return false;
-    bool follows =
-        replay->count == 0 || (first_seq >= replay->first_seq && first_seq <= replay_end(topic));
-    bool may = follows || !topic->is_replay_used;
-    topic->is_replay_used = may;
-    if (may && !follows)
-        forget_replay(topic);
-    return may;
 }
 
 uint64_t hub_edition(struct hub_watch *watch) {
@@ -403,10 +389,11 @@ static bool add_front(struct hub *hub, struct hub_topic *topic, struct frame *fr
 
 /* Adds the page and what was replayed before it, the newest frames first. True if the window has
  * the whole page afterwards. */
-static bool extend_window(struct hub *hub, struct hub_topic *topic, const struct hub_page *page) {
+static bool extend_window(struct hub *hub, struct hub_topic *topic,
+                          const struct replay_page *page) {
     struct window *window = &topic->window;
     struct shard *shard = topic->shard;
-    struct frame *frame;
+    replay_place place;
     uint64_t end_seq = page->frames[page->count - 1]->content.seq + 1;
     uint64_t begin_seq = window->count > 0 ? window->first_seq : topic->head_seq + 1;
     if (end_seq != begin_seq)
@@ -415,8 +402,9 @@ static bool extend_window(struct hub *hub, struct hub_topic *topic, const struct
     shard->bytes -= window->bytes;
     while (left > 0 && add_front(hub, topic, page->frames[left - 1]))
         left--;
-    while (left == 0 && (frame = window_at(&topic->replay, window->first_seq - 1)) &&
-           add_front(hub, topic, frame))
+    while (left == 0 && (place = replay_find(topic->replay, window->first_seq - 1)) > 0 &&
+           add_front(hub, topic,
+                     window_at(replay_window(topic->replay, place), window->first_seq - 1)))
         continue;
     shard->bytes += window->bytes;
     touch(topic);
@@ -426,32 +414,32 @@ static bool extend_window(struct hub *hub, struct hub_topic *topic, const struct
     return window_at(window, page->frames[0]->content.seq);
 }
 
-static bool extend_replay(struct hub *hub, struct hub_topic *topic, const struct hub_page *page) {
+static bool extend_replay(struct hub *hub, struct hub_topic *topic, const struct replay_page *page,
+                          replay_place *place) {
     struct shard *shard = topic->shard;
-    uint64_t first_seq = page->frames[0]->content.seq;
-    if (!may_refill(topic, first_seq))
+    replay_place none = 0;
+    shard->bytes -= replay_bytes(topic->replay);
+    bool is_kept = replay_add(&topic->replay, page, place ? place : &none, place,
+                              hub->replay_bytes_max);
+    shard->bytes += replay_bytes(topic->replay);
+    if (!is_kept)
         return false;
-    shard->bytes -= topic->replay.bytes;
-    for (size_t i = 0; i < page->count; i++)
-        if (topic->replay.count == 0 || page->frames[i]->content.seq >= replay_end(topic))
-            window_push(&topic->replay, frame_ref(page->frames[i]), &hub->replay_limits);
-    shard->bytes += topic->replay.bytes;
     touch(topic);
     make_room(hub, shard, topic);
-    bool is_kept =
-        shard->bytes <= hub->shard_bytes_max && window_at(&topic->replay, first_seq);
-    if (!is_kept)
-        forget_replay(topic);
-    return is_kept;
+    if (shard->bytes <= hub->shard_bytes_max)
+        return true;
+    forget_replay(topic);
+    return false;
 }
 
-bool hub_refill(struct hub_watch *watch, const struct hub_page *page) {
+bool hub_refill(struct hub_watch *watch, const struct replay_page *page, uint64_t edition,
+                replay_place *place) {
     struct hub *hub = watch->listener->hub;
     struct hub_topic *topic = watch->topic;
     assert(page->count > 0);
     pthread_mutex_lock(&topic->shard->lock);
-    bool is_kept = page->edition == topic->edition &&
-                   (extend_window(hub, topic, page) || extend_replay(hub, topic, page));
+    bool is_kept = edition == topic->edition && (extend_window(hub, topic, page) ||
+                                                 extend_replay(hub, topic, page, place));
     pthread_mutex_unlock(&topic->shard->lock);
     return is_kept;
 }
@@ -459,32 +447,29 @@ bool hub_refill(struct hub_watch *watch, const struct hub_page *page) {
 bool hub_holds(struct hub_watch *watch, uint64_t seq) {
     struct hub_topic *topic = watch->topic;
     pthread_mutex_lock(&topic->shard->lock);
-    bool holds = window_at(&topic->window, seq) || window_at(&topic->replay, seq);
+    bool holds = window_at(&topic->window, seq) || replay_find(topic->replay, seq) > 0;
     pthread_mutex_unlock(&topic->shard->lock);
     return holds;
 }
 
+/* Frames that the window has are not read ahead. */
 bool hub_read_ahead_begin(struct hub_watch *watch, uint64_t next_seq, size_t near_count,
                           uint64_t *after_seq) {
     struct hub_topic *topic = watch->topic;
     pthread_mutex_lock(&topic->shard->lock);
-    uint64_t end_seq = replay_end(topic);
-    bool begins = !topic->is_read_ahead && window_at(&topic->replay, next_seq - 1) &&
-                  end_seq - next_seq <= near_count && end_seq <= topic->head_seq &&
-                  !window_at(&topic->window, end_seq);
-    if (begins) {
-        topic->is_read_ahead = true;
-        *after_seq = end_seq - 1;
+    bool begins = replay_read_ahead(topic->replay, next_seq, near_count, after_seq);
+    if (begins && (*after_seq >= topic->head_seq || window_at(&topic->window, *after_seq + 1))) {
+        replay_read_ahead_end(topic->replay, *after_seq);
+        begins = false;
     }
     pthread_mutex_unlock(&topic->shard->lock);
     return begins;
 }
 
-void hub_read_ahead_end(struct hub_watch *watch) {
+void hub_read_ahead_end(struct hub_watch *watch, uint64_t after_seq) {
     struct hub_topic *topic = watch->topic;
     pthread_mutex_lock(&topic->shard->lock);
-    assert(topic->is_read_ahead);
-    topic->is_read_ahead = false;
+    replay_read_ahead_end(topic->replay, after_seq);
     pthread_mutex_unlock(&topic->shard->lock);
 }
 
@@ -562,10 +547,10 @@ void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq) {
         topic->oldest_seq = oldest_seq;
         topic->edition++;
     }
-    shard->bytes -= topic->window.bytes + topic->replay.bytes;
+    shard->bytes -= topic->window.bytes + replay_bytes(topic->replay);
     window_drop_below(&topic->window, oldest_seq);
-    window_drop_below(&topic->replay, oldest_seq);
-    shard->bytes += topic->window.bytes + topic->replay.bytes;
+    replay_drop_below(topic->replay, oldest_seq);
+    shard->bytes += topic->window.bytes + replay_bytes(topic->replay);
     if (!topic->watches.first && topic->window.count == 0)
         topic_free(hub, topic);
     pthread_mutex_unlock(&shard->lock);

@@ -13,7 +13,7 @@
 
 #include "base/list.h"
 #include "hub/owner_map.h"
-#include "hub/window.h"
+#include "hub/replay.h"
 
 struct hub;
 struct hub_topic;
@@ -89,6 +89,7 @@ struct hub_take {
     size_t count_max;
     size_t bytes_max;      /* of payloads; the first frame is taken at any size */
     struct frame **frames; /* the caller owns a reference to each */
+    replay_place *place;   /* of the subscriber that replays; NULL: the frames are only looked at */
     size_t count;
     uint64_t head_seq;
     bool is_replay; /* the frames were read again from the store */
@@ -96,34 +97,29 @@ struct hub_take {
 
 MUST_CHECK enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take);
 
-/* The replay window: frames read again from the store, shared by all subscribers that replay about
- * the same seqs. It has the same limits as the window and exists while a subscriber replays. */
+/* Frames that were read again from the store are kept at a few places (hub/replay.h). */
 
-/* Counts the subscribers that replay. */
-void hub_replay_begin(struct hub_watch *watch);
-void hub_replay_end(struct hub_watch *watch);
-/* Frames that were read from the store. edition: hub_edition before the read. */
-struct hub_page {
-    struct frame *const *frames; /* consecutive */
-    size_t count;                /* at least 1 */
-    uint64_t edition;
-};
+/* The subscriber replays no more. */
+void hub_replay_end(struct hub_watch *watch, replay_place *place);
 
 /* Changes when frames of the topic are pruned or its journal is made again. */
 uint64_t hub_edition(struct hub_watch *watch);
 /* Adds frames, with references of its own. Frames that end where the window begins, or at the head
  * while the window is empty, go into the window, as far as it has room: clients that come back
- * later share them. False if not all are in memory afterwards: memory is short, other subscribers
- * replay elsewhere, or the frames may have been pruned since they were read. */
-bool hub_refill(struct hub_watch *watch, const struct hub_page *page);
+ * later share them. Others are kept at a place, which the subscriber joins. place: NULL for a
+ * subscriber that does not replay, whose frames stay only where others replay. edition: of the
+ * topic before the read. False if not all are in memory afterwards: memory is short, all places are
+ * taken, or the frames may have been pruned since they were read. */
+bool hub_refill(struct hub_watch *watch, const struct replay_page *page, uint64_t edition,
+                replay_place *place);
 /* Any thread, while the watch exists: whether the frame is in memory. */
 bool hub_holds(struct hub_watch *watch, uint64_t seq);
 /* For a subscriber that replays from memory and has all frames before next_seq. True if at most
  * near_count frames are left and the caller shall read the frames after after_seq from the store.
- * One caller at a time reads ahead; hub_read_ahead_end ends it. */
+ * One caller at a time reads ahead at a place; hub_read_ahead_end ends it. */
 MUST_CHECK bool hub_read_ahead_begin(struct hub_watch *watch, uint64_t next_seq, size_t near_count,
                                      uint64_t *after_seq);
-void hub_read_ahead_end(struct hub_watch *watch);
+void hub_read_ahead_end(struct hub_watch *watch, uint64_t after_seq);
 
 /* On the writer's thread, after frames below oldest_seq were pruned. They leave the windows, so
  * that a subscriber below the floor reads the store and learns that they are gone. */

@@ -44,6 +44,11 @@ static bool grow(struct window *window) {
     return true;
 }
 
+void window_trim(struct window *window, size_t bytes_max) {
+    while (window->bytes > bytes_max && window->count > 1)
+        drop_first(window);
+}
+
 void window_push(struct window *window, struct frame *frame, const struct window_limits *limits) {
     assert(limits->frames_max > 0);
     uint64_t seq = frame->content.seq;
@@ -61,8 +66,7 @@ void window_push(struct window *window, struct frame *frame, const struct window
     window->ring[(window->begin + window->count) & (window->capacity - 1)] = frame;
     window->count++;
     window->bytes += frame->bytes;
-    while (window->bytes > limits->bytes_max && window->count > 1)
-        drop_first(window);
+    window_trim(window, limits->bytes_max);
 }
 
 bool window_push_front(struct window *window, struct frame *frame,

@@ -30,6 +30,8 @@ void window_push(struct window *window, struct frame *frame, const struct window
  * window. False, and the reference stays with the caller, if the window has no room for it. */
 bool window_push_front(struct window *window, struct frame *frame,
                        const struct window_limits *limits);
+/* Releases the oldest frames, until the rest and the ring fit. The newest frame stays. */
+void window_trim(struct window *window, size_t bytes_max);
 /* Releases the frames below a seq. */
 void window_drop_below(struct window *window, uint64_t seq);
 /* The frame with that seq, or NULL. */

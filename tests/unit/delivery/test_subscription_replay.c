@@ -139,7 +139,8 @@ static void two_replays_at_distant_positions_each_get_their_frames(void **state)
         for (size_t i = 0; i < 2; i++) {
             struct client *client = i == 0 ? &fixture.client : &other;
             enum subscription_step step = client_next(client);
-            if (step == STEP_AHEAD)
+            /* At the head, the frames of a read ahead may have come by another replay. */
+            if (step == STEP_AHEAD || (step == STEP_WAIT && client->subscription.ahead))
                 ahead_finish(client);
             has_more = has_more || step != STEP_WAIT;
             if (step != STEP_FRAMES)
@@ -154,6 +155,133 @@ static void two_replays_at_distant_positions_each_get_their_frames(void **state)
     assert_int_equal(last[1], 1200);
     assert_true(aheads > 0);
     client_close(&other);
+    fixture_close(&fixture);
+}
+
+/* ---- several places ---- */
+
+#define GROUPS        HUB_REPLAY_PLACES_MAX
+#define GROUP_CLIENTS 3
+#define GROUP_FRAMES  160
+#define GROUP_GAP     400
+
+struct groups {
+    struct client clients[GROUPS][GROUP_CLIENTS];
+    uint64_t last[GROUPS][GROUP_CLIENTS];
+};
+
+static struct groups *groups_open(struct publisher *publisher) {
+    struct groups *groups = calloc(1, sizeof(*groups));
+    for (size_t i = 0; i < GROUPS; i++)
+        for (size_t j = 0; j < GROUP_CLIENTS; j++) {
+            groups->last[i][j] = i * GROUP_GAP;
+            replay_open(&groups->clients[i][j], publisher, groups->last[i][j]);
+        }
+    return groups;
+}
+
+static void groups_close(struct groups *groups) {
+    for (size_t i = 0; i < GROUPS; i++)
+        for (size_t j = 0; j < GROUP_CLIENTS; j++)
+            client_close(&groups->clients[i][j]);
+    free(groups);
+}
+
+static uint64_t groups_rows(const struct groups *groups) {
+    uint64_t rows = 0;
+    for (size_t i = 0; i < GROUPS; i++)
+        for (size_t j = 0; j < GROUP_CLIENTS; j++)
+            rows += store_session_rows_read(groups->clients[i][j].session);
+    return rows;
+}
+
+/* Every client gets the next frames in its turn, in order and without a gap. */
+static void groups_step(struct groups *groups) {
+    for (size_t i = 0; i < GROUPS; i++)
+        for (size_t j = 0; j < GROUP_CLIENTS; j++) {
+            struct client *client = &groups->clients[i][j];
+            assert_int_equal(client_next(client), STEP_FRAMES);
+            for (size_t k = 0; k < client->batch.count; k++)
+                assert_int_equal(frame_number(client->batch.frames[k]), ++groups->last[i][j]);
+            delivery_batch_release(&client->batch);
+        }
+}
+
+static void groups_of_replays_at_several_places_each_share_their_reads(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_hub(&fixture, GROUPS * GROUP_GAP, &roomy);
+    struct groups *groups = groups_open(fixture.publisher);
+    struct hub_watch *watch = &groups->clients[0][0].watch;
+    uint64_t rows = groups_rows(groups);
+    while (groups->last[GROUPS - 1][GROUP_CLIENTS - 1] % GROUP_GAP < GROUP_FRAMES)
+        groups_step(groups);
+    /* The frames of each group once, and the state of the topic for each page. */
+    assert_in_range(groups_rows(groups) - rows, GROUPS * GROUP_FRAMES,
+                    GROUPS * GROUP_FRAMES * 3 / 2);
+    /* A place ends with the last subscriber that is there, and no other place does. */
+    for (size_t i = GROUPS; i > 0; i--)
+        for (size_t j = GROUP_CLIENTS; j > 0; j--) {
+            for (size_t k = 0; k < GROUPS; k++)
+                assert_int_equal(hub_holds(watch, k * GROUP_GAP + GROUP_FRAMES), k < i);
+            if (i > 1 || j > 1)
+                client_close(&groups->clients[i - 1][j - 1]);
+        }
+    subscription_idle(&groups->clients[0][0].subscription);
+    assert_false(hub_holds(watch, GROUP_FRAMES));
+    client_close(&groups->clients[0][0]);
+    assert_int_equal(hub_stats(fixture.hub).bytes, 0);
+    free(groups);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    fixture_close(&fixture);
+}
+
+static void a_replay_beyond_the_last_place_reads_by_itself(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_hub(&fixture, (GROUPS + 1) * GROUP_GAP, &roomy);
+    struct groups *groups = groups_open(fixture.publisher);
+    replay_open(&fixture.client, fixture.publisher, GROUPS * GROUP_GAP);
+    uint64_t last = GROUPS * GROUP_GAP;
+    for (size_t i = 0; i < 5; i++) {
+        groups_step(groups);
+        assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+        for (size_t j = 0; j < fixture.client.batch.count; j++)
+            assert_int_equal(frame_number(fixture.client.batch.frames[j]), ++last);
+        delivery_batch_release(&fixture.client.batch);
+        assert_false(hub_holds(&fixture.client.watch, last));
+        for (size_t j = 0; j < GROUPS; j++)
+            assert_true(hub_holds(&fixture.client.watch, groups->last[j][0]));
+    }
+    /* A place that its subscribers do not use any more is given to another replay. */
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+        last = fixture.client.batch.through_seq;
+        delivery_batch_release(&fixture.client.batch);
+    }
+    assert_true(hub_holds(&fixture.client.watch, last));
+    groups_step(groups);
+    groups_close(groups);
+    fixture_close(&fixture);
+}
+
+static void the_places_of_a_topic_stay_within_its_memory(void **state) {
+    (void)state;
+    const struct hub_options small = {{1, 24u << 10}, 64u << 20};
+    struct fixture fixture;
+    fixture_open_hub(&fixture, GROUPS * GROUP_GAP, &small);
+    struct groups *groups = groups_open(fixture.publisher);
+    size_t bytes = hub_stats(fixture.hub).bytes;
+    size_t most = 0;
+    while (groups->last[GROUPS - 1][GROUP_CLIENTS - 1] % GROUP_GAP < GROUP_FRAMES) {
+        groups_step(groups);
+        size_t used = hub_stats(fixture.hub).bytes - bytes;
+        assert_true(used <= small.window.bytes_max);
+        most = used > most ? used : most;
+    }
+    assert_true(most > small.window.bytes_max / 2);
+    groups_close(groups);
+    replay_open(&fixture.client, fixture.publisher, 0);
     fixture_close(&fixture);
 }
 
@@ -336,6 +464,9 @@ int main(void) {
         cmocka_unit_test(a_lone_replay_is_read_in_pages_larger_than_its_batches),
         cmocka_unit_test(a_replay_without_room_in_the_window_continues_by_itself),
         cmocka_unit_test(two_replays_at_distant_positions_each_get_their_frames),
+        cmocka_unit_test(groups_of_replays_at_several_places_each_share_their_reads),
+        cmocka_unit_test(a_replay_beyond_the_last_place_reads_by_itself),
+        cmocka_unit_test(the_places_of_a_topic_stay_within_its_memory),
         cmocka_unit_test(an_idle_replay_holds_no_frames_and_resumes_at_its_position),
         cmocka_unit_test(a_replay_that_reaches_the_head_by_pages_of_another_ends),
         cmocka_unit_test(pages_that_overlap_are_kept_as_one),
