@@ -529,8 +529,6 @@ void conn_start_session(struct conn *conn, struct session *session) {
 /* ---- the beginning ---- */
 
 void conn_start(struct conn *conn) {
-    transport_set_nodelay(&conn->transport);
-    transport_set_unsent_max(&conn->transport, ANSWER_UNSENT_BYTES_MAX);
     conn_await(conn);
 }
 

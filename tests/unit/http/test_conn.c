@@ -2,6 +2,7 @@
  * and closing in every state. Sanitizers report leaks. */
 #include "http/conn.h"
 
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 
 #include "http/conn_outlet.h"
@@ -47,6 +48,17 @@ static size_t count_of(const char *text, const char *part) {
         count++;
     }
     return count;
+}
+
+static void an_accepted_socket_has_the_options_of_its_listener(void **state) {
+    (void)state;
+    int fd = fixture_newest(&fixture)->transport.watch.fd;
+    int value = 0;
+    socklen_t size = sizeof(value);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, &size), 0);
+    assert_int_equal(value, 1);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, &size), 0);
+    assert_int_equal(value, ANSWER_UNSENT_BYTES_MAX);
 }
 
 static void pipelined_requests_continue_after_a_late_answer(void **state) {
@@ -308,6 +320,8 @@ a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains(void *
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_accepted_socket_has_the_options_of_its_listener,
+                                        open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(pipelined_requests_continue_after_a_late_answer,
                                         open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(
