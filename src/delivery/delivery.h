@@ -52,9 +52,9 @@ struct job_group {
 struct delivery_loop {
     struct delivery *shared;
     struct io_loop *io;
-    struct feeds feeds;           /* the topics that its connections read */
-    struct scheduler scheduler;   /* which subscriber is served next */
-    struct slab sessions;         /* memory of these three, which idle connections have */
+    struct feeds feeds;         /* the topics that its connections read */
+    struct scheduler scheduler; /* which subscriber is served next */
+    struct slab sessions;       /* memory of these three, which idle connections have */
     struct slab subscribers;
     struct slab framings;
     struct ws_shared websockets;  /* memory that all WebSockets of the loop decode with */

@@ -86,7 +86,7 @@ struct journal_read {
     uint64_t through_seq;
     bool is_sparse;
     struct uuid head_cursor; /* of the last event of the log; zero: none, or another topic */
-    struct frame **frames; /* room for frames_max; NULL: none was read */
+    struct frame **frames;   /* room for frames_max; NULL: none was read */
     size_t count;
     size_t taken; /* number of frames that were taken */
     bool is_kept; /* the hub has the frames too */

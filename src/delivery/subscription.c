@@ -424,7 +424,7 @@ enum subscription_step subscription_next(struct subscription *subscription,
     }
     if (subscription->is_absent)
         return hub_head_seq(subscription->topic->watch) > 0 ? ask_read(subscription, batch)
-                                                             : STEP_WAIT;
+                                                            : STEP_WAIT;
     switch (give_window(subscription, batch)) {
     case HUB_FRAMES:
         return STEP_FRAMES;

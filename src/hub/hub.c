@@ -419,8 +419,8 @@ static bool extend_replay(struct hub *hub, struct hub_topic *topic, const struct
     struct shard *shard = topic->shard;
     replay_place none = 0;
     shard->bytes -= replay_bytes(topic->replay);
-    bool is_kept = replay_add(&topic->replay, page, place ? place : &none, place,
-                              hub->replay_bytes_max);
+    bool is_kept =
+        replay_add(&topic->replay, page, place ? place : &none, place, hub->replay_bytes_max);
     shard->bytes += replay_bytes(topic->replay);
     if (!is_kept)
         return false;
@@ -438,8 +438,8 @@ bool hub_refill(struct hub_watch *watch, const struct replay_page *page, uint64_
     struct hub_topic *topic = watch->topic;
     assert(page->count > 0);
     pthread_mutex_lock(&topic->shard->lock);
-    bool is_kept = edition == topic->edition && (extend_window(hub, topic, page) ||
-                                                 extend_replay(hub, topic, page, place));
+    bool is_kept = edition == topic->edition &&
+                   (extend_window(hub, topic, page) || extend_replay(hub, topic, page, place));
     pthread_mutex_unlock(&topic->shard->lock);
     return is_kept;
 }

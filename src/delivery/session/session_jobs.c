@@ -316,8 +316,8 @@ static void batch_run(struct call *call, struct store_session *store) {
     uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
     struct job_slice slice = {.store = store};
     journal_rows_init(&slice.rows);
-    for (size_t i = 0; batch->next && i < OPENING_SLICE_TOPICS &&
-                       store_session_rows_read(store) < rows_max;
+    for (size_t i = 0;
+         batch->next && i < OPENING_SLICE_TOPICS && store_session_rows_read(store) < rows_max;
          i++, batch->next = batch->next->next)
         batch->next->has_more = run_in_slice(batch->next, &slice);
     journal_rows_release(&slice.rows);

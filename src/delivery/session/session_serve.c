@@ -113,8 +113,8 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         end_hidden(subscriber);
         return;
     }
-    enum status status = page_make(&page, driver->subscription.topic->name,
-                                   driver->subscription.head_seq, batch);
+    enum status status =
+        page_make(&page, driver->subscription.topic->name, driver->subscription.head_seq, batch);
     delivery_batch_release(batch);
     if (status != STATUS_OK) {
         end_turn(subscriber);

@@ -81,8 +81,8 @@ static void a_read_without_frames_finds_the_position(void **state) {
 
 static void reads_that_share_rows_are_each_judged_by_their_own_position(void **state) {
     struct publisher *publisher = *state;
-    static const char *const topics[] = {SUMMARIES, SUMMARIES, RUN_TOPIC, "run:none:events",
-                                         "run:none:events", SUMMARIES};
+    static const char *const topics[] = {SUMMARIES,         SUMMARIES,         RUN_TOPIC,
+                                         "run:none:events", "run:none:events", SUMMARIES};
     struct journal_rows rows;
     uint64_t read_before = 0;
     journal_rows_init(&rows);

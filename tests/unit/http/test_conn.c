@@ -185,14 +185,14 @@ static void push_behind(size_t before_size, size_t push_size) {
     free(bytes);
 }
 
-static void a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_push(
-    void **state) {
+static void
+a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_push(void **state) {
     (void)state;
     push_behind(10, 1000000);
 }
 
-static void a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_bytes(
-    void **state) {
+static void
+a_push_follows_the_bytes_before_it_when_the_socket_takes_a_part_of_the_bytes(void **state) {
     (void)state;
     push_behind(1000000, 500000);
 }
