@@ -97,6 +97,27 @@ static void an_id_minted_after_a_client_supplied_it_is_refused(void **state) {
     assert_int_equal(commit_event(fixture, second), STATUS_ALREADY_EXISTS);
 }
 
+static enum status commit_both(struct fixture *fixture, struct store_event first,
+                               struct store_event second) {
+    const struct store_event both[2] = {first, second};
+    return store_commit(fixture->writer, &(struct store_batch){.events = both, .event_count = 2});
+}
+
+static void an_id_is_minted_or_supplied_once_in_a_batch(void **state) {
+    struct fixture *fixture = *state;
+    struct id_mark mark = mark_of(fixture);
+    const struct store_event first = minted(&mark, 1), second = minted(&mark, 2);
+    struct store_event supplied_first = first, supplied_second = second;
+    supplied_first.event_id = second.cursor;
+    supplied_second.event_id = first.cursor;
+    assert_int_equal(commit_both(fixture, first, supplied_second), STATUS_ALREADY_EXISTS);
+    assert_int_equal(commit_both(fixture, supplied_first, second), STATUS_ALREADY_EXISTS);
+    /* Nothing of the refused batches is left, and a cursor that is no event's id may be supplied.
+     */
+    supplied_first.event_id = rows_client_id(1000);
+    assert_ok(commit_both(fixture, supplied_first, supplied_second));
+}
+
 static void an_imported_id_is_refused_in_the_same_batch_and_later(void **state) {
     struct fixture *fixture = *state;
     struct id_mark mark = mark_of(fixture);
@@ -163,6 +184,7 @@ int main(void) {
         cmocka_unit_test(every_id_is_found_across_restarts),
         cmocka_unit_test(no_id_is_taken_twice),
         cmocka_unit_test(an_id_minted_after_a_client_supplied_it_is_refused),
+        cmocka_unit_test(an_id_is_minted_or_supplied_once_in_a_batch),
         cmocka_unit_test(an_imported_id_is_refused_in_the_same_batch_and_later),
         cmocka_unit_test(an_id_without_the_mark_does_not_search_the_log),
     };
