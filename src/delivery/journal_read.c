@@ -136,8 +136,8 @@ static enum status learn_row(void *user, uint64_t seq, const struct owner *owner
     return STATUS_OK;
 }
 
-/* Reads the owners of these frames, a tenth of the cost of the frames. A row that is missing or
- * damaged stays unknown, so the read of frames meets it. */
+/* Reads the owners of these frames, at a fraction of the cost of the frames. A row that is missing
+ * or damaged stays unknown, so the read of frames meets it. */
 static enum status learn(struct journal_page *page, struct owner_map_run run) {
     uint64_t left = STORE_TASK_ROWS - page->learned_count;
     uint64_t limit = run.count < left ? run.count : left;

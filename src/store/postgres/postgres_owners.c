@@ -19,6 +19,8 @@ enum status postgres_walk_owners(struct store_session *base, uint64_t topic_ref,
     struct postgres_session *session = postgres_session_of(base);
     enum status status = STATUS_OK;
     while (status == STATUS_OK && limit > 0) {
+        if (store_session_is_cancelled(base))
+            return STATUS_STORE_UNAVAILABLE;
         uint64_t row_count =
             limit < POSTGRES_OWNERS_PAGE_ROWS_MAX ? limit : POSTGRES_OWNERS_PAGE_ROWS_MAX;
         PGresult *result = NULL;

@@ -59,7 +59,7 @@ static enum status session_open(struct store *base, enum store_mode mode,
     if (status == STATUS_OK && mode == STORE_WRITE) {
         status = sqlite_record_location(store, session->error);
         if (status == STATUS_OK)
-            status = sqlite_status(sqlite_source_register(session));
+            status = sqlite_source_register(session);
         if (status != STATUS_OK)
             sqlite3_close(session->database);
     }

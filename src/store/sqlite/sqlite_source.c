@@ -39,6 +39,7 @@ static int connect_table(sqlite3 *database, void *session, int argument_count,
     (void)argument_count;
     (void)arguments;
     (void)error;
+    /* As many columns as the widest row has, which is an event. */
     int code = sqlite3_declare_vtab(database, "CREATE TABLE source (c1, c2, c3, c4, c5, c6, c7, "
                                               "c8, c9, c10, c11, c12, c13, c14, c15)");
     struct source_table *table = code == SQLITE_OK ? calloc(1, sizeof(*table)) : NULL;
@@ -121,8 +122,11 @@ static const sqlite3_module module = {
     .xRowid = read_rowid,
 };
 
-int sqlite_source_register(struct sqlite_session *session) {
-    return sqlite3_create_module(session->database, "source", &module, session);
+enum status sqlite_source_register(struct sqlite_session *session) {
+    int code = sqlite3_create_module(session->database, "source", &module, session);
+    return code == SQLITE_OK ? STATUS_OK
+                             : sqlite_connect_fault(session->store->path, session->database, code,
+                                                    session->error);
 }
 
 enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,

@@ -8,9 +8,6 @@
 
 #include "store/sqlite/sqlite.h"
 
-/* The columns of the widest row. */
-#define SQLITE_SOURCE_COLUMNS 15
-
 struct sqlite_source {
     const void *rows;
     size_t row_count;
@@ -22,8 +19,7 @@ struct sqlite_source {
     const void *user; /* for has_row */
 };
 
-/* A code of SQLite's. */
-int sqlite_source_register(struct sqlite_session *session);
+MUST_CHECK enum status sqlite_source_register(struct sqlite_session *session);
 /* Runs a statement that reads the source and yields no row. Does nothing where it would see no row.
  */
 MUST_CHECK enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
