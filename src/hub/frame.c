@@ -130,6 +130,34 @@ enum status frame_make(struct frame_room *room, const struct frame_content *cont
     return STATUS_OK;
 }
 
+/* A text inside the frame, in the copy. */
+static void move_text(struct slice *text, const struct frame *frame, struct frame *copy) {
+    if (text->data)
+        text->data = copy->texts + (text->data - frame->texts);
+}
+
+struct frame *frame_copy(const struct frame *frame) {
+    struct slice *texts[TEXTS_MAX];
+    struct frame *copy = malloc(frame->bytes);
+    if (!copy)
+        return NULL;
+    copy->content = frame->content;
+    copy->committed_ns = frame->committed_ns;
+    copy->block = NULL;
+    copy->bytes = frame->bytes;
+    memcpy(copy->texts, frame->texts, frame->bytes - sizeof(*frame));
+    atomic_init(&copy->references, 1);
+    list_texts(&copy->content, texts);
+    for (size_t i = 0; i < TEXTS_MAX; i++)
+        move_text(texts[i], frame, copy);
+    move_text(&copy->content.payload, frame, copy);
+    for (size_t i = 0; i < FRAME_FORM_COUNT; i++) {
+        copy->forms[i] = frame->forms[i];
+        move_text(&copy->forms[i], frame, copy);
+    }
+    return copy;
+}
+
 struct frame *frame_ref(struct frame *frame) {
     atomic_fetch_add_explicit(&frame->references, 1, memory_order_relaxed);
     return frame;

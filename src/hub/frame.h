@@ -64,6 +64,8 @@ MUST_CHECK bool frame_form_of(struct slice name, enum frame_form *form);
  */
 MUST_CHECK enum status frame_make(struct frame_room *room, const struct frame_content *content,
                                   const struct frame_text *text, struct frame **frame);
+/* A copy with its own memory; NULL where there is none. */
+struct frame *frame_copy(const struct frame *frame);
 struct frame *frame_ref(struct frame *frame);
 void frame_unref(struct frame *frame);
 

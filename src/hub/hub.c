@@ -20,8 +20,10 @@ struct hub_topic {
     struct shard *shard;
     struct slice key;
     uint64_t head_seq;
-    uint64_t oldest_seq; /* frames below it were pruned; 0: not known */
-    uint64_t edition;    /* changes when frames are pruned or the journal is made again */
+    uint64_t oldest_seq;    /* frames below it were pruned; 0: not known */
+    uint64_t edition;       /* changes when frames are pruned or the journal is made again */
+    uint64_t journal_epoch; /* that was announced last; UINT64_MAX: not known */
+    bool is_published;      /* frames were added by commits, not only by reads */
     struct window window;
     struct replay *replay;     /* frames read again; NULL: none */
     struct hlist watches;      /* of struct hub_watch */
@@ -172,6 +174,7 @@ static enum status topic_make(struct hub *hub, struct shard *shard, struct slice
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->shard = shard;
+    made->journal_epoch = UINT64_MAX;
     memcpy(made->text, key.data, key.size);
     made->key = (struct slice){made->text, key.size};
     enum status status = map_insert(&shard->topics, made->key, made);
@@ -289,8 +292,10 @@ void hub_unwatch(struct hub_watch *watch) {
     if (list_node_is_linked(&watch->advanced))
         advanced_remove(watch);
     pthread_mutex_unlock(&hub->listeners_lock);
-    /* A topic with frames stays for clients that come back, until it is evicted. */
-    if (!topic->watches.first && topic->window.count == 0)
+    /* A topic with new frames stays for clients that come back, until it is evicted. One whose
+     * frames were only read would cost the writer a frame for each event that no client waits for.
+     */
+    if (!topic->watches.first && (topic->window.count == 0 || !topic->is_published))
         topic_free(hub, topic);
     pthread_mutex_unlock(&shard->lock);
 }
@@ -380,10 +385,14 @@ uint64_t hub_edition(struct hub_watch *watch) {
     return edition;
 }
 
-static bool add_front(struct hub *hub, struct hub_topic *topic, struct frame *frame) {
-    if (window_push_front(&topic->window, frame_ref(frame), &hub->options.window))
+/* A frame that was read shares a block of memory, which it would hold as long as it stays. So the
+ * window gets a copy. */
+static bool add_front(struct hub *hub, struct hub_topic *topic, const struct frame *frame) {
+    struct frame *copy = frame_copy(frame);
+    if (copy && window_push_front(&topic->window, copy, &hub->options.window))
         return true;
-    frame_unref(frame);
+    if (copy)
+        frame_unref(copy);
     return false;
 }
 
@@ -494,17 +503,24 @@ struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name) {
     return topic;
 }
 
+void hub_topic_see_epoch(struct hub_topic *topic, uint64_t journal_epoch) {
+    if (topic->journal_epoch == journal_epoch)
+        return;
+    topic->journal_epoch = journal_epoch;
+    topic->edition++;
+}
+
 void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame) {
     struct shard *shard = topic->shard;
     shard->bytes -= topic->window.bytes;
     if (!frame) {
         window_clear(&topic->window);
-        topic->edition++;
     } else if (window_at(&topic->window, seq)) {
         /* A subscriber read it before it was announced. */
         frame_unref(frame);
     } else {
         window_push(&topic->window, frame, &hub->options.window);
+        topic->is_published = true;
     }
     shard->bytes += topic->window.bytes;
     if (seq > topic->head_seq)

@@ -15,6 +15,8 @@ struct hub_topic;
 struct arena *hub_names(struct hub *hub);
 /* NULL, with nothing locked, for a topic that is not in the hub. */
 struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name);
+/* The journal of the topic has this epoch. Pages that were read from another one are not kept. */
+void hub_topic_see_epoch(struct hub_topic *topic, uint64_t journal_epoch);
 /* Takes over the frame. NULL, if the frame could not be made, empties the window. */
 void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame);
 /* Announces the topic to its listeners. */

@@ -79,9 +79,11 @@ static void publish_rows(struct hub *hub, const struct commit *commit,
         hub_topic_add(hub, topic, row->seq, row_frame(commit, &of, row));
         is_last = row->seq == advanced->head_seq;
     }
-    /* A journal that was made again: its frames are in the store. */
-    if (!is_last)
+    /* A journal that was made again, or that another node wrote: its frames are in the store. */
+    if (!is_last) {
+        hub_topic_see_epoch(topic, advanced->journal_epoch);
         hub_topic_add(hub, topic, advanced->head_seq, NULL);
+    }
     hub_topic_unlock(hub, topic);
 }
 

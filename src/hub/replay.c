@@ -74,6 +74,7 @@ void replay_leave(struct replay **replay, replay_place *at) {
         is_last = is_last && !is_open(&(*replay)->places[i]);
     if (!is_last)
         return;
+    replay_forget(*replay);
     free(*replay);
     *replay = NULL;
 }
@@ -147,7 +148,11 @@ static bool fill(struct replay *replay, struct place *place, const struct replay
             window_push(&place->window, frame_ref(page->frames[i]), &limits);
     for (size_t i = 0; i < HUB_REPLAY_PLACES_MAX; i++)
         window_trim(&replay->places[i].window, limits.bytes_max);
-    return window_at(&place->window, first_seq);
+    bool is_kept = window_at(&place->window, first_seq);
+    /* A part of the page at a place without subscribers would stay for ever. */
+    if (!is_kept && !is_open(place))
+        forget(place);
+    return is_kept;
 }
 
 bool replay_add(struct replay **replay, const struct replay_page *page, replay_place *at,

@@ -365,6 +365,8 @@ static void clients_that_come_back_share_the_newest_frames(void **state) {
     (void)state;
     struct fixture fixture;
     fixture_open_hub(&fixture, 400, &roomy);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct client_options){.topic = SLICE(SUMMARIES)});
     assert_true(rows_of_a_return(fixture.publisher, 300, 100) >= 100);
     assert_int_equal(rows_of_a_return(fixture.publisher, 300, 100), 0);
     assert_int_equal(rows_of_a_return(fixture.publisher, 350, 50), 0);
@@ -374,9 +376,19 @@ static void clients_that_come_back_share_the_newest_frames(void **state) {
     /* New frames follow them. */
     publisher_commit(fixture.publisher, 10);
     assert_int_equal(rows_of_a_return(fixture.publisher, 200, 210), 0);
+    assert_int_equal(hub_first_seq(&fixture.client.watch), 201);
+    fixture_close(&fixture);
+}
+
+/* Otherwise the writer would make a frame of each later event, for no client. */
+static void a_topic_that_was_only_read_leaves_the_hub(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_hub(&fixture, 40, &roomy);
+    assert_true(rows_of_a_return(fixture.publisher, 0, 40) >= 40);
+    assert_true(hub_is_empty(fixture.hub));
     client_open(&fixture.client, fixture.publisher,
                 &(struct client_options){.topic = SLICE(SUMMARIES)});
-    assert_int_equal(hub_first_seq(&fixture.client.watch), 201);
     fixture_close(&fixture);
 }
 
@@ -388,12 +400,12 @@ static void frames_that_are_announced_after_they_were_read_stay_in_memory(void *
     (void)state;
     struct fixture fixture;
     fixture_open_hub(&fixture, 20, &roomy);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct client_options){.topic = SLICE(SUMMARIES)});
     fixture.publisher->committed = read_before_the_announcement;
     publisher_commit(fixture.publisher, 1);
     fixture.publisher->committed = NULL;
     assert_int_equal(rows_of_a_return(fixture.publisher, 0, 21), 0);
-    client_open(&fixture.client, fixture.publisher,
-                &(struct client_options){.topic = SLICE(SUMMARIES)});
     fixture_close(&fixture);
 }
 
@@ -471,6 +483,7 @@ int main(void) {
         cmocka_unit_test(a_replay_that_reaches_the_head_by_pages_of_another_ends),
         cmocka_unit_test(pages_that_overlap_are_kept_as_one),
         cmocka_unit_test(clients_that_come_back_share_the_newest_frames),
+        cmocka_unit_test(a_topic_that_was_only_read_leaves_the_hub),
         cmocka_unit_test(frames_that_are_announced_after_they_were_read_stay_in_memory),
         cmocka_unit_test(a_page_that_was_read_before_a_prune_is_not_kept_after_it),
         cmocka_unit_test(frames_that_were_read_ahead_are_pruned_too),

@@ -57,10 +57,28 @@ static void a_large_frame_has_its_own_memory(void **state) {
     frame_unref(alone);
 }
 
+static void a_copy_holds_no_block(void **state) {
+    (void)state;
+    struct frame_room room = {0};
+    struct frame *frame = make(&room, 1, SLICE("{}"));
+    struct frame *copy = frame_copy(frame);
+    frame_room_release(&room);
+    frame_unref(frame);
+    assert_non_null(copy);
+    assert_null(copy->block);
+    assert_int_equal(copy->content.seq, 1);
+    assert_slice(copy->content.kind, "tick");
+    assert_slice(copy->content.payload, "{}");
+    assert_slice(copy->forms[FRAME_FULL], "\"payload\":{},\"a\":1");
+    assert_null(copy->content.owner.user_id.data);
+    frame_unref(copy);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_outlive_the_room_that_they_were_made_in),
         cmocka_unit_test(a_large_frame_has_its_own_memory),
+        cmocka_unit_test(a_copy_holds_no_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
