@@ -26,11 +26,6 @@ void subscription_set_state(struct subscription *subscription, enum subscription
     subscription->state = (uint8_t)state;
 }
 
-bool subscription_is_reading(const struct subscription *subscription) {
-    return subscription->state == SUBSCRIPTION_PLACING ||
-           subscription->state == SUBSCRIPTION_READING;
-}
-
 void subscription_fail(struct subscription *subscription, enum status status) {
     subscription_set_state(subscription, SUBSCRIPTION_FAILED);
     subscription->status = status;
@@ -157,14 +152,14 @@ void subscription_idle(struct subscription *subscription) {
 void subscription_restart(struct subscription *subscription) {
     static const struct uuid none;
     assert(subscription->state == SUBSCRIPTION_STALE);
-    drop_read(subscription);
     if (!subscription->start)
         subscription->start = calloc(1, sizeof(*subscription->start));
     struct subscription_start *start = subscription->start;
-    if (!start) {
-        subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
-        return;
-    }
+    if (start && subscription->read)
+        start->window = subscription->read->window; /* that the position was compared with */
+    drop_read(subscription);
+    if (!start)
+        return subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
     subscription_set_state(subscription, SUBSCRIPTION_UNPLACED);
     start->asked.has_cursor = start->asked.has_event_cursor = false;
     start->asked.from_head = start->asked.has_since = false;

@@ -172,7 +172,11 @@ void subscription_restart(struct subscription *subscription);
 /* It cannot go on, for that reason. */
 void subscription_fail(struct subscription *subscription, enum status status);
 /* A read is asked for or under way. */
-bool subscription_is_reading(const struct subscription *subscription);
+static inline bool subscription_is_reading(const struct subscription *subscription) {
+    return subscription->state == SUBSCRIPTION_PLACING ||
+           subscription->state == SUBSCRIPTION_READING;
+}
+
 /* One of the legal edges; any other asserts. For subscription.c and its test. */
 void subscription_set_state(struct subscription *subscription, enum subscription_state state);
 

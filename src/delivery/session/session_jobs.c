@@ -10,6 +10,9 @@
 #include "delivery/session/subscriber.h"
 #include "delivery/session/subscriber_snapshot.h"
 
+/* A lookup of a batch counts as so many topics. */
+#define LOOKUP_TOPICS 8
+
 static void job_run(struct call *call, struct store_session *store);
 static void job_done(struct call *call);
 
@@ -179,21 +182,37 @@ void session_read_ahead(struct subscriber *subscriber, const struct delivery_bat
 
 /* ---- on another thread ---- */
 
-/* A slice of an opening. True: another one must follow. rows: of the openings before it in this
- * slice. */
-static bool open_run(struct session_opening *opening, struct store_session *store,
-                     struct journal_rows *rows) {
-    uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
-    size_t end = opening->read_count + OPENING_SLICE_TOPICS;
+/* What the jobs of a slice share. */
+struct job_slice {
+    struct store_session *store;
+    size_t topics_left;
+    uint64_t rows_max;                   /* of the session, when the slice ends */
+    struct journal_rows *rows;           /* of the openings before; NULL: not shared */
+    const struct session_lookup *lookup; /* the last one that was run; NULL: none */
+};
+
+static struct job_slice slice_of_store(struct store_session *store) {
+    return (struct job_slice){.store = store,
+                              .topics_left = OPENING_SLICE_TOPICS,
+                              .rows_max = store_session_rows_read(store) + STORE_TASK_ROWS};
+}
+
+static bool slice_is_over(const struct job_slice *slice) {
+    return slice->topics_left == 0 || store_session_rows_read(slice->store) >= slice->rows_max;
+}
+
+/* True: another slice must follow. */
+static bool open_run(struct session_opening *opening, struct job_slice *slice) {
     bool has_more = false;
     while (!has_more && opening->read_count < opening->count) {
-        if (opening->read_count == end || store_session_rows_read(store) >= rows_max)
+        if (slice_is_over(slice))
             return true;
         struct journal_read *read =
             opening->subscribers[opening->read_count]->driver.subscription.read;
+        slice->topics_left--;
         if (read) {
-            read->rows = rows;
-            has_more = journal_read_run(read, store);
+            read->rows = slice->rows;
+            has_more = journal_read_run(read, slice->store);
             read->rows = NULL;
         }
         opening->read_count += has_more ? 0 : 1;
@@ -203,10 +222,11 @@ static bool open_run(struct session_opening *opening, struct store_session *stor
 
 static void job_run(struct call *call, struct store_session *store) {
     const struct session_work *work = container_of(call, struct session_work, call);
+    struct job_slice slice = slice_of_store(store);
     assert(work->job != SESSION_JOB_NONE);
     switch (work->job) {
     case SESSION_JOB_OPEN:
-        call->has_more = open_run(work->opening, store, NULL);
+        call->has_more = open_run(work->opening, &slice);
         return;
     case SESSION_JOB_READ:
         call->has_more = driver_read_run(&work->reading->driver, store);
@@ -289,21 +309,15 @@ struct job_batch {
     struct session_work *next; /* the first one that has not run */
 };
 
-/* What the jobs of a slice share. */
-struct job_slice {
-    struct store_session *store;
-    struct journal_rows rows;
-    const struct session_lookup *lookup; /* the last one that was run; NULL: none */
-};
-
 /* True: the job needs another slice. */
 static bool run_in_slice(const struct session_work *work, struct job_slice *slice) {
     if (work->job == SESSION_JOB_OPEN)
-        return open_run(work->opening, slice->store, &slice->rows);
+        return open_run(work->opening, slice);
     struct session_lookup *lookup = work->lookup;
     if (slice->lookup && lookup->copy && lookup->copy == slice->lookup->copy &&
         lookup->copy(lookup, slice->lookup))
         return false;
+    slice->topics_left -= slice->topics_left < LOOKUP_TOPICS ? slice->topics_left : LOOKUP_TOPICS;
     if (lookup->run(lookup, slice->store))
         return true;
     slice->lookup = lookup;
@@ -313,14 +327,13 @@ static bool run_in_slice(const struct session_work *work, struct job_slice *slic
 /* A job that needs more than one slice leaves the batch, and takes its turns by itself. */
 static void batch_run(struct call *call, struct store_session *store) {
     struct job_batch *batch = container_of(call, struct job_batch, call);
-    uint64_t rows_max = store_session_rows_read(store) + STORE_TASK_ROWS;
-    struct job_slice slice = {.store = store};
-    journal_rows_init(&slice.rows);
-    for (size_t i = 0;
-         batch->next && i < OPENING_SLICE_TOPICS && store_session_rows_read(store) < rows_max;
-         i++, batch->next = batch->next->next)
+    struct job_slice slice = slice_of_store(store);
+    struct journal_rows rows;
+    journal_rows_init(&rows);
+    slice.rows = &rows;
+    for (; batch->next && !slice_is_over(&slice); batch->next = batch->next->next)
         batch->next->has_more = run_in_slice(batch->next, &slice);
-    journal_rows_release(&slice.rows);
+    journal_rows_release(&rows);
     call->has_more = batch->next;
 }
 

@@ -321,7 +321,7 @@ static void subscriber_edge(void *user) {
 
 static void subscription_edge(void *user) {
     const struct edge *edge = user;
-    struct subscription subscription = {.state = (enum subscription_state)edge->from};
+    struct subscription subscription = {.state = (uint8_t)edge->from};
     subscription_set_state(&subscription, (enum subscription_state)edge->to);
 }
 

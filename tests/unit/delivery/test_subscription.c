@@ -10,9 +10,9 @@ static void a_subscription_resumes_right_after_its_cursor(void **state) {
     struct fixture fixture;
     size_t given;
     fixture_open(&fixture, 100);
-    client_open(&fixture.client, fixture.publisher,
-                &(struct client_options){
-                    .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 42});
+    client_open(
+        &fixture.client, fixture.publisher,
+        &(struct client_options){.topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 42});
     assert_int_equal(drain(&fixture.client, &given), 100);
     assert_int_equal(given, 58);
     publisher_commit(fixture.publisher, 3);
@@ -145,9 +145,9 @@ static void a_cursor_beyond_the_head_is_of_another_history(void **state) {
     struct fixture fixture;
     size_t given;
     fixture_open(&fixture, 10);
-    client_open(&fixture.client, fixture.publisher,
-                &(struct client_options){
-                    .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 11});
+    client_open(
+        &fixture.client, fixture.publisher,
+        &(struct client_options){.topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 11});
     assert_int_equal(client_next(&fixture.client), STEP_STALE);
     const struct continuity *why = subscription_continuity(&fixture.client.subscription);
     assert_int_equal(why->reason_count, 1);
@@ -204,9 +204,8 @@ static void a_client_that_retention_overtakes_is_stale(void **state) {
     for (size_t i = 0; i < 2; i++) {
         struct fixture fixture;
         fixture_open(&fixture, 400);
-        client_open(
-            &fixture.client, fixture.publisher,
-            &(struct client_options){.topic = slice_of(topics[i]), .has_cursor = true});
+        client_open(&fixture.client, fixture.publisher,
+                    &(struct client_options){.topic = slice_of(topics[i]), .has_cursor = true});
         assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
         assert_int_equal(fixture.client.batch.through_seq, 16);
         delivery_batch_release(&fixture.client.batch);
@@ -256,9 +255,9 @@ static void filtered_events_are_covered_and_the_cursor_passes_them(void **state)
     struct fixture fixture;
     size_t given;
     fixture_open(&fixture, 101);
-    client_open(&fixture.client, fixture.publisher,
-                &(struct client_options){
-                    .topic = SLICE(LOG_TOPIC), .wants = is_even, .has_cursor = true});
+    client_open(
+        &fixture.client, fixture.publisher,
+        &(struct client_options){.topic = SLICE(LOG_TOPIC), .wants = is_even, .has_cursor = true});
     assert_int_equal(uuid_compare(&fixture.client.subscription.log->cursor, &none), 0);
     assert_int_equal(drain(&fixture.client, &given), 101);
     assert_int_equal(given, 50);
@@ -288,9 +287,9 @@ static void a_client_may_begin_at_the_head(void **state) {
     struct fixture fixture;
     size_t given;
     fixture_open(&fixture, 100);
-    client_open(&fixture.client, fixture.publisher,
-                &(struct client_options){
-                    .topic = SLICE(SUMMARIES), .policy = &frugal, .from_head = true});
+    client_open(
+        &fixture.client, fixture.publisher,
+        &(struct client_options){.topic = SLICE(SUMMARIES), .policy = &frugal, .from_head = true});
     assert_int_equal(drain(&fixture.client, &given), 0);
     assert_int_equal(given, 0);
     assert_int_equal(fixture.client.subscription.start->bootstrap.from_seq, 101);
@@ -364,8 +363,8 @@ static void the_log_by_event_cursor_opens_with_one_read(void **state) {
     fixture_open(&fixture, 100);
     client_open(&fixture.client, fixture.publisher,
                 &(struct client_options){.topic = SLICE(LOG_TOPIC),
-                                               .has_event_cursor = true,
-                                               .event_cursor = cursor_behind(90)});
+                                         .has_event_cursor = true,
+                                         .event_cursor = cursor_behind(90)});
     struct subscription *subscription = &fixture.client.subscription;
     fixture.client.batch.bytes_max = 65536;
     assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
@@ -390,8 +389,8 @@ static void a_cursor_at_the_head_waits_for_the_next_event(void **state) {
     assert_ok(store_read_state(fixture.publisher->session, &stored));
     client_open(&fixture.client, fixture.publisher,
                 &(struct client_options){.topic = SLICE(LOG_TOPIC),
-                                               .has_event_cursor = true,
-                                               .event_cursor = event_cursor_of(&stored.cursor)});
+                                         .has_event_cursor = true,
+                                         .event_cursor = event_cursor_of(&stored.cursor)});
     assert_int_equal(client_next(&fixture.client), STEP_WAIT);
     assert_int_equal(fixture.client.subscription.next_seq, 101);
     publisher_commit(fixture.publisher, 1);
@@ -431,11 +430,11 @@ static void a_cursor_of_another_epoch_is_stale_and_a_restart_forgets_it(void **s
         fixture_open(&fixture, 40);
         client_open(&fixture.client, fixture.publisher,
                     &(struct client_options){.topic = slice_of(topics[i]),
-                                                   .has_cursor = i < 2,
-                                                   .after_seq = 7,
-                                                   .epoch = {"another"},
-                                                   .has_event_cursor = i == 2,
-                                                   .event_cursor = cursor_behind(7)});
+                                             .has_cursor = i < 2,
+                                             .after_seq = 7,
+                                             .epoch = {"another"},
+                                             .has_event_cursor = i == 2,
+                                             .event_cursor = cursor_behind(7)});
         assert_int_equal(client_next(&fixture.client), STEP_STALE);
         assert_int_equal(subscription_continuity(&fixture.client.subscription)->reasons[0],
                          REASON_EPOCH_MISMATCH);
@@ -456,7 +455,7 @@ static void the_head_of_the_log_is_its_last_event(void **state) {
         assert_ok(store_read_state(fixture.publisher->session, &stored));
         client_open(&fixture.client, fixture.publisher,
                     &(struct client_options){.topic = SLICE(LOG_TOPIC), .from_head = true});
-        fixture.client.subscription.view = views[i];
+        fixture.client.subscription.view = (uint8_t)views[i];
         assert_int_equal(client_next(&fixture.client), STEP_WAIT);
         /* A principal that does not see everything gets no id. */
         struct uuid first = uuid7_first(uuid7_timestamp_ms(&stored.cursor));

@@ -30,13 +30,13 @@ static const struct io_loop_hooks hooks = {.accept = conn_accept,
 
 static void open_loop(struct spread *spread, size_t index, int fd) {
     struct run *run = &spread->loops[index];
-    assert_ok(io_loop_open(&run->io,
-                           &(struct io_loop_options){.hooks = &hooks,
-                                                     .transport_events = &conn_transport_events,
-                                                     .owner = &run->http,
-                                                     .backoff = &spread->backoff,
-                                                     .index = index,
-                                                     .fds = {fd, -1}}));
+    assert_ok(
+        io_loop_open(&run->io, &(struct io_loop_options){.hooks = &hooks,
+                                                         .transport_events = &conn_transport_events,
+                                                         .owner = &run->http,
+                                                         .backoff = &spread->backoff,
+                                                         .index = index,
+                                                         .fds = {fd, -1}}));
     spread->ios[index] = &run->io;
     http_loop_open(&run->http, &spread->http, &run->io);
 }
@@ -61,7 +61,8 @@ static int open_spread(void **state) {
     spread->http.conn_events = &dispatch_events;
     spread->http.telemetry = &spread->telemetry;
     spread->http.loops = spread->ios;
-    spread->http.loop_count = spread->http.loops_started = LOOPS_MAX;
+    spread->http.loop_count = LOOPS_MAX;
+    spread->http.loops_started = LOOPS_MAX;
     assert_ok(listen_open(&address, &fd, 1, &port));
     for (size_t i = 0; i < LOOPS_MAX; i++)
         open_loop(spread, i, i == 0 ? fd : -1);
