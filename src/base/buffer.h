@@ -5,6 +5,7 @@
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
 
+#include <assert.h>
 #include <stdint.h>
 
 #include "base/slice.h"
@@ -33,6 +34,7 @@ MUST_CHECK static inline enum status buffer_append(struct buffer *buffer, const 
                                                    size_t size) {
     if (size > buffer->capacity - buffer->size)
         return buffer_append_growing(buffer, data, size);
+    assert(data || size == 0);
     if (size > 0)
         memcpy(buffer->data + buffer->size, data, size);
     buffer->size += size;

@@ -89,10 +89,8 @@ static uint64_t count_known(const struct store_topic *topic, const struct replay
 static enum status judge_own(struct store_session *session, const struct store_topic *topic,
                              const struct replay_reader *reader, struct continuity *plan,
                              struct replay_progress *progress) {
-    struct count count = {.reader = reader,
-                          .topic = topic,
-                          .at = progress,
-                          .own_max = plan->replay_budget_events};
+    struct count count = {
+        .reader = reader, .topic = topic, .at = progress, .own_max = plan->replay_budget_events};
     /* Not beyond rows_max, because the answer must not depend on what is known. */
     bool may_know = reader->owner_map && topic->head_seq - plan->after_seq <= reader->rows_max;
     uint64_t known =

@@ -555,8 +555,7 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
     metrics_add(
         options.has_cursor || options.has_since ? METRIC_SYNC_REPLAY_STARTED
                                                 : METRIC_SYNC_REPLAY_BOOTSTRAP,
-        METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.topic->policy->topic_class),
-        1);
+        METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.topic->policy->topic_class), 1);
     limit_apply(poll, query->limit);
     gather(poll);
     return STATUS_OK;

@@ -95,8 +95,7 @@ static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *
     const struct subscription *subscription = &subscriber->driver.subscription;
     const char *epoch = subscription_epoch(subscription)->text;
     char id[POSITION_BYTES_MAX];
-    struct slice position =
-        position_write(subscription->start->bootstrap.from_seq - 1, epoch, id);
+    struct slice position = position_write(subscription->start->bootstrap.from_seq - 1, epoch, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));

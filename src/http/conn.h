@@ -48,7 +48,7 @@ struct conn_events {
 
 struct conn {
     struct transport transport;
-    struct outlet outlet; /* of the session */
+    struct outlet outlet;  /* of the session */
     struct list_node node; /* of the loop's connections */
     uint64_t number;       /* rises in the order of arrival, over all loops */
     uint64_t since_ms;     /* when it was accepted */

@@ -21,7 +21,8 @@ struct block {
 };
 
 static struct block *block_of(void *item) {
-    return (struct block *)((uintptr_t)item & ~(uintptr_t)(SLAB_BLOCK_BYTES - 1));
+    char *address = item;
+    return (struct block *)(void *)(address - (uintptr_t)address % SLAB_BLOCK_BYTES);
 }
 
 static bool is_full(const struct slab *slab, const struct block *block) {

@@ -65,10 +65,10 @@ static void a_journal_row_without_its_entity_ends_a_walk_of_owners(void **state)
     run.owner = row_owners[1];
     rows[0].entity_ref = 10;
     rows[1].entity_ref = 99;
-    assert_ok(store_commit(
-        fixture->writer,
-        &(struct store_batch){
-            .entities = &run, .entity_count = 1, .journal = rows, .journal_count = 2}));
+    assert_ok(store_commit(fixture->writer, &(struct store_batch){.entities = &run,
+                                                                  .entity_count = 1,
+                                                                  .journal = rows,
+                                                                  .journal_count = 2}));
     struct owners_seen seen = {0};
     assert_int_equal(store_walk_owners(fixture->reader, 1, 0, 10, &seen, see_owner),
                      STATUS_INTERNAL_ERROR);

@@ -110,8 +110,7 @@ enum status subscriber_new(struct session *session, struct slice topic,
     subscriber->frames_max = DELIVERY_FRAMES_MAX;
     filled.principal = session->principal;
     const struct driver_rules rules = {delivery->shared->policies, delivery->shared->writer};
-    enum status status =
-        driver_open(&subscriber->driver, &delivery->feeds, topic, &rules, &filled);
+    enum status status = driver_open(&subscriber->driver, &delivery->feeds, topic, &rules, &filled);
     if (status != STATUS_OK)
         goto out;
     const struct policy *policy = subscriber->driver.subscription.topic->policy;

@@ -562,9 +562,8 @@ enum status postgres_walk_documents(struct store_session *session, enum document
 enum status postgres_walk_journal(struct store_session *session, uint64_t topic_ref,
                                   uint64_t after_seq, uint64_t limit, void *user,
                                   store_journal_cb *callback);
-enum status postgres_walk_owners(struct store_session *session, uint64_t topic_ref,
-                                 uint64_t after_seq, uint64_t limit, void *user,
-                                 store_owner_cb *callback);
+enum status postgres_walk_owners(struct store_session *base, uint64_t topic_ref, uint64_t after_seq,
+                                 uint64_t limit, void *user, store_owner_cb *callback);
 enum status postgres_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                                  store_drift_cb *callback);
 enum status postgres_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,

@@ -1,4 +1,4 @@
-#include "store/sqlite/sqlite_source.h"
+#include "store/sqlite/sqlite.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -274,6 +274,10 @@ MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
 
+/* sqlite_source.c */
+/* Makes the virtual table of sqlite_source.h known to the connection. */
+MUST_CHECK enum status sqlite_source_register(struct sqlite_session *session);
+
 /* sqlite_positions.c */
 void sqlite_positions_forget(struct sqlite_session *session);
 /* STATUS_SEQUENCE_CONFLICT: the event does not follow the entity's last one, whose seq is answered.
@@ -411,9 +415,8 @@ enum status sqlite_walk_documents(struct store_session *session, enum document_k
 enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_ref,
                                 uint64_t after_seq, uint64_t limit, void *user,
                                 store_journal_cb *callback);
-enum status sqlite_walk_owners(struct store_session *session, uint64_t topic_ref,
-                               uint64_t after_seq, uint64_t limit, void *user,
-                               store_owner_cb *callback);
+enum status sqlite_walk_owners(struct store_session *base, uint64_t topic_ref, uint64_t after_seq,
+                               uint64_t limit, void *user, store_owner_cb *callback);
 enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                                store_drift_cb *callback);
 enum status sqlite_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,

@@ -19,7 +19,6 @@ struct sqlite_source {
     const void *user; /* for has_row */
 };
 
-MUST_CHECK enum status sqlite_source_register(struct sqlite_session *session);
 /* Runs a statement that reads the source and yields no row. Does nothing where it would see no row.
  */
 MUST_CHECK enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,

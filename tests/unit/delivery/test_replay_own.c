@@ -12,9 +12,9 @@ static void replay_open(struct client *client, struct publisher *publisher,
                         const struct principal *principal, uint64_t after_seq) {
     client_open(client, publisher,
                 &(struct client_options){.topic = SLICE(SUMMARIES),
-                                               .principal = principal,
-                                               .has_cursor = true,
-                                               .after_seq = after_seq});
+                                         .principal = principal,
+                                         .has_cursor = true,
+                                         .after_seq = after_seq});
 }
 
 /* The number of frames of r from after_seq on. */

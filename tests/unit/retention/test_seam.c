@@ -124,8 +124,7 @@ static void subscribe(struct reader *me, struct slice topic, bool has_cursor) {
                                                  .view = GRANT_VIEW_ALL,
                                                  .has_cursor = has_cursor,
                                                  .after_seq = me->last};
-    me->topic =
-        (struct subscription_topic){.watch = &me->watch, .name = topic, .policy = &policy};
+    me->topic = (struct subscription_topic){.watch = &me->watch, .name = topic, .policy = &policy};
     assert_ok(subscription_init(&me->subscription, &me->topic, &options));
 }
 
