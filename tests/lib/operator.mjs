@@ -27,8 +27,9 @@ export class Operator {
     this.agent = new (server.ca ? https : http).Agent({ keepAlive: true, maxSockets: 64, ...(server.trust ?? trustOf(server)) });
   }
 
-  /** A token with the usual claims and these, signed here with the server's key. */
-  sign(claims, key = signingKey(this.data)) {
+  /** A token with the usual claims and these, signed here with the server's key. That is read once: a client may reconnect
+   * after the folder is gone. */
+  sign(claims, key = (this.signingKey ??= signingKey(this.data))) {
     return seal(key, headerOf(key), { ...usualClaims(this.offsetMs), ...claims });
   }
 

@@ -87,6 +87,43 @@ static void pruned_frames_leave_the_window_and_their_memory(void **state) {
     bench_close(&bench);
 }
 
+/* As the writer tells of a journal whose rows are only in the store. */
+static void publish_head(struct hub *hub, uint64_t head_seq, uint64_t journal_epoch) {
+    const struct store_topic topic = {
+        .ref = 1, .name = SLICE(SUMMARIES), .head_seq = head_seq, .journal_epoch = journal_epoch};
+    hub_publish(hub, &(struct store_batch){.topics = &topic, .topic_count = 1}, NULL);
+}
+
+static void frames_read_before_the_journal_was_made_again_are_not_kept(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watch;
+    struct frame *frames[2];
+    replay_place place = 0;
+    bench_open(&bench, &roomy);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &watch));
+    publisher_commit(bench.publisher, 2);
+    struct hub_take taken = {
+        .next_seq = 1, .count_max = 2, .bytes_max = 4096, .frames = frames, .place = &place};
+    assert_int_equal(hub_take(&watch, &taken), HUB_FRAMES);
+    assert_int_equal(taken.count, 2);
+    const struct replay_page page = {frames, 2};
+    publish_head(bench.hub, 3, 0); /* the epoch is known from here on */
+    uint64_t edition = hub_edition(&watch);
+    /* Another node wrote a frame: what was read of the others is still true. */
+    publish_head(bench.hub, 4, 0);
+    assert_int_equal(hub_edition(&watch), edition);
+    assert_true(hub_refill(&watch, &page, edition, &place));
+    publish_head(bench.hub, 4, 1);
+    assert_int_not_equal(hub_edition(&watch), edition);
+    assert_false(hub_refill(&watch, &page, edition, &place));
+    frame_unref(frames[0]);
+    frame_unref(frames[1]);
+    hub_replay_end(&watch, &place);
+    hub_unwatch(&watch);
+    bench_close(&bench);
+}
+
 static void an_unwatched_topic_costs_nothing(void **state) {
     (void)state;
     struct bench bench;
@@ -367,6 +404,7 @@ static void watchers_come_and_go_while_the_writer_publishes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_read_before_the_journal_was_made_again_are_not_kept),
         cmocka_unit_test(an_unwatched_topic_costs_nothing),
         cmocka_unit_test(pruned_frames_leave_the_window_and_their_memory),
         cmocka_unit_test(a_watched_topic_gets_its_frames_and_one_announcement),
