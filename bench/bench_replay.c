@@ -70,7 +70,7 @@ static struct rates read_range(struct replay *replay, unsigned clients, uint64_t
 }
 
 /* The frames of an application topic are its events, found by position. */
-#define ENTITY "(SELECT entity_ref FROM sync_topic_sequences WHERE topic = '" TOPIC "')"
+#define ENTITY "(SELECT entity_ref FROM topics WHERE topic = '" TOPIC "')"
 
 static double bare_read(const struct replay *replay) {
     char path[128];

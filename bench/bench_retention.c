@@ -124,9 +124,7 @@ static uint64_t journal_rows(const struct bench_server *server) {
     sqlite3_stmt *window;
     snprintf(path, sizeof(path), "%s/khala.db", server->folder);
     if (sqlite3_open_v2(path, &database, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
-        sqlite3_prepare_v2(database,
-                           "SELECT head_seq - oldest_seq + 1 FROM sync_topic_sequences WHERE ref = "
-                           "1",
+        sqlite3_prepare_v2(database, "SELECT head_seq - oldest_seq + 1 FROM topics WHERE ref = 1",
                            -1, &window, NULL) != SQLITE_OK ||
         sqlite3_step(window) != SQLITE_ROW)
         bench_fail("cannot read %s", path);

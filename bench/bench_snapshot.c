@@ -51,7 +51,7 @@ static void fill(const struct bench_server *server, uint64_t documents) {
              "INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, "
              "payload) SELECT i + 1000000, 'runtime/run_summary:r' || i, 1, zeroblob(32), "
              "'{\"run_id\":\"r' || i || '\",\"text\":\"' || hex(randomblob(250)) || '\"}' FROM n;"
-             "UPDATE sync_topic_sequences SET head_seq = %llu, oldest_seq = %llu WHERE ref = 1;"
+             "UPDATE topics SET head_seq = %llu, oldest_seq = %llu WHERE ref = 1;"
              "COMMIT;",
              (unsigned long long)documents, (unsigned long long)documents,
              (unsigned long long)documents, (unsigned long long)documents + 1);

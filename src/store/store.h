@@ -24,7 +24,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 7
+#define STORE_SCHEMA_VERSION 8
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2

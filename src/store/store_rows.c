@@ -13,7 +13,6 @@
 
 #define DOCUMENT_ROW(kind, title, table, ...)                                                      \
     {.name = (table),                                                                              \
-     .postgres_name = (table),                                                                     \
      .columns = "entity_ref, doc_key, doc_version, payload_hash, payload",                         \
      .kinds = "ntnbt",                                                                             \
      .key_count = 1},
@@ -22,19 +21,13 @@
  * the embedded store keeps in tables of their own, follow from them. */
 const struct store_table store_tables[] = {
     {.name = "events",
-     .postgres_name = "events",
      .columns = "log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
                 "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
                 "recorded_at, chain_version",
      .kinds = "nnnuuttttbbbtns",
      .key_count = 1},
-    {.name = "event_ids",
-     .postgres_name = "event_ids",
-     .columns = "event_id, log_id",
-     .kinds = "un",
-     .key_count = 1},
+    {.name = "event_ids", .columns = "event_id, log_id", .kinds = "un", .key_count = 1},
     {.name = "entities",
-     .postgres_name = "entities",
      .columns = "ref, kind, id, owner_user_id, owner_guest_scope, org_id, status, worker_id, "
                 "thread_id, workspace_ref, codex_home_ref, adapter, metadata, created_at, "
                 "started_at, stopped_at, last_heartbeat_at",
@@ -42,49 +35,38 @@ const struct store_table store_tables[] = {
      .key_count = 1,
      .new_key_max = 1},
     {.name = "idempotency_keys",
-     .postgres_name = "idempotency_keys",
      .columns = "entity_ref, key, log_id",
      .kinds = "ntn",
      .key_count = 2},
-    {.name = "sync_topic_sequences",
-     .postgres_name = "topics",
+    {.name = "topics",
      .columns = "ref, topic, stream_id, entity_ref, oldest_seq, head_seq, journal_epoch, "
                 "damaged_seq",
      .kinds = "nttnnnnn",
      .key_count = 1,
      .new_key_max = 4},
-    {.name = "sync_stream_events",
-     .postgres_name = "journal",
+    {.name = "journal",
      .columns = "topic_ref, seq, log_id, entity_ref, doc_version, published_at, "
                 "first_entity_seq, payload_hash, payload",
      .kinds = "nnnnnnnbt",
      .key_count = 2},
-    DOCUMENT_KINDS(DOCUMENT_ROW){.name = "khala_projection_checkpoints",
-                                 .postgres_name = "checkpoints",
+    DOCUMENT_KINDS(DOCUMENT_ROW){.name = "checkpoints",
                                  .columns =
                                      "entity_ref, projection_name, document_id, last_runtime_seq, "
                                      "projection_version, summary_hash, last_projected_at",
                                  .kinds = "nttntbn",
                                  .key_count = 2},
     {.name = "khala_projection_drifts",
-     .postgres_name = "khala_projection_drifts",
      .columns = "id, projection_name, entity_ref, reason, expected_seq, actual_seq, seen_at, "
                 "subject",
      .kinds = "ntntnnnt",
      .key_count = 1,
      .new_key_max = -1},
     {.name = "sync_revocations",
-     .postgres_name = "sync_revocations",
      .columns = "kind, id, reason, revoked_at, expires_at",
      .kinds = "sttnn",
      .key_count = 2},
-    {.name = "sync_single_uses",
-     .postgres_name = "sync_single_uses",
-     .columns = "kind, id, expires_at",
-     .kinds = "stn",
-     .key_count = 2},
+    {.name = "sync_single_uses", .columns = "kind, id, expires_at", .kinds = "stn", .key_count = 2},
     {.name = "minted_ids",
-     .postgres_name = "minted_ids",
      .columns = "id, mark, unmarked_max",
      .kinds = "sbu",
      .key_count = 1,
@@ -92,7 +74,6 @@ const struct store_table store_tables[] = {
      .is_replaced = true},
     /* The other properties are about one engine, or about the move. */
     {.name = "meta",
-     .postgres_name = "meta",
      .columns = "name, value",
      .kinds = "tt",
      .key_count = 1,
@@ -173,7 +154,7 @@ void store_rows_sql(const struct store_rows_query *query, char sql[STORE_ROWS_SQ
     struct buffer text;
     buffer_init(&text, STORE_ROWS_SQL_BYTES_MAX - 1);
     enum status status = buffer_printf(&text, "SELECT %s FROM %s WHERE %s", table->columns,
-                                       query->name, store_table_filter(table));
+                                       table->name, store_table_filter(table));
     if (query->places && status == STATUS_OK) {
         status = buffer_append_slice(&text, SLICE(" AND ("));
         key_columns(table, false, &text);

@@ -12,10 +12,9 @@
 
 /* A table that moves. */
 struct store_table {
-    const char *name;          /* in the embedded store */
-    const char *postgres_name; /* in PostgreSQL */
-    const char *columns;       /* separated by ", "; those of the key come first */
-    const char *kinds; /* of the columns: n number, s small number, t text, b bytes, u uuid */
+    const char *name;
+    const char *columns; /* separated by ", "; those of the key come first */
+    const char *kinds;   /* of the columns: n number, s small number, t text, b bytes, u uuid */
     size_t key_count;
     const char *filter; /* a condition of the rows that move; NULL: all rows */
     /* A new store has rows up to this first key: 0 none, -1 any. */
@@ -58,13 +57,11 @@ static inline const struct store_value *store_page_row(const struct store_page *
     return page->values + index * page->column_count;
 }
 
-/* For engines: the query of rows, where the engine knows the table by that name. places: the values
- * of a key, after which the rows follow; NULL: from the first row on. is_last: from the last row
- * back. */
+/* For engines: the query of rows. places: the values of a key, after which the rows follow; NULL:
+ * from the first row on. is_last: from the last row back. */
 #define STORE_ROWS_SQL_BYTES_MAX 2048
 struct store_rows_query {
     const struct store_table *table;
-    const char *name;
     const char *places;
     size_t limit;
     bool is_last;

@@ -186,22 +186,22 @@ function check(server, args) {
 
 /** Compares counters with rows, and the last frame of each entity with its document. */
 function checkJournal(data) {
-  assert.equal(sql(data, `SELECT topic FROM sync_topic_sequences t WHERE entity_ref IS NULL AND EXISTS (SELECT 1 FROM
+  assert.equal(sql(data, `SELECT topic FROM topics t WHERE entity_ref IS NULL AND EXISTS (SELECT 1 FROM
     (SELECT count(*) AS rows, coalesce(min(seq), t.oldest_seq) AS first, coalesce(max(seq), t.head_seq) AS last
-      FROM sync_stream_events WHERE topic_ref = t.ref) j
+      FROM journal WHERE topic_ref = t.ref) j
     WHERE j.rows <> head_seq - oldest_seq + 1 OR j.first <> oldest_seq OR j.last <> head_seq)`), "");
   for (const [topic, table] of [["runtime.run_summaries", "sync_run_summaries"],
     ["runtime.codex_worker_summaries", "sync_codex_worker_summaries"]]) {
-    const versions = `SELECT entity_ref, max(doc_version) FROM sync_stream_events WHERE topic_ref =
-      (SELECT ref FROM sync_topic_sequences WHERE topic = '${topic}') GROUP BY entity_ref`;
+    const versions = `SELECT entity_ref, max(doc_version) FROM journal WHERE topic_ref =
+      (SELECT ref FROM topics WHERE topic = '${topic}') GROUP BY entity_ref`;
     const documents = `SELECT entity_ref, doc_version FROM ${table}`;
     assert.equal(sql(data, `SELECT * FROM (${versions} EXCEPT ${documents}) q`), "", `frames of ${topic} without a document`);
     assert.equal(sql(data, `SELECT * FROM (${documents} EXCEPT ${versions}) q`), "", `documents of ${topic} without a frame`);
     assert.notEqual(sql(data, `SELECT count(*) FROM ${table}`), "0");
   }
   assert.equal(sql(data, `SELECT e.log_id FROM events e JOIN entities n ON n.ref = e.entity_ref WHERE n.kind = 1
-    EXCEPT SELECT log_id FROM sync_stream_events WHERE topic_ref =
-    (SELECT ref FROM sync_topic_sequences WHERE topic = 'runtime.codex_worker_events')`), "", "worker events without a frame");
+    EXCEPT SELECT log_id FROM journal WHERE topic_ref =
+    (SELECT ref FROM topics WHERE topic = 'runtime.codex_worker_events')`), "", "worker events without a frame");
 }
 
 test(`the store keeps every acknowledged event over ${KILLS} kills under load, seed ${SEED}`, { timeout: 580_000 }, async (t) => {

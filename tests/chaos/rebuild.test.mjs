@@ -7,8 +7,8 @@ import { operate } from "../lib/operator.mjs";
 import { alter, sql } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
 
-const DAMAGES = ["DROP TABLE sync_run_summaries", "DROP TABLE khala_projection_checkpoints", "DROP TABLE sync_stream_events",
-  "DELETE FROM sync_stream_events WHERE seq % 7 = 0", "UPDATE khala_projection_checkpoints SET last_runtime_seq = 999"];
+const DAMAGES = ["DROP TABLE sync_run_summaries", "DROP TABLE checkpoints", "DROP TABLE journal",
+  "DELETE FROM journal WHERE seq % 7 = 0", "UPDATE checkpoints SET last_runtime_seq = 999"];
 
 test("a repair or rebuild that is killed is completed by the next start", async (t) => {
   let operator = await operate(t);
@@ -16,7 +16,7 @@ test("a repair or rebuild that is killed is completed by the next start", async 
   await operator.batch(Array.from({ length: 200 }, (_, i) => ({ topic: "t", event_type: "x", payload: { i } })));
   for (let i = 0; i < 60; i++) await operator.did("runs", { run_id: `r${i}`, owner_user_id: "u" }, 201);
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
-  const head = () => Number(sql(data, "SELECT head_seq FROM sync_topic_sequences WHERE topic = 'runtime.run_summaries'"));
+  const head = () => Number(sql(data, "SELECT head_seq FROM topics WHERE topic = 'runtime.run_summaries'"));
   let last = head();
   let seq = 1;
   for (const [round, damage] of DAMAGES.entries()) {

@@ -38,7 +38,12 @@ static void make_old(struct fixture *fixture) {
     assert_ok(store_commit(fixture->writer,
                            &(struct store_batch){.events = events, .event_count = OLD_EVENTS}));
     close_all(fixture);
-    execute(fixture->place, "DELETE FROM event_ids WHERE log_id <> 4; DROP TABLE minted_ids; "
+    execute(fixture->place, "DROP VIEW sync_topic_sequences; DROP VIEW sync_stream_events; "
+                            "DROP VIEW khala_projection_checkpoints; "
+                            "ALTER TABLE topics RENAME TO sync_topic_sequences; "
+                            "ALTER TABLE journal RENAME TO sync_stream_events; "
+                            "ALTER TABLE checkpoints RENAME TO khala_projection_checkpoints; "
+                            "DELETE FROM event_ids WHERE log_id <> 4; DROP TABLE minted_ids; "
                             "ALTER TABLE sync_stream_events DROP COLUMN first_entity_seq; "
                             "ALTER TABLE events DROP COLUMN recorded_at; "
                             "ALTER TABLE events DROP COLUMN chain_version; "

@@ -19,7 +19,7 @@ const notify = (operator) => operator.did("notifications", { event_type: "n" });
 const position = (cursor) => Buffer.from(cursor, "base64url").toString("latin1");
 const follow = (operator, topic, token) => Stream.open(operator, streamPath(topic, "after_seq=0"),
   { authorization: `Bearer ${token ?? operator.reader}` });
-const floors = (data) => sql(data, "SELECT topic, oldest_seq FROM sync_topic_sequences");
+const floors = (data) => sql(data, "SELECT topic, oldest_seq FROM topics");
 
 /** Waits for so many further passes of retention. */
 async function passes(operator, count = 3) {
@@ -98,7 +98,7 @@ test("retention prunes nothing when the clock goes back, and prunes by the new t
   await passes(operator);
   await server.saw("log", /retention\.clock_stepped step=back /);
   await notify(operator);
-  const floor = () => Number(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE topic = 'runtime.notifications'"));
+  const floor = () => Number(sql(data, "SELECT oldest_seq FROM topics WHERE topic = 'runtime.notifications'"));
   await passes(operator);
   assert.equal(floor(), 1);
   clock.set(2000);
@@ -129,7 +129,7 @@ test("one event under a clock a year ahead stops neither recorded_at nor retenti
   const aheadSeconds = (await scrape(operator)).get("khala_cursor_clock_ahead_seconds");
   assert.ok(Math.abs(aheadSeconds * 1000 - YEAR_MS) < HOUR_MS, `${aheadSeconds} s`);
   // The first notification is dated a year ahead. It goes with the second.
-  await until(() => Number(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE topic = 'runtime.notifications'")) === 3,
+  await until(() => Number(sql(data, "SELECT oldest_seq FROM topics WHERE topic = 'runtime.notifications'")) === 3,
     "the expiry of both notifications");
   await operator.server.stop();
   const doctor = run(["doctor", "--data-dir", data]);

@@ -52,7 +52,7 @@ test("a plan measures topics with journal rows by their frames", async (t) => {
   const { plans } = await plan(operator, { "runtime.codex_worker_summaries": 1, "runtime.codex_worker_events": 1, "fleet:user:u:workers": 0 });
   const bytes = (text) => (onPostgres ? `octet_length(${text})` : `length(CAST(${text} AS BLOB))`);
   const frames = (topic, after) => Number(sql(operator.data, `SELECT coalesce(sum(${bytes("coalesce(j.payload, e.payload)")}), 0) ` +
-    `FROM sync_stream_events j JOIN sync_topic_sequences t ON t.ref = j.topic_ref JOIN events e ON e.log_id = j.log_id WHERE t.topic = '${topic}' AND j.seq > ${after}`));
+    `FROM journal j JOIN topics t ON t.ref = j.topic_ref JOIN events e ON e.log_id = j.log_id WHERE t.topic = '${topic}' AND j.seq > ${after}`));
   for (const one of plans) {
     assert.equal(one.replay_events, one.window.head_seq - one.after_seq);
     assert.ok(one.replay_events > 0);

@@ -1,28 +1,35 @@
 // Damaged derived tables: no append is refused, the damage is healed from the log, recorded and reported.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { onPostgres, tableName } from "../lib/database.mjs";
+import { onPostgres } from "../lib/database.mjs";
 import { run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { alter, sql } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
 
-const STRAY = `INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)
-  SELECT 1, head_seq + 1, 1, 2, 1, 1, zeroblob(32), '{}' FROM sync_topic_sequences WHERE ref = 1`;
+const STRAY = `INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)
+  SELECT 1, head_seq + 1, 1, 2, 1, 1, zeroblob(32), '{}' FROM topics WHERE ref = 1`;
+
+const SCHEMA = onPostgres ? "runtime" : "main";
 
 // The damage, the statement that causes it, and the subject of the drift.
 const DAMAGES = [
   ["a stray journal row", STRAY, "runtime.run_summaries"],
-  ["a journal row of no topic", "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload) " +
+  ["a journal row of no topic", "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload) " +
     `SELECT 99, 1, 1, 2, 1, 1, zeroblob(32), '{}'; ${STRAY}`, "topic_ref 99"],
-  ["a lost journal", "DROP TABLE sync_stream_events", tableName("sync_stream_events")],
-  ...(onPostgres ? [] : [["a journal without its index", "DROP INDEX sync_stream_events_by_topic", "sync_stream_events"]]),
+  ["a lost journal", "DROP TABLE journal", "journal"],
+  ...(onPostgres ? [] : [["a journal without its index", "DROP INDEX sync_stream_events_by_topic", "journal"]]),
   ["lost summaries", "DROP TABLE sync_run_summaries", "sync_run_summaries"],
   ["summaries with another column", "ALTER TABLE sync_run_summaries RENAME COLUMN payload TO other", "sync_run_summaries"],
-  ["lost checkpoints", "DROP TABLE khala_projection_checkpoints", tableName("khala_projection_checkpoints")],
-  ["lost topic counters", "DROP TABLE sync_topic_sequences", tableName("sync_topic_sequences")],
+  ["lost checkpoints", "DROP TABLE checkpoints", "checkpoints"],
+  ["lost topic counters", "DROP TABLE topics", "topics"],
+  ["topics with another column", "ALTER TABLE topics RENAME COLUMN topic TO other", "topics"],
+  ["a lost view", `DROP VIEW sync_stream_events; ${STRAY}`, "sync_stream_events"],
+  ["a view of other columns", `DROP VIEW sync_topic_sequences; CREATE VIEW ${SCHEMA}.sync_topic_sequences AS SELECT topic FROM topics; ${STRAY}`, "sync_topic_sequences"],
+  ["a table in place of a view", `DROP VIEW khala_projection_checkpoints; CREATE TABLE ${SCHEMA}.khala_projection_checkpoints (x int); ${STRAY}`,
+    "khala_projection_checkpoints"],
   ["a lost table of drift", `DROP TABLE khala_projection_drifts; ${STRAY}`, "khala_projection_drifts"],
-  ["a lost counter of one topic", `DELETE FROM sync_topic_sequences WHERE topic = 'runtime.run_summaries'; ${STRAY.replace(/head_seq \+ 1/, "7").replace(/ref = 1$/, "ref = 2")}`,
+  ["a lost counter of one topic", `DELETE FROM topics WHERE topic = 'runtime.run_summaries'; ${STRAY.replace(/head_seq \+ 1/, "7").replace(/ref = 1$/, "ref = 2")}`,
     "runtime.run_summaries"],
 ];
 
@@ -64,6 +71,8 @@ for (const isRunning of [true, false]) {
       assert.deepEqual(await Promise.all(["a", "b", "c", `new${seq}`].map(async (id) => (await summary(operator, id)).latest_seq)), [seq, seq, 1, 1], name);
       assert.ok((await subjects(operator)).includes(subject), `${name}: ${await subjects(operator)}`);
       assert.equal((await operator.read("runs/a")).run.status, "running");
+      for (const view of ["sync_topic_sequences", "sync_stream_events", "khala_projection_checkpoints"])
+        assert.ok(Number(sql(data, `SELECT count(*) FROM ${view}`)) > 0, `${view} after ${name}`);
     }
     verified(data);
     await operator.did("runs/a/events", { event_type: "y" });
@@ -81,7 +90,7 @@ test("a summary never waits for a checkpoint that is ahead, and overwritten rows
   for (const run_id of ["ahead", "altered", "hash"]) await first.did("runs", { run_id, owner_user_id: "u1" }, 201);
   await first.server.stop();
   const of = (id) => `entity_ref = (SELECT ref FROM entities WHERE id = '${id}')`;
-  alter(data, `UPDATE khala_projection_checkpoints SET last_runtime_seq = 99 WHERE ${of("ahead")};
+  alter(data, `UPDATE checkpoints SET last_runtime_seq = 99 WHERE ${of("ahead")};
     UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2') WHERE ${of("altered")};
     UPDATE sync_run_summaries SET payload_hash = zeroblob(32) WHERE ${of("hash")}`);
   const operator = await operate(t, { data });

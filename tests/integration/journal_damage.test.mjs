@@ -27,17 +27,17 @@ test("verify, reproject --verify and the doctor name damaged rows", async (t) =>
   const verbs = [["verify"], ["reproject", "--all", "--verify"], ["doctor"]];
   const look = (verb) => run([...verb, "--data-dir", data]);
   for (const verb of verbs) assert.equal(look(verb).code, 0, look(verb).out);
-  const kept = sqlRows(data, "SELECT topic_ref, seq, log_id, entity_ref, doc_version, published_at, hex(payload_hash) AS hash, payload FROM sync_stream_events WHERE topic_ref = 1");
-  const restore = () => alter(data, `DELETE FROM sync_stream_events WHERE topic_ref IN (1, 77); ${kept.map((row) =>
-    `INSERT INTO sync_stream_events ${COLUMNS} VALUES (1, ${row.seq}, ${row.log_id}, ${row.entity_ref}, ${row.doc_version}, ${row.published_at}, x'${row.hash}', '${row.payload}');`).join("")}`);
+  const kept = sqlRows(data, "SELECT topic_ref, seq, log_id, entity_ref, doc_version, published_at, hex(payload_hash) AS hash, payload FROM journal WHERE topic_ref = 1");
+  const restore = () => alter(data, `DELETE FROM journal WHERE topic_ref IN (1, 77); ${kept.map((row) =>
+    `INSERT INTO journal ${COLUMNS} VALUES (1, ${row.seq}, ${row.log_id}, ${row.entity_ref}, ${row.doc_version}, ${row.published_at}, x'${row.hash}', '${row.payload}');`).join("")}`);
   for (const [damage, topic, watermark] of [
-    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq = 3", SUMMARIES, 3],
-    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq >= 5", SUMMARIES, 5],
-    ["UPDATE sync_stream_events SET payload = replace(payload, 'u1', 'u2') WHERE topic_ref = 1 AND seq = 2", SUMMARIES, 2],
-    ["UPDATE sync_stream_events SET payload_hash = x'00' WHERE topic_ref = 1 AND seq = 4", SUMMARIES, 4],
-    [`INSERT INTO sync_stream_events ${COLUMNS} SELECT 1, 9, log_id, entity_ref, 9, 1, payload_hash, payload FROM sync_stream_events WHERE topic_ref = 1 AND seq = 1`, SUMMARIES, 9],
-    [`INSERT INTO sync_stream_events ${COLUMNS} SELECT 77, 5, log_id, entity_ref, 9, 1, payload_hash, payload FROM sync_stream_events WHERE topic_ref = 1 AND seq = 1`, "topic_ref 77", 5],
-    ["UPDATE sync_stream_events SET entity_ref = 999, log_id = 999 WHERE topic_ref = 1 AND seq = 6", SUMMARIES, 6],
+    ["DELETE FROM journal WHERE topic_ref = 1 AND seq = 3", SUMMARIES, 3],
+    ["DELETE FROM journal WHERE topic_ref = 1 AND seq >= 5", SUMMARIES, 5],
+    ["UPDATE journal SET payload = replace(payload, 'u1', 'u2') WHERE topic_ref = 1 AND seq = 2", SUMMARIES, 2],
+    ["UPDATE journal SET payload_hash = x'00' WHERE topic_ref = 1 AND seq = 4", SUMMARIES, 4],
+    [`INSERT INTO journal ${COLUMNS} SELECT 1, 9, log_id, entity_ref, 9, 1, payload_hash, payload FROM journal WHERE topic_ref = 1 AND seq = 1`, SUMMARIES, 9],
+    [`INSERT INTO journal ${COLUMNS} SELECT 77, 5, log_id, entity_ref, 9, 1, payload_hash, payload FROM journal WHERE topic_ref = 1 AND seq = 1`, "topic_ref 77", 5],
+    ["UPDATE journal SET entity_ref = 999, log_id = 999 WHERE topic_ref = 1 AND seq = 6", SUMMARIES, 6],
   ]) {
     alter(data, damage);
     for (const verb of verbs) {
@@ -56,9 +56,9 @@ test("verify, reproject --verify and the doctor name damaged rows", async (t) =>
 test("reproject --journal makes the journals again, with and without a server", async (t) => {
   const data = await stored(t);
   assert.equal(run(["reproject", "--journal", "--run", "r1", "--data-dir", data]).code, 2);
-  const journal = () => sqlRows(data, "SELECT topic, journal_epoch AS epoch, oldest_seq AS oldest, head_seq AS head FROM sync_topic_sequences WHERE entity_ref IS NULL ORDER BY topic");
+  const journal = () => sqlRows(data, "SELECT topic, journal_epoch AS epoch, oldest_seq AS oldest, head_seq AS head FROM topics WHERE entity_ref IS NULL ORDER BY topic");
   const before = journal();
-  alter(data, "DELETE FROM sync_stream_events WHERE seq = 2; UPDATE sync_stream_events SET payload = '{}' WHERE topic_ref = 1 AND seq = 4");
+  alter(data, "DELETE FROM journal WHERE seq = 2; UPDATE journal SET payload = '{}' WHERE topic_ref = 1 AND seq = 4");
   const local = run(["reproject", "--all", "--journal", "--data-dir", data]);
   assert.equal(local.code, 0, local.out + local.problem);
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
@@ -68,7 +68,7 @@ test("reproject --journal makes the journals again, with and without a server", 
     assert.equal(head - oldest + 1, { [SUMMARIES]: 6, "runtime.codex_worker_events": 4 }[topic] ?? 2, topic);
   }
   const operator = await operate(t, { data });
-  alter(data, "DELETE FROM sync_stream_events WHERE topic_ref = 1");
+  alter(data, "DELETE FROM journal WHERE topic_ref = 1");
   const { code, out, problem } = run(["reproject", "--all", "--journal", "--data-dir", data], { settings: { KHALA_URL: operator.server.url } });
   assert.equal(code, 0, out + problem);
   assert.match(out, /journals of all shared topics were made again/);
@@ -77,7 +77,7 @@ test("reproject --journal makes the journals again, with and without a server", 
   const { messages } = JSON.parse((await operator.get(`khala/topics/${SUMMARIES}/messages`)).body);
   assert.equal(messages.length, 7);
   assert.equal(messages[6].payload.run_id, "r1");
-  assert.equal(sql(data, "SELECT count(*) FROM sync_topic_sequences WHERE entity_ref IS NOT NULL AND journal_epoch > 0"), "0");
+  assert.equal(sql(data, "SELECT count(*) FROM topics WHERE entity_ref IS NOT NULL AND journal_epoch > 0"), "0");
 });
 
 test("readers behind damage are told journal_damaged, and readers of a journal made again epoch_mismatch", async (t) => {
@@ -96,17 +96,17 @@ test("readers behind damage are told journal_damaged, and readers of a journal m
   // A position without the number was handed out before journals had one.
   assert.equal((await poll(`after_seq=2&epoch=${epoch.slice(0, -2)}`)).status, 200);
   for (const [damage, last] of [
-    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq = 2", 2],
-    ["UPDATE sync_stream_events SET log_id = 999 WHERE topic_ref = 1 AND seq = 4", 4],
-    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq >= 6", 6],
+    ["DELETE FROM journal WHERE topic_ref = 1 AND seq = 2", 2],
+    ["UPDATE journal SET log_id = 999 WHERE topic_ref = 1 AND seq = 4", 4],
+    ["DELETE FROM journal WHERE topic_ref = 1 AND seq >= 6", 6],
   ]) {
     alter(data, damage);
     assert.deepEqual(reasons(await poll(`after_seq=${last - 1}`)), [410, "journal_damaged"], damage);
-    assert.equal(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE ref = 1"), `${last + 1}`, "the floor is durable");
+    assert.equal(sql(data, "SELECT oldest_seq FROM topics WHERE ref = 1"), `${last + 1}`, "the floor is durable");
     assert.equal((await poll(`after_seq=${last}&epoch=${epoch}`)).status, 200, damage);
     assert.equal((await poll("")).status, 200, "a bootstrap is never stale");
   }
-  alter(data, "DROP TABLE sync_stream_events");
+  alter(data, "DROP TABLE journal");
   await operator.did("runs/r1/events", { event_type: "x" });
   assert.equal((await poll("")).status, 200);
   const before = await poll("");

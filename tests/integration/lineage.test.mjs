@@ -176,7 +176,7 @@ test("cursors of topics that appear late, and of clients that have nothing yet",
     const reply = await fresh.subscribe({ topics: [topic], resume_after: { [topic]: "0@another" } });
     assert.equal(reply.windows[0].bootstrap, undefined);
     fresh.close();
-    alter(operator.data, `UPDATE sync_topic_sequences SET oldest_seq = 2 WHERE topic = '${topic}'`);
+    alter(operator.data, `UPDATE topics SET oldest_seq = 2 WHERE topic = '${topic}'`);
     const client = await Client.join(operator);
     const { windows: [window] } = await client.subscribe({ topics: [topic], resume_after: { [topic]: 0 } });
     assert.deepEqual(window.bootstrap, { snapshot: true, truncated: false });

@@ -126,7 +126,7 @@ test("a damaged store moves its metrics", async (t) => {
   await first.server.stop();
   const write = (statement) => alter(data, statement);
   const ref = (id) => `(SELECT ref FROM entities WHERE id = '${id}')`;
-  write(`UPDATE khala_projection_checkpoints SET last_runtime_seq = 99 WHERE entity_ref = ${ref("ahead")}`);
+  write(`UPDATE checkpoints SET last_runtime_seq = 99 WHERE entity_ref = ${ref("ahead")}`);
   const operator = await operate(t, { data, settings: NEVER });
   const log = (run_id) => operator.did(`runs/${run_id}/events`, { event_type: "run.log" });
   await moves(operator, "khala_projection_drift_total", { reason: "checkpoint_ahead" }, 1, () => log("ahead"));
@@ -139,8 +139,8 @@ test("a damaged store moves its metrics", async (t) => {
   await moves(operator, "khala_projection_skipped_total", {}, 1, () => log("ahead"));
   // The next row of the journal exists already.
   await log("twice");
-  write(`INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)
-    SELECT 1, head_seq + 1, 1, ${ref("twice")}, 1, 1, zeroblob(32), '{}' FROM sync_topic_sequences WHERE ref = 1`);
+  write(`INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)
+    SELECT 1, head_seq + 1, 1, ${ref("twice")}, 1, 1, zeroblob(32), '{}' FROM topics WHERE ref = 1`);
   await moves(operator, "khala_projection_refused_total", {}, "some", () => log("twice"));
   // This run cannot be folded, because its first event is not found.
   write(`${onPostgres ? "UPDATE events SET seq = 1000000" : "DELETE FROM event_positions_recent"} WHERE seq = 1 AND entity_ref = ${ref("broken")};

@@ -207,10 +207,10 @@ test("rows of the outbox keep a store from moving out, and a moved store takes n
 function movingTables() {
   const source = readFileSync(new URL("../../src/store/store_rows.c", import.meta.url), "utf8");
   const columnsOf = (text) => [...text.matchAll(/"([^"]*)"/g)].map((one) => one[1]).join("").split(", ");
-  const rows = [...source.matchAll(/\.name = "(\w+)",\s*\.postgres_name = "(\w+)",\s*\.columns =\s*((?:"[^"]*"\s*)+)/g)]
-    .map(([, sqlite_, postgres, columns]) => ({ sqlite: sqlite_, postgres, columns: columnsOf(columns) }));
+  const rows = [...source.matchAll(/\.name = "(\w+)",\s*\.columns =\s*((?:"[^"]*"\s*)+)/g)]
+    .map(([, name, columns]) => ({ name, columns: columnsOf(columns) }));
   const documents = columnsOf(source.match(/\(table\),\s*\\\s*\.columns = ("[^"]*")/)[1]);
-  for (const name of ["sync_run_summaries", "sync_codex_worker_summaries"]) rows.push({ sqlite: name, postgres: name, columns: documents });
+  for (const name of ["sync_run_summaries", "sync_codex_worker_summaries"]) rows.push({ name, columns: documents });
   assert.equal(rows.length, 14);
   return rows;
 }
@@ -218,7 +218,7 @@ function movingTables() {
 // The positions of an entity's events follow from the events. A row of the journal needs no number of its own.
 // Nodes, their commits and the serials of revocations are about the servers of one database.
 const STAYING = {
-  sqlite: ["event_positions", "event_positions_recent", "sync_stream_events.id"],
+  sqlite: ["event_positions", "event_positions_recent", "journal.id"],
   postgres: ["writer", "built_in_topics", "outbox", "outbox_rejected", "outbox_limits", "secrets", "nodes", "commits",
     "sync_revocations.serial"],
 };
@@ -234,7 +234,7 @@ alone("every table, column and property moves, or stays for a reason", async (t)
       JOIN pg_tables t ON t.tablename = c.table_name AND t.schemaname = c.table_schema WHERE c.table_schema = 'runtime'`),
   };
   for (const engine of ["sqlite", "postgres"]) {
-    const moving = movingTables().flatMap((table) => table.columns.map((column) => `${table[engine]}.${column}`));
+    const moving = movingTables().flatMap((table) => table.columns.map((column) => `${table.name}.${column}`));
     const lost = found[engine].split("\n").filter((name) => !moving.includes(name) && !STAYING[engine].includes(name)
       && !STAYING[engine].includes(name.split(".")[0]));
     assert.deepEqual(lost, [], `${engine}: src/store/store_rows.c names the columns that move`);

@@ -52,7 +52,7 @@ async function olderStore(t) {
     const hash = `x'${chain_hash.slice(7)}'`;
     alter(data, `UPDATE events SET chain_hash = ${hash} WHERE entity_ref = (SELECT ref FROM entities WHERE id = '${from}');
       UPDATE entities SET id = '${to}' WHERE id = '${from}';
-      UPDATE sync_topic_sequences SET topic = replace(topic, '${from}', '${to}'), stream_id = replace(stream_id, '${from}', '${to.replace(":", ".")}');`);
+      UPDATE topics SET topic = replace(topic, '${from}', '${to}'), stream_id = replace(stream_id, '${from}', '${to.replace(":", ".")}');`);
   }
   return data;
 }

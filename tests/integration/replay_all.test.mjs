@@ -91,7 +91,7 @@ test("replay=all", async (t) => {
 
   await t.test("every transport reads every event beyond budget and floor", async () => {
     await everyTransportReadsEverything(operator, ROOM, COUNT, worker);
-    alter(operator.data, `UPDATE sync_topic_sequences SET oldest_seq = 590 WHERE topic = '${ROOM}'`);
+    alter(operator.data, `UPDATE topics SET oldest_seq = 590 WHERE topic = '${ROOM}'`);
     await everyTransportReadsEverything(operator, ROOM, COUNT, worker);
     assert.equal((await transports.poll(operator, ROOM, 0, operator.key)).length, COUNT);
   });

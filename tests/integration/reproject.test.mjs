@@ -26,12 +26,12 @@ function verified(operator) {
 
 /** Asserts that every topic's journal has all rows up to its head. */
 function journalIsWhole(data) {
-  assert.equal(sql(data, "SELECT count(*) FROM sync_topic_sequences t WHERE entity_ref IS NULL AND " +
-    "(head_seq - oldest_seq + 1 <> (SELECT count(*) FROM sync_stream_events e WHERE e.topic_ref = t.ref) OR " +
-    "head_seq <> coalesce((SELECT max(seq) FROM sync_stream_events e WHERE e.topic_ref = t.ref), 0))"), "0");
+  assert.equal(sql(data, "SELECT count(*) FROM topics t WHERE entity_ref IS NULL AND " +
+    "(head_seq - oldest_seq + 1 <> (SELECT count(*) FROM journal e WHERE e.topic_ref = t.ref) OR " +
+    "head_seq <> coalesce((SELECT max(seq) FROM journal e WHERE e.topic_ref = t.ref), 0))"), "0");
 }
 
-const head = (data) => Number(sql(data, "SELECT head_seq FROM sync_topic_sequences WHERE topic = 'runtime.run_summaries'"));
+const head = (data) => Number(sql(data, "SELECT head_seq FROM topics WHERE topic = 'runtime.run_summaries'"));
 
 test("reproject repairs an altered document through the server", async (t) => {
   const operator = await operate(t);

@@ -97,7 +97,7 @@ test("every row of the retention table is pruned at its time, and its readers re
     await operator.server.stop();
   }
   assert.equal(truth(data), before);
-  assert.equal(sql(data, "SELECT count(*) FROM sync_stream_events"), "0");
+  assert.equal(sql(data, "SELECT count(*) FROM journal"), "0");
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
   assert.equal(run(["reproject", "--all", "--verify", "--data-dir", data]).code, 0);
 });
@@ -195,7 +195,7 @@ test("concurrent retention requests are all answered", async (t) => {
   assert.ok(distinct.size < 20, "some were shared");
   const all = [...distinct].reduce((sum, one) => sum + JSON.parse(one).deleted, 0);
   assert.ok(all > 0);
-  assert.equal(sql(data, "SELECT count(*) FROM sync_stream_events"), "0");
+  assert.equal(sql(data, "SELECT count(*) FROM journal"), "0");
 });
 
 test("a stream overtaken by retention receives stale_cursor and continues without a gap", async (t) => {
@@ -257,7 +257,7 @@ test("retention keeps the tail of a snapshot in use", async (t) => {
   const data = folder(t);
   const settings = { ...PATIENT, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20",
     RUNTIME_KHALA_RUN_SUMMARIES_RETENTION_SECONDS: "1", RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1" };
-  const floor = (topic) => Number(sql(data, `SELECT oldest_seq FROM sync_topic_sequences WHERE topic = '${topic}'`));
+  const floor = (topic) => Number(sql(data, `SELECT oldest_seq FROM topics WHERE topic = '${topic}'`));
   const appendSome = async (operator) => { for (let i = 0; i < 5; i++) await operator.did("runs/r/events", { event_type: "x" }); };
   const first = await operate(t, { data, settings });
   await first.did("runs", { run_id: "r" }, 201);
@@ -351,7 +351,7 @@ alone("the expiry of thousands of topics delays an append by at most one batch",
     assert.deepEqual([one.oldest, one.head, one.stale_risk],
       isWatched ? [EVENTS + 1, EVENTS + 2, 1] : [EVENTS + 1, EVENTS, 0]);
   }
-  assert.equal(sql(data, `SELECT count(*) FROM sync_topic_sequences WHERE topic LIKE 'run:r%' AND oldest_seq = ${EVENTS + 1}`),
+  assert.equal(sql(data, `SELECT count(*) FROM topics WHERE topic LIKE 'run:r%' AND oldest_seq = ${EVENTS + 1}`),
     String(CROWD));
 
   // A live stream continues; a cursor below the floor is stale, in memory and in the store.

@@ -61,7 +61,7 @@ test("a snapshot contains every summary and describes itself", async (t) => {
   await operator.batch(Array.from({ length: 500 }, (_, i) => ({ run_id: `r${i % 300}`, event_type: "run.log" })));
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
   const { documents, ...about } = await snapshot(operator);
-  const head = Number(sql(operator.data, "SELECT head_seq FROM sync_topic_sequences WHERE ref = 1"));
+  const head = Number(sql(operator.data, "SELECT head_seq FROM topics WHERE ref = 1"));
   assert.deepEqual(about, {
     topic: TOPIC, format: "openagents.sync.snapshot.v1", schema_version: 1, cadence_seconds: 300,
     source_table: "runtime.sync_run_summaries", watermark: head,
@@ -117,7 +117,7 @@ test("a snapshot during appends is consistent, and its tail reaches the head", a
   for (const { watermark, documents } of taken) {
     // The documents equal the journal up to the watermark.
     const rows = sqlRows(operator.data,
-      `SELECT payload FROM sync_stream_events WHERE topic_ref = 1 AND seq IN (SELECT max(seq) FROM sync_stream_events
+      `SELECT payload FROM journal WHERE topic_ref = 1 AND seq IN (SELECT max(seq) FROM journal
         WHERE topic_ref = 1 AND seq <= ${watermark} GROUP BY entity_ref) ORDER BY entity_ref`);
     assert.deepEqual(documents.map((document) => document.payload), rows.map((row) => JSON.parse(row.payload)));
     const runs = new Map(documents.map(({ payload }) => [payload.run_id, payload]));

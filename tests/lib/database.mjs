@@ -17,7 +17,7 @@ export function psql(url, statements) {
     { encoding: "utf8", env, maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] }).trim();
 }
 
-// The tests' statements have the functions and the table names of the embedded store.
+// The tests' statements have the functions of the embedded store.
 const FUNCTIONS_OF_SQLITE = `CREATE SCHEMA IF NOT EXISTS embedded;
   CREATE OR REPLACE FUNCTION embedded.zeroblob(size int) RETURNS bytea LANGUAGE sql
     AS $$ SELECT decode(repeat('00', size), 'hex') $$;
@@ -25,18 +25,13 @@ const FUNCTIONS_OF_SQLITE = `CREATE SCHEMA IF NOT EXISTS embedded;
     AS $$ SELECT upper(encode(bytes, 'hex')) $$;
   CREATE OR REPLACE FUNCTION embedded.hex(id uuid) RETURNS text LANGUAGE sql
     AS $$ SELECT upper(encode(uuid_send(id), 'hex')) $$;`;
-const TABLES_OF_SQLITE = { sync_topic_sequences: "topics", sync_stream_events: "journal", khala_projection_checkpoints: "checkpoints" };
 const prepared = new Set(); // databases that have these functions
-
-/** The name in the store under test of a table that the embedded store names so. */
-export const tableName = (name) => (onPostgres ? TABLES_OF_SQLITE[name] ?? name : name);
 
 /** Runs statements written for the embedded store. */
 export function psqlOfSqlite(url, statements) {
   if (!prepared.has(url)) psql(url, FUNCTIONS_OF_SQLITE);
   prepared.add(url);
-  const translated = statements.replace(/\bx'([0-9a-f]*)'/gi, "'\\x$1'::bytea").replace(/\bDROP TABLE \w+/g, "$& CASCADE")
-    .replace(new RegExp(`\\b(${Object.keys(TABLES_OF_SQLITE).join("|")})\\b`, "g"), (name) => tableName(name));
+  const translated = statements.replace(/\bx'([0-9a-f]*)'/gi, "'\\x$1'::bytea").replace(/\bDROP TABLE \w+/g, "$& CASCADE");
   return psql(url, `SET search_path = embedded, runtime; ${translated}`);
 }
 

@@ -130,7 +130,7 @@ export class Operator {
   /** The number of rows in each table that an append may change. */
   stored() {
     return sql(this.data, "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM entities), " +
-      "(SELECT count(*) FROM sync_stream_events), (SELECT count(*) FROM sync_topic_sequences)");
+      "(SELECT count(*) FROM journal), (SELECT count(*) FROM topics)");
   }
 
   close() {

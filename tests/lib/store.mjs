@@ -58,7 +58,7 @@ function makeSummaries(count, owner) {
     ${numbers} INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, payload)
       SELECT i + 1, 'runtime/run_summary:r' || i, 1, zeroblob(32),
         '{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"}' FROM n;
-    UPDATE sync_topic_sequences SET head_seq = ${count}, oldest_seq = ${count + 1} WHERE ref = 1;
+    UPDATE topics SET head_seq = ${count}, oldest_seq = ${count + 1} WHERE ref = 1;
     COMMIT;`);
   return data;
 }

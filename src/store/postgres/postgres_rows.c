@@ -94,7 +94,7 @@ static enum status add_rows(struct postgres_session *session, const PGresult *re
         status = store_page_add(page, values);
     }
     if (status == STATUS_INTERNAL_ERROR)
-        return postgres_damaged(session, page->table->postgres_name, page->row_count);
+        return postgres_damaged(session, page->table->name, page->row_count);
     if (status != STATUS_OK)
         snprintf(session->error, sizeof(session->error),
                  "a row is larger than the memory reserved for it");
@@ -152,7 +152,6 @@ enum status postgres_read_rows(struct store_session *base, const struct store_va
         size_t count = 0;
         const struct store_rows_query query = {
             .table = page->table,
-            .name = page->table->postgres_name,
             .places = after ? keys : NULL,
             .limit = room < QUERY_ROWS_MAX ? room : QUERY_ROWS_MAX,
         };
@@ -165,8 +164,7 @@ enum status postgres_read_rows(struct store_session *base, const struct store_va
 }
 
 enum status postgres_read_last_row(struct store_session *base, struct store_page *page) {
-    const struct store_rows_query query = {
-        .table = page->table, .name = page->table->postgres_name, .limit = 1, .is_last = true};
+    const struct store_rows_query query = {.table = page->table, .limit = 1, .is_last = true};
     size_t count = 0;
     enum status status = query_rows(postgres_session_of(base), &query, NULL, page, &count);
     return status == STATUS_OK && count == 0 ? STATUS_NOT_FOUND : status;
@@ -177,7 +175,7 @@ enum status postgres_count_rows(struct store_session *base, const struct store_t
     struct postgres_session *session = postgres_session_of(base);
     char sql[STORE_ROWS_SQL_BYTES_MAX];
     PGresult *result = NULL;
-    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s WHERE %s", table->postgres_name,
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s WHERE %s", table->name,
              store_table_filter(table));
     enum status status = postgres_ensure(session);
     if (status == STATUS_OK)
@@ -200,8 +198,7 @@ static enum status execute(struct postgres_session *session, const char *sql) {
 
 static enum status delete_rows(struct postgres_session *session, const struct store_table *table) {
     char sql[STORE_ROWS_SQL_BYTES_MAX];
-    snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table->postgres_name,
-             store_table_filter(table));
+    snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table->name, store_table_filter(table));
     return execute(session, sql);
 }
 
@@ -241,8 +238,8 @@ static enum status copy_in(struct postgres_session *session, const struct store_
                            struct slice text) {
     char sql[STORE_ROWS_SQL_BYTES_MAX];
     PGresult *result = NULL;
-    snprintf(sql, sizeof(sql), "COPY %s (%s) FROM STDIN (FORMAT binary)",
-             page->table->postgres_name, page->table->columns);
+    snprintf(sql, sizeof(sql), "COPY %s (%s) FROM STDIN (FORMAT binary)", page->table->name,
+             page->table->columns);
     result = PQexec(session->connection, sql);
     bool is_begun = PQresultStatus(result) == PGRES_COPY_IN;
     enum status status = is_begun ? STATUS_OK : postgres_fault(session, result);

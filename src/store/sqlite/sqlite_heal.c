@@ -1,6 +1,7 @@
 /* Repair of the derived tables. All of them follow from the log, so a table that is missing or has
- * other columns is made again, empty. The schema it should have is read from a database in memory,
- * to which the same migrations were applied. */
+ * other columns is made again, empty. A view that is missing or different is made again too. The
+ * schema they should have is read from a database in memory, to which the same migrations were
+ * applied. */
 #include "store/sqlite/sqlite_heal.h"
 
 #include <stdio.h>
@@ -11,10 +12,14 @@
 #include "store/sqlite/sqlite_topics.h"
 
 #define DOCUMENT_TABLE(kind, name, table, ...) table,
-/* Drifts come first, because the repair of the others is recorded there. */
-static const char *const derived_tables[] = {"khala_projection_drifts", SQLITE_TABLE_TOPICS,
-                                             SQLITE_TABLE_JOURNAL, "khala_projection_checkpoints",
-                                             DOCUMENT_KINDS(DOCUMENT_TABLE)};
+/* Drifts come first, because the repair of the others is recorded there. The views come last. */
+static const char *const derived_tables[] = {"khala_projection_drifts",
+                                             SQLITE_TABLE_TOPICS,
+                                             SQLITE_TABLE_JOURNAL,
+                                             "checkpoints",
+                                             DOCUMENT_KINDS(DOCUMENT_TABLE) "sync_topic_sequences",
+                                             "sync_stream_events",
+                                             "khala_projection_checkpoints"};
 #define TABLE_COUNT (sizeof(derived_tables) / sizeof(derived_tables[0]))
 /* A journal row beyond this seq cannot be a frame. JSON numbers are exact up to twice as much. */
 #define SEQ_MAX ((sqlite3_int64)1 << 52)
@@ -48,14 +53,20 @@ static int ask(sqlite3 *database, const char *query, const char *parameter, stru
     return code;
 }
 
-/* The columns and the indexes of a table. */
+/* The columns and the indexes of a table, or the text of a view: its columns cannot be read while a
+ * column of its tables has another name. */
 #define SHAPE                                                                                      \
-    "SELECT (SELECT group_concat(name) FROM (SELECT name FROM pragma_table_info(?1) ORDER BY "     \
-    "cid)) || ';' || coalesce((SELECT group_concat(name) FROM (SELECT name FROM sqlite_schema "    \
-    "WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL ORDER BY name)), '')"
+    "SELECT (SELECT iif(type = 'view', sql, (SELECT group_concat(name) FROM (SELECT name FROM "    \
+    "pragma_table_info(?1) ORDER BY cid)) || ';' || coalesce((SELECT group_concat(name) FROM "     \
+    "(SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL "  \
+    "ORDER BY name)), '')) FROM sqlite_schema WHERE name = ?1 AND type IN ('table', 'view'))"
 #define DEFINITION                                                                                 \
     "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema WHERE tbl_name = ?1 AND "   \
-    "sql IS NOT NULL AND type IN ('table', 'index') ORDER BY type DESC)"
+    "sql IS NOT NULL AND type IN ('table', 'index', 'view') ORDER BY type DESC)"
+/* Removes what has the name, be it a table or a view. */
+#define REMOVAL                                                                                    \
+    "SELECT (SELECT 'DROP ' || type || ' ' || name FROM sqlite_schema WHERE name = ?1 AND type "   \
+    "IN ('table', 'view'))"
 
 static int is_table_sound(const struct heal *heal, const char *table, bool *is_sound) {
     struct buffer found, wanted;
@@ -71,11 +82,15 @@ static int is_table_sound(const struct heal *heal, const char *table, bool *is_s
 }
 
 static int make_again(struct heal *heal, const char *table) {
-    struct buffer definition;
+    struct buffer removal, definition;
+    buffer_init(&removal, SQLITE_HEAL_TEXT_BYTES_MAX);
     buffer_init(&definition, SQLITE_HEAL_TEXT_BYTES_MAX);
-    int code = ask(heal->reference, DEFINITION, table, &definition);
+    int code = ask(heal->database, REMOVAL, table, &removal);
     if (code == SQLITE_OK)
-        code = sqlite_heal_run(heal, "DROP TABLE IF EXISTS %s; %s", table, definition.data);
+        code = ask(heal->reference, DEFINITION, table, &definition);
+    if (code == SQLITE_OK)
+        code = sqlite_heal_run(heal, "%s; %s", removal.data, definition.data);
+    buffer_release(&removal);
     buffer_release(&definition);
     if (code != SQLITE_OK)
         return code;
@@ -112,11 +127,11 @@ static int skip_strays(struct heal *heal, sqlite3_stmt *row) {
     if (last > SEQ_MAX)
         last = head;
     if (code == SQLITE_OK)
-        code = sqlite_heal_run(heal, "DELETE FROM sync_stream_events WHERE topic_ref = %lld", ref);
+        code = sqlite_heal_run(heal, "DELETE FROM journal WHERE topic_ref = %lld", ref);
     if (code != SQLITE_OK)
         return code;
     return sqlite_heal_run(heal,
-                           "UPDATE sync_topic_sequences SET head_seq = %lld, oldest_seq = %lld, "
+                           "UPDATE topics SET head_seq = %lld, oldest_seq = %lld, "
                            "damaged_seq = %lld WHERE ref = %lld",
                            last, last + 1, last, ref);
 }
@@ -130,7 +145,7 @@ static int drop_unknown(struct heal *heal, sqlite3_stmt *row) {
                                    .actual_seq = sqlite3_column_int64(row, 1)};
     int code = sqlite_heal_note(heal, &note);
     return code == SQLITE_OK
-               ? sqlite_heal_run(heal, "DELETE FROM sync_stream_events WHERE topic_ref = %lld", ref)
+               ? sqlite_heal_run(heal, "DELETE FROM journal WHERE topic_ref = %lld", ref)
                : code;
 }
 
@@ -139,7 +154,7 @@ static int heal_journal(struct heal *heal) {
     int code = sqlite_heal_each(
         heal,
         "WITH ends AS MATERIALIZED (SELECT ref, topic, head_seq, (SELECT max(seq) FROM "
-        "sync_stream_events WHERE topic_ref = ref) AS last FROM sync_topic_sequences WHERE "
+        "journal WHERE topic_ref = ref) AS last FROM topics WHERE "
         "entity_ref IS NULL) SELECT ref, topic, head_seq, last FROM ends WHERE last > head_seq "
         "ORDER BY ref",
         skip_strays);
@@ -147,17 +162,17 @@ static int heal_journal(struct heal *heal) {
         code = sqlite_heal_each(
             heal,
             SQLITE_JOURNAL_REFS
-            "SELECT r, (SELECT max(seq) FROM sync_stream_events WHERE topic_ref = r) FROM refs "
-            "WHERE r IS NOT NULL AND r NOT IN (SELECT ref FROM sync_topic_sequences WHERE "
+            "SELECT r, (SELECT max(seq) FROM journal WHERE topic_ref = r) FROM refs "
+            "WHERE r IS NOT NULL AND r NOT IN (SELECT ref FROM topics WHERE "
             "entity_ref IS NULL) ORDER BY r",
             drop_unknown);
     /* A journal that lost its rows with its table. */
     if (code == SQLITE_OK)
         code = sqlite_heal_run(
             heal,
-            "UPDATE sync_topic_sequences SET oldest_seq = head_seq + 1, damaged_seq = head_seq "
+            "UPDATE topics SET oldest_seq = head_seq + 1, damaged_seq = head_seq "
             "WHERE entity_ref IS NULL AND oldest_seq <= head_seq AND NOT EXISTS (SELECT 1 FROM "
-            "sync_stream_events WHERE topic_ref = ref)");
+            "journal WHERE topic_ref = ref)");
     return code;
 }
 

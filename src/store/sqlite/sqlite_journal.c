@@ -7,7 +7,7 @@
     "d.entity_ref ORDER BY seq DESC LIMIT 1), (SELECT log_id + event_count - 1 FROM "              \
     "event_positions WHERE entity_ref = d.entity_ref ORDER BY seq DESC LIMIT 1))"
 #define INSERT_ROWS                                                                                \
-    "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "            \
+    "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, "                       \
     "published_at, payload_hash, payload, first_entity_seq) "
 
 /* The transaction around one repair. */
@@ -35,10 +35,10 @@ struct mend {
 /* The topic, and the last seq that is missing between its floor and its head. */
 #define LAST_HOLE                                                                                  \
     "SELECT ref, topic, head_seq, (SELECT max(seq - 1) FROM (SELECT seq, lag(seq, 1, "             \
-    "t.oldest_seq - 1) OVER (ORDER BY seq) AS before FROM sync_stream_events WHERE topic_ref = "   \
+    "t.oldest_seq - 1) OVER (ORDER BY seq) AS before FROM journal WHERE topic_ref = "              \
     "t.ref AND seq BETWEEN t.oldest_seq AND t.head_seq) WHERE seq <> before + 1), (SELECT "        \
-    "max(seq) FROM sync_stream_events WHERE topic_ref = t.ref AND seq <= t.head_seq), oldest_seq " \
-    "FROM sync_topic_sequences t WHERE entity_ref IS NULL AND topic = ?"
+    "max(seq) FROM journal WHERE topic_ref = t.ref AND seq <= t.head_seq), oldest_seq "            \
+    "FROM topics t WHERE entity_ref IS NULL AND topic = ?"
 
 static sqlite3_int64 larger(sqlite3_int64 a, sqlite3_int64 b) {
     return a > b ? a : b;
@@ -62,12 +62,11 @@ static int raise_floor(struct heal *heal, const struct mend *mend, sqlite3_stmt 
                                    .actual_seq = last};
     int code = sqlite_heal_note(heal, &note);
     if (code == SQLITE_OK)
-        code = sqlite_heal_run(
-            heal, "DELETE FROM sync_stream_events WHERE topic_ref = %lld AND seq <= %lld", ref,
-            last);
+        code = sqlite_heal_run(heal, "DELETE FROM journal WHERE topic_ref = %lld AND seq <= %lld",
+                               ref, last);
     if (code == SQLITE_OK)
         code = sqlite_heal_run(heal,
-                               "UPDATE sync_topic_sequences SET oldest_seq = %lld, damaged_seq = "
+                               "UPDATE topics SET oldest_seq = %lld, damaged_seq = "
                                "%lld WHERE ref = %lld",
                                last + 1, last, ref);
     return code;
@@ -164,8 +163,8 @@ static int rebuild(struct heal *heal, void *user) {
     int code = sqlite_heal_run(
         heal, "CREATE TEMP TABLE bases (ref INTEGER PRIMARY KEY, topic TEXT UNIQUE, base INTEGER); "
               "INSERT INTO bases SELECT ref, topic, max(head_seq, coalesce((SELECT max(seq) FROM "
-              "sync_stream_events WHERE topic_ref = ref AND seq < 4503599627370496), 0)) + 1 FROM "
-              "sync_topic_sequences WHERE entity_ref IS NULL; DELETE FROM sync_stream_events");
+              "journal WHERE topic_ref = ref AND seq < 4503599627370496), 0)) + 1 FROM "
+              "topics WHERE entity_ref IS NULL; DELETE FROM journal");
     DOCUMENT_KINDS(ADD_DOCUMENTS)
     for (int kind = 0; code == SQLITE_OK && kind < ENTITY_KIND_COUNT; kind++)
         code = add_shared_events(heal, (enum entity_kind)kind, *events_max);
@@ -174,10 +173,10 @@ static int rebuild(struct heal *heal, void *user) {
     if (code == SQLITE_OK)
         code = sqlite_heal_run(
             heal,
-            "UPDATE sync_topic_sequences SET journal_epoch = %lld, damaged_seq = 0, oldest_seq = "
-            "(SELECT base + 1 FROM bases b WHERE b.ref = sync_topic_sequences.ref), head_seq = "
-            "(SELECT base + (SELECT count(*) FROM sync_stream_events WHERE topic_ref = b.ref) FROM "
-            "bases b WHERE b.ref = sync_topic_sequences.ref) WHERE entity_ref IS NULL; DROP TABLE "
+            "UPDATE topics SET journal_epoch = %lld, damaged_seq = 0, oldest_seq = "
+            "(SELECT base + 1 FROM bases b WHERE b.ref = topics.ref), head_seq = "
+            "(SELECT base + (SELECT count(*) FROM journal WHERE topic_ref = b.ref) FROM "
+            "bases b WHERE b.ref = topics.ref) WHERE entity_ref IS NULL; DROP TABLE "
             "bases",
             epoch);
     return code;
@@ -197,8 +196,8 @@ enum status sqlite_find_stray_row(struct store_session *base, uint64_t *topic_re
     int code = sqlite3_prepare_v2(
         session->database,
         SQLITE_JOURNAL_REFS
-        "SELECT r, (SELECT min(seq) FROM sync_stream_events WHERE topic_ref = r) FROM refs WHERE r "
-        "IS NOT NULL AND r NOT IN (SELECT ref FROM sync_topic_sequences WHERE entity_ref IS NULL) "
+        "SELECT r, (SELECT min(seq) FROM journal WHERE topic_ref = r) FROM refs WHERE r "
+        "IS NOT NULL AND r NOT IN (SELECT ref FROM topics WHERE entity_ref IS NULL) "
         "LIMIT 1",
         -1, &statement, NULL);
     if (code == SQLITE_OK)

@@ -8,13 +8,13 @@
 
 #include "store/sqlite/sqlite.h"
 
-#define SQLITE_TABLE_TOPICS  "sync_topic_sequences"
-#define SQLITE_TABLE_JOURNAL "sync_stream_events"
+#define SQLITE_TABLE_TOPICS  "topics"
+#define SQLITE_TABLE_JOURNAL "journal"
 
 /* The topic refs of the journal, one search of the index for each. */
 #define SQLITE_JOURNAL_REFS                                                                        \
-    "WITH RECURSIVE refs(r) AS MATERIALIZED (SELECT min(topic_ref) FROM sync_stream_events UNION " \
-    "ALL SELECT (SELECT min(topic_ref) FROM sync_stream_events WHERE topic_ref > r) FROM refs "    \
+    "WITH RECURSIVE refs(r) AS MATERIALIZED (SELECT min(topic_ref) FROM journal UNION "            \
+    "ALL SELECT (SELECT min(topic_ref) FROM journal WHERE topic_ref > r) FROM refs "               \
     "WHERE r IS NOT NULL) "
 
 struct heal {

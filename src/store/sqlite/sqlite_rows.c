@@ -82,15 +82,13 @@ enum status sqlite_read_rows(struct store_session *base, const struct store_valu
     char keys[64] = "";
     places(keys, page->table->key_count);
     const struct store_rows_query query = {.table = page->table,
-                                           .name = page->table->name,
                                            .places = after ? keys : NULL,
                                            .limit = page->row_max - page->row_count};
     return read_page(sqlite_session_of(base), &query, after, page);
 }
 
 enum status sqlite_read_last_row(struct store_session *base, struct store_page *page) {
-    const struct store_rows_query query = {
-        .table = page->table, .name = page->table->name, .limit = 1, .is_last = true};
+    const struct store_rows_query query = {.table = page->table, .limit = 1, .is_last = true};
     enum status status = read_page(sqlite_session_of(base), &query, NULL, page);
     return status == STATUS_OK && page->row_count == 0 ? STATUS_NOT_FOUND : status;
 }

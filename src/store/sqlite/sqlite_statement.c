@@ -49,7 +49,7 @@
     "SELECT ref, topic, stream_id, entity_ref, oldest_seq, "                                       \
     "CASE WHEN entity_ref IS NULL THEN head_seq ELSE " HEAD_OF(                                    \
         "seq", "t.entity_ref") " END, journal_epoch, damaged_seq "                                 \
-                               "FROM sync_topic_sequences t "
+                               "FROM topics t "
 
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
     [STATEMENT_PUT_DOCUMENTS + kind] =                                                             \
@@ -108,17 +108,17 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys (entity_ref, key, log_id) VALUES (?, ?, ?)",
     /* oldest_seq never falls, even if the caller does not know of a prune yet. */
     [STATEMENT_PUT_TOPIC] =
-        "INSERT INTO sync_topic_sequences (ref, topic, stream_id, entity_ref, oldest_seq, "
+        "INSERT INTO topics (ref, topic, stream_id, entity_ref, oldest_seq, "
         "head_seq) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE SET "
         "entity_ref = excluded.entity_ref, oldest_seq = max(oldest_seq, excluded.oldest_seq), "
         "head_seq = excluded.head_seq "
         "WHERE topic = excluded.topic AND stream_id = excluded.stream_id",
     DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
-        "INSERT OR REPLACE INTO khala_projection_checkpoints (entity_ref, projection_name, "
+        "INSERT OR REPLACE INTO checkpoints (entity_ref, projection_name, "
         "document_id, last_runtime_seq, projection_version, summary_hash, last_projected_at) "
         "SELECT c1, c2, c3, c4, c5, c6, c7 FROM source",
     [STATEMENT_ADD_JOURNAL] =
-        "INSERT OR FAIL INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
+        "INSERT OR FAIL INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, "
         "published_at, payload_hash, payload, first_entity_seq) "
         "SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9 FROM source",
     [STATEMENT_ADD_DRIFT] =
@@ -142,11 +142,11 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_DROP_SINGLE_USES] =
         "DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT kind, id FROM sync_single_uses "
         "WHERE expires_at <= ? LIMIT 1000)",
-    [STATEMENT_PRUNE_JOURNAL] = "DELETE FROM sync_stream_events WHERE topic_ref = ? AND seq < ?",
-    [STATEMENT_RAISE_OLDEST] = "UPDATE sync_topic_sequences SET oldest_seq = ? WHERE ref = ?",
+    [STATEMENT_PRUNE_JOURNAL] = "DELETE FROM journal WHERE topic_ref = ? AND seq < ?",
+    [STATEMENT_RAISE_OLDEST] = "UPDATE topics SET oldest_seq = ? WHERE ref = ?",
     [STATEMENT_STATE] = "SELECT (SELECT value FROM meta WHERE name = 'epoch'), "
                         "(SELECT max(log_id) FROM events), (SELECT max(ref) FROM entities), "
-                        "(SELECT max(ref) FROM sync_topic_sequences), "
+                        "(SELECT max(ref) FROM topics), "
                         "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), "
                         "(SELECT max(event_id) FROM event_ids), mark, unmarked_max, "
                         "(SELECT CAST(value AS INTEGER) FROM meta WHERE name = "
@@ -162,7 +162,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT coalesce("
         "(SELECT log_id FROM event_positions WHERE entity_ref = ?1 AND seq = 1), "
         "(SELECT log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq = 1))",
-    [STATEMENT_STREAM_TAKEN] = "SELECT 1 FROM sync_topic_sequences WHERE stream_id = ?",
+    [STATEMENT_STREAM_TAKEN] = "SELECT 1 FROM topics WHERE stream_id = ?",
     [STATEMENT_ENTITY_BY_ID] = ENTITY_SELECT "WHERE n.kind = ? AND n.id = ?",
     [STATEMENT_ENTITY_BY_REF] = ENTITY_SELECT "WHERE n.ref = ?",
     [STATEMENT_EVENT] = EVENT_SELECT "WHERE e.log_id = ?",
@@ -176,15 +176,15 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_MEASURE_JOURNAL] =
         "SELECT count(*), sum(length(CAST(coalesce(j.payload, (SELECT e.payload FROM events e "
         "WHERE e.log_id = j.log_id)) AS BLOB))) FROM (SELECT log_id, payload FROM "
-        "sync_stream_events WHERE topic_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) j",
+        "journal WHERE topic_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) j",
     [STATEMENT_EVENT_TIME] = "SELECT cursor FROM events WHERE log_id = coalesce(" LOG_ID_IN(
         "event_positions") ", " LOG_ID_IN("event_positions_recent") ")",
     [STATEMENT_EVENT_TIMES] = "SELECT e.seq, e.cursor, e.recorded_at FROM " EVENTS_OF_RANGES,
-    [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM sync_stream_events "
+    [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM journal "
                             "WHERE topic_ref = ? AND seq >= ? ORDER BY seq",
     DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
         "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
-        "last_projected_at FROM khala_projection_checkpoints "
+        "last_projected_at FROM checkpoints "
         "WHERE entity_ref = ? AND projection_name = ?",
     [STATEMENT_WALK_ENTITY_EVENTS] =
         "SELECT " EVENT_COLUMNS ", p.last_seq FROM " EVENTS_OF_RANGES "LIMIT ?3",
@@ -204,13 +204,12 @@ static const char *const texts[STATEMENT_COUNT] = {
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
         "j.payload_hash, j.payload, j.first_entity_seq, " EVENT_COLUMNS ", " ENTITY_NAME
-        "FROM sync_stream_events j "
+        "FROM journal j "
         "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "
         "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
-    [STATEMENT_WALK_OWNERS] =
-        "SELECT j.seq, n.ref, n.owner_user_id, n.owner_guest_scope, n.org_id "
-        "FROM sync_stream_events j LEFT JOIN entities n ON n.ref = j.entity_ref "
-        "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
+    [STATEMENT_WALK_OWNERS] = "SELECT j.seq, n.ref, n.owner_user_id, n.owner_guest_scope, n.org_id "
+                              "FROM journal j LEFT JOIN entities n ON n.ref = j.entity_ref "
+                              "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
     [STATEMENT_WALK_DRIFTS] =
         "SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
         "d.seen_at, d.subject FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref = "

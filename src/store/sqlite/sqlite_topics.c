@@ -19,12 +19,12 @@ static int insert(struct heal *heal, const struct new_topic *topic) {
     sqlite3_stmt *statement = NULL;
     int code = sqlite3_prepare_v2(
         heal->database,
-        "INSERT OR IGNORE INTO sync_topic_sequences (ref, topic, stream_id, entity_ref, "
+        "INSERT OR IGNORE INTO topics (ref, topic, stream_id, entity_ref, "
         "oldest_seq, head_seq, journal_epoch) SELECT coalesce(nullif(?1, 0), max(coalesce((SELECT "
-        "max(ref) FROM sync_topic_sequences), 0), coalesce((SELECT max(topic_ref) FROM "
-        "sync_stream_events), 0)) + 1), ?2, ?3, nullif(?4, 0), iif(?4 = 0, coalesce((SELECT "
-        "min(seq) FROM sync_stream_events WHERE topic_ref = ?1), 1), 1), iif(?4 = 0, "
-        "coalesce((SELECT max(seq) FROM sync_stream_events WHERE topic_ref = ?1), 0), NULL), ?5",
+        "max(ref) FROM topics), 0), coalesce((SELECT max(topic_ref) FROM "
+        "journal), 0)) + 1), ?2, ?3, nullif(?4, 0), iif(?4 = 0, coalesce((SELECT "
+        "min(seq) FROM journal WHERE topic_ref = ?1), 1), 1), iif(?4 = 0, "
+        "coalesce((SELECT max(seq) FROM journal WHERE topic_ref = ?1), 0), NULL), ?5",
         -1, &statement, NULL);
     if (code != SQLITE_OK)
         return code;
@@ -59,8 +59,8 @@ static int add(struct heal *heal, struct new_topic *topic) {
 
 static bool is_there(const struct heal *heal, struct slice name) {
     sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(
-        heal->database, "SELECT 1 FROM sync_topic_sequences WHERE topic = ?", -1, &statement, NULL);
+    int code = sqlite3_prepare_v2(heal->database, "SELECT 1 FROM topics WHERE topic = ?", -1,
+                                  &statement, NULL);
     if (code == SQLITE_OK) {
         sqlite_bind_text(statement, 1, name);
         code = sqlite3_step(statement);
@@ -73,8 +73,7 @@ static bool is_there(const struct heal *heal, struct slice name) {
 static int add_built_in(struct heal *heal) {
     sqlite3_stmt *row = NULL;
     int code = sqlite3_prepare_v2(
-        heal->reference, "SELECT ref, topic, stream_id, entity_ref FROM sync_topic_sequences", -1,
-        &row, NULL);
+        heal->reference, "SELECT ref, topic, stream_id, entity_ref FROM topics", -1, &row, NULL);
     if (code != SQLITE_OK)
         return code;
     code = sqlite3_step(row);
@@ -141,13 +140,13 @@ int sqlite_heal_topics(struct heal *heal) {
             heal,
             SQLITE_JOURNAL_REFS
             "SELECT r, n.kind, n.owner_user_id, n.owner_guest_scope FROM refs JOIN entities n ON "
-            "n.ref = (SELECT entity_ref FROM sync_stream_events WHERE topic_ref = r ORDER BY seq "
-            "DESC LIMIT 1) WHERE r NOT IN (SELECT ref FROM sync_topic_sequences)",
+            "n.ref = (SELECT entity_ref FROM journal WHERE topic_ref = r ORDER BY seq "
+            "DESC LIMIT 1) WHERE r NOT IN (SELECT ref FROM topics)",
             add_journaled);
     if (code == SQLITE_OK)
         code = sqlite_heal_each(heal,
                                 "SELECT ref, kind, id FROM entities WHERE ref NOT IN (SELECT "
-                                "entity_ref FROM sync_topic_sequences WHERE entity_ref IS NOT "
+                                "entity_ref FROM topics WHERE entity_ref IS NOT "
                                 "NULL) ORDER BY ref",
                                 add_of_entity);
     return code;

@@ -127,8 +127,7 @@ static void lose_row(const struct publisher *publisher, uint64_t seq) {
     char path[128], text[128];
     sqlite3 *database;
     snprintf(path, sizeof(path), "%s/khala.db", publisher->folder);
-    snprintf(text, sizeof(text),
-             "DELETE FROM sync_stream_events WHERE topic_ref = %llu AND seq = %llu",
+    snprintf(text, sizeof(text), "DELETE FROM journal WHERE topic_ref = %llu AND seq = %llu",
              (unsigned long long)publisher->summaries_ref, (unsigned long long)seq);
     assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
     assert_int_equal(sqlite3_exec(database, text, NULL, NULL, NULL), SQLITE_OK);

@@ -262,9 +262,9 @@ static void alter(struct world *world, const char *sql) {
 
 /* Rows ahead of the heads of their topics, so that the next frames cannot be written. */
 static void damage(struct world *world) {
-    alter(world, "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
+    alter(world, "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, "
                  "published_at, payload_hash, payload) SELECT ref, head_seq + 1, 1, 2, 7, 0, "
-                 "x'00', '{}' FROM sync_topic_sequences WHERE entity_ref IS NULL AND ref <= 2");
+                 "x'00', '{}' FROM topics WHERE entity_ref IS NULL AND ref <= 2");
 }
 
 static void append_everywhere(struct world *world) {
@@ -337,7 +337,7 @@ static void events_without_frames_are_healed_after_a_restart(void **state) {
 static void damage_that_stays_refuses_nothing(void **state) {
     struct world *world = *state;
     create(world, 0);
-    alter_schema(world, "CREATE TRIGGER no AFTER INSERT ON sync_stream_events BEGIN "
+    alter_schema(world, "CREATE TRIGGER no AFTER INSERT ON journal BEGIN "
                         "SELECT raise(ABORT, 'no'); END");
     for (unsigned i = 0; i < 5; i++)
         append_everywhere(world);

@@ -240,7 +240,7 @@ static void a_missing_or_invalid_document_is_folded_again(void **state) {
         "UPDATE sync_run_summaries SET payload = 'garbage'",
         "UPDATE sync_run_summaries SET payload_hash = zeroblob(32)",
         "UPDATE sync_run_summaries SET doc_key = 'runtime/run_summary:r2'",
-        "UPDATE khala_projection_checkpoints SET summary_hash = zeroblob(32)",
+        "UPDATE checkpoints SET summary_hash = zeroblob(32)",
     };
     for (size_t i = 0; i < sizeof(alterations) / sizeof(alterations[0]); i++) {
         struct stored_log *log = log_of_three();
@@ -361,7 +361,7 @@ static void an_entity_that_failed_is_projected_completely_later(void **state) {
 static void without_a_checkpoint_all_events_are_folded_again(void **state) {
     (void)state;
     struct stored_log *log = log_of_three();
-    log_alter(log, "DELETE FROM khala_projection_checkpoints");
+    log_alter(log, "DELETE FROM checkpoints");
     append_after_restart(log);
     expect_drift(log, REASON_SEQUENCE_GAP);
     assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 3);
@@ -372,7 +372,7 @@ static void without_a_checkpoint_all_events_are_folded_again(void **state) {
 static void a_checkpoint_ahead_is_rebuilt_from_the_log(void **state) {
     (void)state;
     struct stored_log *log = log_of_three();
-    log_alter(log, "UPDATE khala_projection_checkpoints SET last_runtime_seq = 5");
+    log_alter(log, "UPDATE checkpoints SET last_runtime_seq = 5");
     append_after_restart(log);
     expect_drift(log, REASON_CHECKPOINT_AHEAD);
     assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 3);

@@ -134,19 +134,15 @@ static void every_kind_of_drift_is_distinguished_and_repaired(void **state) {
          "the document differs from the log", true},
         {"UPDATE sync_codex_worker_summaries SET doc_key = 'x'", REASON_SUMMARY_HASH_MISMATCH,
          "the document differs from the log", true},
-        {"DELETE FROM khala_projection_checkpoints WHERE document_id LIKE '%w1'",
+        {"DELETE FROM checkpoints WHERE document_id LIKE '%w1'", REASON_SEQUENCE_GAP,
+         "the checkpoint differs from the log", false},
+        {"UPDATE checkpoints SET last_runtime_seq = 29 WHERE document_id LIKE '%w1'",
          REASON_SEQUENCE_GAP, "the checkpoint differs from the log", false},
-        {"UPDATE khala_projection_checkpoints SET last_runtime_seq = 29 WHERE document_id LIKE "
-         "'%w1'",
-         REASON_SEQUENCE_GAP, "the checkpoint differs from the log", false},
-        {"UPDATE khala_projection_checkpoints SET last_runtime_seq = 31 WHERE document_id LIKE "
-         "'%w1'",
+        {"UPDATE checkpoints SET last_runtime_seq = 31 WHERE document_id LIKE '%w1'",
          REASON_CHECKPOINT_AHEAD, "the checkpoint differs from the log", false},
-        {"UPDATE khala_projection_checkpoints SET summary_hash = zeroblob(32) WHERE document_id "
-         "LIKE '%w1'",
+        {"UPDATE checkpoints SET summary_hash = zeroblob(32) WHERE document_id LIKE '%w1'",
          REASON_SUMMARY_HASH_MISMATCH, "the checkpoint differs from the log", false},
-        {"UPDATE khala_projection_checkpoints SET projection_version = 'x' WHERE document_id LIKE "
-         "'%w1'",
+        {"UPDATE checkpoints SET projection_version = 'x' WHERE document_id LIKE '%w1'",
          REASON_PROJECTION_VERSION_CHANGED, "the checkpoint differs from the log", false},
     };
     struct stored_log *log = populated();
