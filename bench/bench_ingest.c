@@ -134,18 +134,16 @@ enum { EVENT, POSITION, DOCUMENT, CHECKPOINT, JOURNAL, TOPIC, STATEMENT_COUNT };
 #define POSITIONS_MAX 16384
 
 static const char *const statements[STATEMENT_COUNT] = {
-    "INSERT INTO events VALUES (?1, ?2, ?3, ?4, NULL, 'bench.step', NULL, NULL, NULL, ?5, ?5, ?5, "
-    "?6)",
+    "INSERT INTO events (log_id, entity_ref, seq, cursor, type, payload_hash, prev_chain_hash, "
+    "chain_hash, payload) VALUES (?1, ?2, ?3, ?4, 'bench.step', ?5, ?5, ?5, ?6)",
     "INSERT INTO event_positions_recent VALUES (?1, ?2, ?3, 1)",
     "INSERT INTO sync_run_summaries VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (entity_ref) DO UPDATE "
     "SET doc_version = ?3, payload_hash = ?4, payload = ?5",
-    "INSERT INTO khala_projection_checkpoints VALUES (?1, 'run_summary', ?2, ?3, "
-    "'khala_summary_v1', ?4, ?3) ON CONFLICT (entity_ref, projection_name) DO UPDATE SET "
-    "last_runtime_seq = ?3, summary_hash = ?4",
-    "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
-    "published_at, "
+    "INSERT INTO checkpoints VALUES (?1, 'run_summary', ?2, ?3, 'khala_summary_v1', ?4, ?3) ON "
+    "CONFLICT (entity_ref, projection_name) DO UPDATE SET last_runtime_seq = ?3, summary_hash = ?4",
+    "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, "
     "payload_hash, payload) VALUES (1, ?1, ?1, ?2, ?3, ?1, ?4, ?5)",
-    "UPDATE sync_topic_sequences SET head_seq = ?1 WHERE ref = 1",
+    "UPDATE topics SET head_seq = ?1 WHERE ref = 1",
 };
 
 struct bare {
@@ -200,7 +198,8 @@ static void bare_open(struct bare *bare, const struct bench_server *server) {
     sqlite3_finalize(summary);
     sqlite3_close(origin);
     memset(bare->payload, 'x', sizeof(bare->payload));
-    sql(bare, "INSERT INTO sync_topic_sequences VALUES (1,'t','s',NULL,1,0)");
+    sql(bare, "INSERT INTO topics (ref, topic, stream_id, oldest_seq, head_seq) VALUES "
+              "(1, 't', 's', 1, 0)");
     for (int i = 0; i < STATEMENT_COUNT; i++)
         if (sqlite3_prepare_v2(bare->database, statements[i], -1, &bare->statements[i], NULL) !=
             SQLITE_OK)
@@ -300,8 +299,8 @@ static uint64_t summaries_written(const struct bench_server *server) {
     sqlite3_stmt *head;
     snprintf(path, sizeof(path), "%s/khala.db", server->folder);
     if (sqlite3_open_v2(path, &database, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
-        sqlite3_prepare_v2(database, "SELECT head_seq FROM sync_topic_sequences WHERE ref = 1", -1,
-                           &head, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(database, "SELECT head_seq FROM topics WHERE ref = 1", -1, &head,
+                           NULL) != SQLITE_OK ||
         sqlite3_step(head) != SQLITE_ROW)
         bench_fail("cannot read %s", path);
     uint64_t written = (uint64_t)sqlite3_column_int64(head, 0);
