@@ -118,8 +118,8 @@ test("a pooler in transaction mode is refused with the reason, one in session mo
 
 test("time limits and the isolation level of a role do not apply to the server", async (t) => {
   const { admin, url, role } = ownedDatabase();
-  psql(admin, `ALTER ROLE ${role} SET statement_timeout = 200; ALTER ROLE ${role} SET lock_timeout = 100;
-    ALTER ROLE ${role} SET idle_session_timeout = 100; ALTER ROLE ${role} SET idle_in_transaction_session_timeout = 100;
+  psql(admin, `ALTER ROLE ${role} SET statement_timeout = 500; ALTER ROLE ${role} SET lock_timeout = 400;
+    ALTER ROLE ${role} SET idle_session_timeout = 500; ALTER ROLE ${role} SET idle_in_transaction_session_timeout = 500;
     ALTER ROLE ${role} SET default_transaction_isolation = 'serializable'`);
   const operator = await serveOn(t, url);
   await appended(operator, 1);
@@ -127,7 +127,7 @@ test("time limits and the isolation level of a role do not apply to the server",
   await holder.run("BEGIN", "SELECT term FROM runtime.writer FOR UPDATE");
   const waiting = append(operator, eventOf(2));
   await until(() => psql(admin, `SELECT count(*) FROM pg_stat_activity WHERE usename = '${role}' AND wait_event_type = 'Lock'
-    AND now() - query_start > interval '400 ms'`) === "1", "a statement that waits for longer than the limits");
+    AND now() - query_start > interval '700 ms'`) === "1", "a statement that waits for longer than the limits");
   await holder.run("ROLLBACK");
   assert.equal((await waiting).status, 200);
   await isReady(operator);
