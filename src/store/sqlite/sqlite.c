@@ -56,9 +56,11 @@ static enum status session_open(struct store *base, enum store_mode mode,
     session->reason = REASON_STORE_FAILED;
     enum status status =
         sqlite_connect(store->path, mode, false, &session->database, session->error);
-    if (status == STATUS_OK && mode == STORE_WRITE) {
-        status = sqlite_record_location(store, session->error);
-        if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        status = sqlite_frames_register(session);
+        if (status == STATUS_OK && mode == STORE_WRITE)
+            status = sqlite_record_location(store, session->error);
+        if (status == STATUS_OK && mode == STORE_WRITE)
             status = sqlite_source_register(session);
         if (status != STATUS_OK)
             sqlite3_close(session->database);

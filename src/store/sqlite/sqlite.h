@@ -108,7 +108,6 @@ enum statement_id {
 };
 
 #define SQLITE_STORE_EVENT_COLUMNS 15
-#define SQLITE_STORE_FRAME_COLUMNS 11
 /* The events' first column in STATEMENT_WALK_JOURNAL. */
 #define SQLITE_STORE_JOURNAL_COLUMNS 9
 
@@ -157,6 +156,7 @@ struct sqlite_tail {
 };
 
 struct sqlite_source;
+struct sqlite_frame_walk;
 
 struct sqlite_session {
     struct store_session base;
@@ -166,7 +166,8 @@ struct sqlite_session {
     struct sqlite_tail tail;
     struct sqlite_range ranges[SQLITE_STORE_RANGES_MAX]; /* of the commit, not written yet */
     size_t range_count;
-    const struct sqlite_source *source; /* of the statement that runs; NULL: none */
+    const struct sqlite_source *source;   /* of the statement that runs; NULL: none */
+    struct sqlite_frame_walk *frame_walk; /* the same */
     char error[STORE_MESSAGE_MAX];
     enum reason reason; /* of the error */
 };
@@ -225,8 +226,11 @@ static inline uint64_t sqlite_number(sqlite3_stmt *statement, int column) {
     return (uint64_t)sqlite3_column_int64(statement, column);
 }
 
+struct slice sqlite_value_text(sqlite3_value *value);
+/* False when the value does not have that many bytes. */
+MUST_CHECK bool sqlite_value_bytes(sqlite3_value *value, void *bytes, size_t size);
+/* The same of a column. */
 struct slice sqlite_text(sqlite3_stmt *statement, int column);
-/* False when the column does not hold that many bytes. */
 MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size);
 
 /* ---- rows (sqlite_row.c): false when the row is damaged -------------------------------- */
@@ -246,9 +250,6 @@ uint64_t sqlite_row_time(sqlite3_stmt *statement, int column, const struct uuid 
  */
 MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first,
                                  const struct sqlite_entity_name *name, struct store_event *event);
-/* The same of the columns that a frame needs. */
-MUST_CHECK bool sqlite_row_frame(sqlite3_stmt *statement, const struct sqlite_entity_name *name,
-                                 struct store_event *event);
 void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic);
 MUST_CHECK bool sqlite_row_document(sqlite3_stmt *statement, enum document_kind kind,
                                     struct store_document *document);
@@ -277,6 +278,17 @@ enum status sqlite_commit(struct store_session *base, const struct store_batch *
 /* sqlite_source.c */
 /* Makes the virtual table of sqlite_source.h known to the connection. */
 MUST_CHECK enum status sqlite_source_register(struct sqlite_session *session);
+
+/* sqlite_walk.c */
+/* An entity's name; an absent one is empty. It stays valid, and the store as it was, until the
+ * statement is reset. */
+MUST_CHECK enum status sqlite_entity_name(struct sqlite_session *session, uint64_t entity_ref,
+                                          sqlite3_stmt **statement,
+                                          struct sqlite_entity_name *name);
+
+/* sqlite_frames.c */
+/* Makes the function of its statement known to the connection. */
+MUST_CHECK enum status sqlite_frames_register(struct sqlite_session *session);
 
 /* sqlite_positions.c */
 void sqlite_positions_forget(struct sqlite_session *session);

@@ -91,23 +91,6 @@ bool sqlite_row_event(sqlite3_stmt *statement, int first, const struct sqlite_en
     return intact;
 }
 
-bool sqlite_row_frame(sqlite3_stmt *statement, const struct sqlite_entity_name *name,
-                      struct store_event *event) {
-    event->log_id = sqlite_number(statement, 0);
-    event->seq = sqlite_number(statement, 1);
-    event->type = sqlite_text(statement, 4);
-    event->payload = sqlite_text(statement, 9);
-    event->owner = entity_row(name->kind)->has_event_owner ? row_owner(statement, 5) : name->owner;
-    if (!sqlite_bytes(statement, 2, event->cursor.bytes, sizeof(event->cursor.bytes)) ||
-        !sqlite_bytes(statement, 8, event->payload_hash, sizeof(event->payload_hash)) ||
-        !event->type.data || !event->payload.data)
-        return false;
-    event->event_id = event->cursor;
-    event->recorded_at_ms = sqlite_row_time(statement, 10, &event->cursor);
-    return sqlite3_column_type(statement, 3) == SQLITE_NULL ||
-           sqlite_bytes(statement, 3, event->event_id.bytes, sizeof(event->event_id.bytes));
-}
-
 void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic) {
     *topic = (struct store_topic){
         .ref = sqlite_number(statement, 0),

@@ -190,9 +190,9 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT " EVENT_COLUMNS ", p.last_seq FROM " EVENTS_OF_RANGES "LIMIT ?3",
     /* Each column that is not read saves a part of the walk. */
     [STATEMENT_WALK_ENTITY_FRAMES] =
-        "SELECT e.log_id, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "
-        "e.owner_guest_scope, e.org_id, e.payload_hash, e.payload, e.recorded_at, p.last_seq "
-        "FROM " EVENTS_OF_RANGES "LIMIT ?3",
+        "SELECT 1 FROM " EVENTS_OF_RANGES "WHERE end_at_row(e.log_id, e.seq, e.cursor, "
+        "e.event_id, e.type, e.owner_user_id, e.owner_guest_scope, e.org_id, e.payload_hash, "
+        "e.payload, e.recorded_at, p.last_seq)",
     [STATEMENT_ENTITY_NAME] = "SELECT " ENTITY_NAME "FROM entities n WHERE n.ref = ?",
     [STATEMENT_WALK_LOG] = EVENT_SELECT "WHERE e.log_id > ? ORDER BY e.log_id LIMIT ?",
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
@@ -342,19 +342,25 @@ void sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, si
 /* One call for the value, because each call per column costs time. Reading an unprotected value is
  * safe, because the connections have no mutex. As a blob, because SQLite copies a text in order to
  * terminate it with NUL. */
-struct slice sqlite_text(sqlite3_stmt *statement, int column) {
-    sqlite3_value *value = sqlite3_column_value(statement, column);
+struct slice sqlite_value_text(sqlite3_value *value) {
     if (sqlite3_value_type(value) == SQLITE_NULL)
         return (struct slice){NULL, 0};
     const char *data = sqlite3_value_blob(value);
     return (struct slice){data ? data : "", data ? (size_t)sqlite3_value_bytes(value) : 0};
 }
 
-bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size) {
-    sqlite3_value *value = sqlite3_column_value(statement, column);
+struct slice sqlite_text(sqlite3_stmt *statement, int column) {
+    return sqlite_value_text(sqlite3_column_value(statement, column));
+}
+
+bool sqlite_value_bytes(sqlite3_value *value, void *bytes, size_t size) {
     const void *data = sqlite3_value_blob(value);
     if (data == NULL || (size_t)sqlite3_value_bytes(value) != size)
         return false;
     memcpy(bytes, data, size);
     return true;
+}
+
+bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size) {
+    return sqlite_value_bytes(sqlite3_column_value(statement, column), bytes, size);
 }

@@ -206,22 +206,26 @@ static enum status walk_begin(struct walk *walk, struct store_session *session,
     return sqlite_statement(walk->session, id, &walk->statement);
 }
 
-/* The name is the same for all rows: a join with each row would be a fifth of the walk's cost. It
- * stays valid, and the store as it was, until the name's statement is reset. */
-static enum status entity_walk_begin(struct walk *walk, uint64_t entity_ref, uint64_t limit,
-                                     sqlite3_stmt **name) {
-    enum status status = sqlite_statement(walk->session, STATEMENT_ENTITY_NAME, name);
+/* The name is the same for all rows: a join with each row would be a fifth of the walk's cost. */
+enum status sqlite_entity_name(struct sqlite_session *session, uint64_t entity_ref,
+                               sqlite3_stmt **statement, struct sqlite_entity_name *name) {
+    enum status status = sqlite_statement(session, STATEMENT_ENTITY_NAME, statement);
     if (status != STATUS_OK)
         return status;
-    sqlite_bind_bound(*name, 1, entity_ref);
-    status = sqlite_next(walk->session, *name);
-    if (status == STATUS_OK && !sqlite_row_entity_name(*name, 0, &walk->entity_name))
-        status = sqlite_damaged(walk->session, "entity", entity_ref);
+    sqlite_bind_bound(*statement, 1, entity_ref);
+    status = sqlite_next(session, *statement);
+    if (status == STATUS_OK && !sqlite_row_entity_name(*statement, 0, name))
+        status = sqlite_damaged(session, "entity", entity_ref);
+    /* Events of an entity that does not exist are damage. Without events it just does not exist. */
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+static enum status entity_walk_begin(struct walk *walk, uint64_t entity_ref, uint64_t limit,
+                                     sqlite3_stmt **name) {
     sqlite_bind_bound(walk->statement, 1, entity_ref);
     sqlite_bind_bound(walk->statement, 2, walk->last_seq);
     sqlite_bind_bound(walk->statement, 3, limit);
-    /* Events of an entity that does not exist are damage. Without events it just does not exist. */
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    return sqlite_entity_name(walk->session, entity_ref, name, &walk->entity_name);
 }
 
 /* A walk that ends before its limit has seen all events that the positions cover, or some are lost.
@@ -247,42 +251,6 @@ enum status sqlite_walk_entity_events(struct store_session *session, uint64_t en
         status = entity_walk_end(&walk, after_seq, limit);
     sqlite3_reset(name);
     return status;
-}
-
-static enum status next_frame(struct walk *walk, struct store_event *event) {
-    enum status status = sqlite_next(walk->session, walk->statement);
-    if (status != STATUS_OK)
-        return status;
-    if (!walk->entity_name.id.data ||
-        !sqlite_row_frame(walk->statement, &walk->entity_name, event) ||
-        event->seq != walk->last_seq + 1)
-        return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
-    walk->last_seq = event->seq;
-    walk->covered_seq = sqlite_number(walk->statement, SQLITE_STORE_FRAME_COLUMNS);
-    return STATUS_OK;
-}
-
-/* Rows are not copied: they stay as they are until the next step, and the callback does not step
- * this statement. */
-enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
-                                      uint64_t after_seq, uint64_t limit, void *user,
-                                      store_event_cb *callback) {
-    struct walk walk = {.last_seq = after_seq, .covered_seq = after_seq};
-    sqlite3_stmt *name = NULL;
-    enum status status = walk_begin(&walk, session, STATEMENT_WALK_ENTITY_FRAMES, user);
-    if (status == STATUS_OK)
-        status = entity_walk_begin(&walk, entity_ref, limit, &name);
-    struct store_event event = {.entity_ref = entity_ref,
-                                .entity_kind = walk.entity_name.kind,
-                                .entity_id = walk.entity_name.id};
-    enum status fetched = STATUS_OK;
-    while (status == STATUS_OK && (fetched = next_frame(&walk, &event)) == STATUS_OK)
-        status = callback(user, &event);
-    sqlite3_reset(walk.statement);
-    sqlite3_reset(name);
-    if (status != STATUS_OK)
-        return status;
-    return fetched == STATUS_NOT_FOUND ? entity_walk_end(&walk, after_seq, limit) : fetched;
 }
 
 enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,

@@ -1,0 +1,128 @@
+/* The walk over the frames of an entity, of which a replay consists. The condition of the statement
+ * is a function that takes each row. It is false, so that SQLite goes on to the next row by itself,
+ * and true where the walk ends. That saves a quarter of SQLite's work for a row. */
+#include "store/sqlite/sqlite.h"
+
+/* The arguments of the function. */
+enum frame_column {
+    FRAME_LOG_ID,
+    FRAME_SEQ,
+    FRAME_CURSOR,
+    FRAME_EVENT_ID,
+    FRAME_TYPE,
+    FRAME_OWNER, /* three columns */
+    FRAME_PAYLOAD_HASH = FRAME_OWNER + 3,
+    FRAME_PAYLOAD,
+    FRAME_RECORDED_AT,
+    FRAME_LAST_SEQ, /* of the position */
+    FRAME_COLUMN_COUNT,
+};
+
+struct sqlite_frame_walk {
+    struct sqlite_session *session;
+    struct sqlite_entity_name name;
+    struct store_event event;
+    uint64_t last_seq;
+    uint64_t covered_seq; /* up to here events must follow */
+    uint64_t left;
+    void *user;
+    store_event_cb *callback;
+    enum status status;
+};
+
+static bool read_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
+    struct store_event *event = &walk->event;
+    event->log_id = (uint64_t)sqlite3_value_int64(row[FRAME_LOG_ID]);
+    event->seq = (uint64_t)sqlite3_value_int64(row[FRAME_SEQ]);
+    event->type = sqlite_value_text(row[FRAME_TYPE]);
+    event->payload = sqlite_value_text(row[FRAME_PAYLOAD]);
+    if (entity_row(walk->name.kind)->has_event_owner)
+        event->owner = (struct owner){.user_id = sqlite_value_text(row[FRAME_OWNER]),
+                                      .guest_scope = sqlite_value_text(row[FRAME_OWNER + 1]),
+                                      .org_id = sqlite_value_text(row[FRAME_OWNER + 2])};
+    if (!sqlite_value_bytes(row[FRAME_CURSOR], event->cursor.bytes, sizeof(event->cursor.bytes)) ||
+        !sqlite_value_bytes(row[FRAME_PAYLOAD_HASH], event->payload_hash,
+                            sizeof(event->payload_hash)) ||
+        !event->type.data || !event->payload.data)
+        return false;
+    event->event_id = event->cursor;
+    event->recorded_at_ms = sqlite3_value_type(row[FRAME_RECORDED_AT]) == SQLITE_NULL
+                                ? uuid7_timestamp_ms(&event->cursor)
+                                : (uint64_t)sqlite3_value_int64(row[FRAME_RECORDED_AT]);
+    return sqlite3_value_type(row[FRAME_EVENT_ID]) == SQLITE_NULL ||
+           sqlite_value_bytes(row[FRAME_EVENT_ID], event->event_id.bytes,
+                              sizeof(event->event_id.bytes));
+}
+
+/* An entity's sequence has no gap: a gap in the rows is damage. */
+static enum status take_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
+    if (!walk->name.id.data || !read_frame(walk, row) || walk->event.seq != walk->last_seq + 1)
+        return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
+    walk->last_seq = walk->event.seq;
+    walk->covered_seq = (uint64_t)sqlite3_value_int64(row[FRAME_LAST_SEQ]);
+    walk->left--;
+    return walk->callback(walk->user, &walk->event);
+}
+
+static void end_at_row(sqlite3_context *context, int count, sqlite3_value **row) {
+    struct sqlite_session *session = sqlite3_user_data(context);
+    struct sqlite_frame_walk *walk = session->frame_walk;
+    (void)count;
+    walk->status = take_frame(walk, row);
+    sqlite3_result_int(context, walk->status != STATUS_OK || walk->left == 0);
+}
+
+enum status sqlite_frames_register(struct sqlite_session *session) {
+    int code = sqlite3_create_function_v2(session->database, "end_at_row", FRAME_COLUMN_COUNT,
+                                          SQLITE_UTF8 | SQLITE_DIRECTONLY, session, end_at_row,
+                                          NULL, NULL, NULL);
+    return code == SQLITE_OK ? STATUS_OK
+                             : sqlite_connect_fault(session->store->path, session->database, code,
+                                                    session->error);
+}
+
+static enum status walk_frames(struct sqlite_frame_walk *walk, uint64_t entity_ref,
+                               uint64_t after_seq) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(walk->session, STATEMENT_WALK_ENTITY_FRAMES, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_bound(statement, 1, entity_ref);
+    sqlite_bind_bound(statement, 2, after_seq);
+    walk->session->frame_walk = walk;
+    status = sqlite_next(walk->session, statement);
+    walk->session->frame_walk = NULL;
+    sqlite3_reset(statement);
+    if (status == STATUS_OK)
+        return walk->status;
+    /* A walk that ends before its limit has seen all events that the positions cover, or some are
+     * lost. */
+    if (status == STATUS_NOT_FOUND && walk->last_seq < walk->covered_seq)
+        return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
+                                      uint64_t after_seq, uint64_t limit, void *user,
+                                      store_event_cb *callback) {
+    struct sqlite_frame_walk walk = {
+        .session = sqlite_session_of(session),
+        .last_seq = after_seq,
+        .covered_seq = after_seq,
+        .left = limit,
+        .user = user,
+        .callback = callback,
+    };
+    sqlite3_stmt *name = NULL;
+    if (limit == 0)
+        return STATUS_OK;
+    enum status status = sqlite_entity_name(walk.session, entity_ref, &name, &walk.name);
+    walk.event = (struct store_event){.entity_ref = entity_ref,
+                                      .entity_kind = walk.name.kind,
+                                      .entity_id = walk.name.id,
+                                      .owner = walk.name.owner};
+    if (status == STATUS_OK)
+        status = walk_frames(&walk, entity_ref, after_seq);
+    sqlite3_reset(name);
+    return status;
+}
