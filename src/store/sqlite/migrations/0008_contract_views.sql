@@ -21,7 +21,7 @@ FROM topics t;
 -- Events of an entity are found by their positions, so that a range of watermarks reads no other
 -- events. A position of one event is found by its seq. A position of several events is taken apart
 -- by json_each over an array of as many zeros, which costs no access to the log. An event's time is
--- recorded_at, or else the first 48 bits of its cursor.
+-- recorded_at, or else the first 48 bits of its cursor. Events of topics have no document key.
 CREATE VIEW sync_stream_events AS
 WITH frames (topic, watermark, log_id) AS (
     SELECT t.topic, p.seq, p.log_id
@@ -38,25 +38,30 @@ WITH frames (topic, watermark, log_id) AS (
     CROSS JOIN json_each('[0' || replace(hex(zeroblob(p.event_count - 1)), '00', ',0') || ']') i
     WHERE p.entity_ref = t.entity_ref AND p.seq + i.key >= t.oldest_seq
 )
-SELECT t.topic, j.seq AS watermark, coalesce(r.doc_key, w.doc_key) AS doc_key, j.doc_version,
+SELECT t.topic, j.seq AS watermark,
+       iif(j.payload IS NULL, 'runtime/codex_worker_event:' || n.id || ':' || e.seq,
+           iif(n.kind = 0, 'runtime/run_summary:', 'runtime/codex_worker_summary:') || n.id) AS doc_key,
+       iif(j.payload IS NULL, e.seq, j.doc_version) AS doc_version,
        coalesce(j.payload, e.payload) AS payload,
        'sha256:' || lower(hex(j.payload_hash)) AS payload_hash,
        strftime('%Y-%m-%dT%H:%M:%fZ', j.published_at / 1000.0, 'unixepoch') AS inserted_at
 FROM topics t
 JOIN journal j ON j.topic_ref = t.ref
 JOIN events e ON e.log_id = j.log_id
-LEFT JOIN sync_run_summaries r ON r.entity_ref = j.entity_ref AND j.payload IS NOT NULL
-LEFT JOIN sync_codex_worker_summaries w ON w.entity_ref = j.entity_ref AND j.payload IS NOT NULL
+JOIN entities n ON n.ref = e.entity_ref
 UNION ALL
-SELECT f.topic, f.watermark, NULL, f.watermark, e.payload, 'sha256:' || lower(hex(e.payload_hash)),
+SELECT f.topic, f.watermark,
+       CASE n.kind WHEN 0 THEN 'runtime/run_event:' WHEN 1 THEN 'runtime/codex_worker_event:' END
+           || n.id || ':' || e.seq,
+       f.watermark, e.payload, 'sha256:' || lower(hex(e.payload_hash)),
        strftime('%Y-%m-%dT%H:%M:%fZ',
                 coalesce(e.recorded_at,
                          (SELECT sum(instr('123456789ABCDEF', substr(hex(e.cursor), d.column1, 1))
                                      << (48 - 4 * d.column1))
                           FROM (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12)) d))
                 / 1000.0, 'unixepoch')
-FROM frames f CROSS JOIN events e
-WHERE e.log_id = f.log_id;
+FROM frames f CROSS JOIN events e CROSS JOIN entities n
+WHERE e.log_id = f.log_id AND n.ref = e.entity_ref;
 
 CREATE VIEW khala_projection_checkpoints AS
 SELECT c.projection_name, n.id AS entity_id, c.document_id, c.last_runtime_seq, c.projection_version,
