@@ -452,6 +452,43 @@ static void a_stopped_walk_reads_at_most_one_row_more(void **state) {
     free(large);
 }
 
+struct cancelling {
+    atomic_bool is_cancelled;
+    uint64_t seen;
+};
+
+static enum status cancel_at_third(void *user, const struct store_event *event) {
+    struct cancelling *cancelling = user;
+    (void)event;
+    if (++cancelling->seen == 3)
+        atomic_store(&cancelling->is_cancelled, true);
+    return STATUS_OK;
+}
+
+/* Replay reads by this walk. */
+static void a_walk_over_frames_counts_its_rows_and_ends_where_it_is_told(void **state) {
+    struct fixture *fixture = *state;
+    struct store_session *reader = fixture->reader;
+    struct cancelling cancelling = {0};
+    uint64_t seen = 0;
+    char *large = malloc(LARGE_BYTES);
+    fill_many(fixture, large);
+    uint64_t before = store_session_rows_read(reader);
+    assert_int_equal(store_walk_entity_frames(reader, 2, 0, UINT64_MAX, &seen, stop_at_third),
+                     STATUS_SLOW_CONSUMER);
+    assert_int_equal(seen, 3);
+    uint64_t read = store_session_rows_read(reader) - before;
+    assert_true(read >= 3 && read <= 5); /* one of them is the entity */
+    assert_ok(store_walk_entity_frames(reader, 2, 0, 0, &seen, stop_at_third));
+    assert_int_equal(seen, 3);
+    store_session_cancel_by(reader, &cancelling.is_cancelled);
+    assert_int_equal(
+        store_walk_entity_frames(reader, 2, 0, UINT64_MAX, &cancelling, cancel_at_third),
+        STATUS_STORE_UNAVAILABLE);
+    store_session_cancel_by(reader, NULL);
+    free(large);
+}
+
 /* ---- memory ---- */
 
 #define SMALL_EVENTS 84 /* pages of a walk grow until here */
@@ -530,6 +567,7 @@ int main(void) {
         cmocka_unit_test(drifts_are_walked_from_the_most_recent),
         cmocka_unit_test(a_callback_may_read_with_the_session_on_every_page),
         cmocka_unit_test(a_stopped_walk_reads_at_most_one_row_more),
+        cmocka_unit_test(a_walk_over_frames_counts_its_rows_and_ends_where_it_is_told),
         cmocka_unit_test(a_page_of_large_rows_takes_bounded_memory),
     };
     return CONTRACT_RUN("store: walks", tests);

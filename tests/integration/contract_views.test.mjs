@@ -152,18 +152,26 @@ test("a store of the schema before keeps its rows under the new names", sqliteOn
   assert.deepEqual((await second.read("projectors/drift")).drift, []);
 });
 
-test("a store of the schema before without its derived tables is migrated and healed", sqliteOnly, async (t) => {
-  const first = await filled(t);
-  await first.server.stop();
-  const data = older(t, first.data);
-  alter(data, Object.values(OLD_NAMES).map((name) => `DROP TABLE ${name}`).join("; "));
-  const migrated = run(["migrate", "--data-dir", data]);
-  assert.equal(migrated.code, 0, migrated.problem);
-  const second = await operate(t, { data });
-  await until(() => sql(data, "SELECT count(*) FROM meta WHERE name = 'unprojected_from'") === "0", "the repair");
-  await second.did("runs/a/events", { event_type: "run.log" });
-  await compare(second);
-  const subjects = (await second.read("projectors/drift")).drift.map(({ subject }) => subject);
-  for (const table of TABLES) assert.ok(subjects.includes(table), `${subjects}`);
-  assert.equal(run(["verify", "--data-dir", data]).code, 0);
-});
+const DAMAGES = {
+  "without its derived tables": Object.values(OLD_NAMES).map((name) => `DROP TABLE ${name}`),
+  "with other columns in its derived tables": [["topics", "oldest_seq"], ["journal", "payload"], ["checkpoints", "summary_hash"]]
+    .map(([table, column]) => `ALTER TABLE ${OLD_NAMES[table]} RENAME COLUMN ${column} TO other`),
+};
+
+for (const [damage, statements] of Object.entries(DAMAGES)) {
+  test(`a store of the schema before ${damage} is migrated and healed`, sqliteOnly, async (t) => {
+    const first = await filled(t);
+    await first.server.stop();
+    const data = older(t, first.data);
+    alter(data, statements.join("; "));
+    const migrated = run(["migrate", "--data-dir", data]);
+    assert.equal(migrated.code, 0, migrated.problem);
+    const second = await operate(t, { data });
+    await until(() => sql(data, "SELECT count(*) FROM meta WHERE name = 'unprojected_from'") === "0", "the repair");
+    await second.did("runs/a/events", { event_type: "run.log" });
+    await compare(second);
+    const subjects = (await second.read("projectors/drift")).drift.map(({ subject }) => subject);
+    for (const table of TABLES) assert.ok(subjects.includes(table), `${subjects}`);
+    assert.equal(run(["verify", "--data-dir", data]).code, 0);
+  });
+}

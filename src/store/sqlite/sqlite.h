@@ -167,7 +167,7 @@ struct sqlite_session {
     struct sqlite_range ranges[SQLITE_STORE_RANGES_MAX]; /* of the commit, not written yet */
     size_t range_count;
     const struct sqlite_source *source;   /* of the statement that runs; NULL: none */
-    struct sqlite_frame_walk *frame_walk; /* the same */
+    struct sqlite_frame_walk *frame_walk; /* that runs; NULL: none */
     char error[STORE_MESSAGE_MAX];
     enum reason reason; /* of the error */
 };

@@ -56,6 +56,8 @@ static bool read_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
 
 /* An entity's sequence has no gap: a gap in the rows is damage. */
 static enum status take_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
+    if (store_session_is_cancelled(&walk->session->base))
+        return STATUS_STORE_UNAVAILABLE;
     if (!walk->name.id.data || !read_frame(walk, row) || walk->event.seq != walk->last_seq + 1)
         return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
     walk->last_seq = walk->event.seq;
@@ -64,18 +66,22 @@ static enum status take_frame(struct sqlite_frame_walk *walk, sqlite3_value **ro
     return walk->callback(walk->user, &walk->event);
 }
 
-static void end_at_row(sqlite3_context *context, int count, sqlite3_value **row) {
+static void take_row(sqlite3_context *context, int count, sqlite3_value **row) {
     struct sqlite_session *session = sqlite3_user_data(context);
     struct sqlite_frame_walk *walk = session->frame_walk;
     (void)count;
     walk->status = take_frame(walk, row);
-    sqlite3_result_int(context, walk->status != STATUS_OK || walk->left == 0);
+    bool is_over = walk->status != STATUS_OK || walk->left == 0;
+    /* The row that ends the walk leaves the statement, and is counted there. */
+    if (!is_over)
+        store_session_count_row(&session->base);
+    sqlite3_result_int(context, is_over);
 }
 
 enum status sqlite_frames_register(struct sqlite_session *session) {
-    int code = sqlite3_create_function_v2(session->database, "end_at_row", FRAME_COLUMN_COUNT,
-                                          SQLITE_UTF8 | SQLITE_DIRECTONLY, session, end_at_row,
-                                          NULL, NULL, NULL);
+    int code = sqlite3_create_function_v2(session->database, "take_row", FRAME_COLUMN_COUNT,
+                                          SQLITE_UTF8 | SQLITE_DIRECTONLY, session, take_row, NULL,
+                                          NULL, NULL);
     return code == SQLITE_OK ? STATUS_OK
                              : sqlite_connect_fault(session->store->path, session->database, code,
                                                     session->error);

@@ -59,14 +59,15 @@ static int ask(sqlite3 *database, const char *query, const char *parameter, stru
     "SELECT (SELECT iif(type = 'view', sql, (SELECT group_concat(name) FROM (SELECT name FROM "    \
     "pragma_table_info(?1) ORDER BY cid)) || ';' || coalesce((SELECT group_concat(name) FROM "     \
     "(SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL "  \
-    "ORDER BY name)), '')) FROM sqlite_schema WHERE name = ?1 AND type IN ('table', 'view'))"
+    "ORDER BY name)), '')) FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type IN "         \
+    "('table', 'view'))"
 #define DEFINITION                                                                                 \
     "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema WHERE tbl_name = ?1 AND "   \
     "sql IS NOT NULL AND type IN ('table', 'index', 'view') ORDER BY type DESC)"
 /* Removes what has the name, be it a table or a view. */
 #define REMOVAL                                                                                    \
-    "SELECT (SELECT 'DROP ' || type || ' ' || name FROM sqlite_schema WHERE name = ?1 AND type "   \
-    "IN ('table', 'view'))"
+    "SELECT (SELECT 'DROP ' || type || ' ' || name FROM sqlite_schema WHERE name = ?1 "            \
+    "COLLATE NOCASE AND type IN ('table', 'view'))"
 
 static int is_table_sound(const struct heal *heal, const char *table, bool *is_sound) {
     struct buffer found, wanted;

@@ -28,8 +28,9 @@
     "LEFT JOIN entities n ON n.ref = e.entity_ref "
 
 /* The log ids of entity ?1's events after seq ?2, as ranges. The search begins with the range that
- * may hold the next event. SQLite merges the two ordered parts without sorting, and a join keeps
- * the order. A LIMIT in here would make SQLite materialise the rows, at half the speed. */
+ * may hold the next event. SQLite reads the two ordered parts without sorting, because the second
+ * follows the first, and a join keeps the order. A LIMIT in here would make SQLite materialise the
+ * rows, at half the speed. */
 #define RANGES_IN(table)                                                                           \
     "SELECT seq, max(log_id, log_id + ?2 + 1 - seq) AS first, log_id + event_count - 1 AS last, "  \
     "seq + event_count - 1 AS last_seq FROM " table " WHERE entity_ref = ?1 AND seq >= "           \
@@ -190,7 +191,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT " EVENT_COLUMNS ", p.last_seq FROM " EVENTS_OF_RANGES "LIMIT ?3",
     /* Each column that is not read saves a part of the walk. */
     [STATEMENT_WALK_ENTITY_FRAMES] =
-        "SELECT 1 FROM " EVENTS_OF_RANGES "WHERE end_at_row(e.log_id, e.seq, e.cursor, "
+        "SELECT 1 FROM " EVENTS_OF_RANGES "WHERE take_row(e.log_id, e.seq, e.cursor, "
         "e.event_id, e.type, e.owner_user_id, e.owner_guest_scope, e.org_id, e.payload_hash, "
         "e.payload, e.recorded_at, p.last_seq)",
     [STATEMENT_ENTITY_NAME] = "SELECT " ENTITY_NAME "FROM entities n WHERE n.ref = ?",
