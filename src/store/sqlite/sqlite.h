@@ -285,6 +285,10 @@ MUST_CHECK enum status sqlite_source_register(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_entity_name(struct sqlite_session *session, uint64_t entity_ref,
                                           sqlite3_stmt **statement,
                                           struct sqlite_entity_name *name);
+/* A walk over an entity that ends before its limit has seen all events that the positions cover, or
+ * some are lost. */
+MUST_CHECK enum status sqlite_check_covered(struct sqlite_session *session, uint64_t last_seq,
+                                            uint64_t covered_seq);
 
 /* sqlite_frames.c */
 /* Makes the function of its statement known to the connection. */

@@ -101,11 +101,9 @@ static enum status walk_frames(struct sqlite_frame_walk *walk, uint64_t entity_r
     sqlite3_reset(statement);
     if (status == STATUS_OK)
         return walk->status;
-    /* A walk that ends before its limit has seen all events that the positions cover, or some are
-     * lost. */
-    if (status == STATUS_NOT_FOUND && walk->last_seq < walk->covered_seq)
-        return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    return status == STATUS_NOT_FOUND
+               ? sqlite_check_covered(walk->session, walk->last_seq, walk->covered_seq)
+               : status;
 }
 
 enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t entity_ref,

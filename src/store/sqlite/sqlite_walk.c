@@ -228,12 +228,10 @@ static enum status entity_walk_begin(struct walk *walk, uint64_t entity_ref, uin
     return sqlite_entity_name(walk->session, entity_ref, name, &walk->entity_name);
 }
 
-/* A walk that ends before its limit has seen all events that the positions cover, or some are lost.
- */
-static enum status entity_walk_end(struct walk *walk, uint64_t after_seq, uint64_t limit) {
-    if (walk->last_seq >= walk->covered_seq || walk->last_seq - after_seq >= limit)
-        return STATUS_OK;
-    return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
+enum status sqlite_check_covered(struct sqlite_session *session, uint64_t last_seq,
+                                 uint64_t covered_seq) {
+    return last_seq >= covered_seq ? STATUS_OK
+                                   : sqlite_damaged(session, "the entity's event", last_seq + 1);
 }
 
 enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
@@ -247,8 +245,8 @@ enum status sqlite_walk_entity_events(struct store_session *session, uint64_t en
         status = entity_walk_begin(&walk, entity_ref, limit, &name);
     if (status == STATUS_OK)
         status = walk_rows(&walk, read_entity_event, call_event);
-    if (status == STATUS_OK)
-        status = entity_walk_end(&walk, after_seq, limit);
+    if (status == STATUS_OK && walk.last_seq - after_seq < limit)
+        status = sqlite_check_covered(walk.session, walk.last_seq, walk.covered_seq);
     sqlite3_reset(name);
     return status;
 }
