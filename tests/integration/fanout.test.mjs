@@ -59,6 +59,7 @@ async function reaches(t, driver, server) {
   const garbage = ["", "x", "{\"log_id\":9}", hintOf(9).slice(1), `${hintOf(9)}\n`, hintOf("99999999999999999999"), "y".repeat(7000)];
   await server.publish("khala.abc", [...hints, ...garbage]);
   await follower.reaches(({ received, ignored }) => received >= 5 && ignored === garbage.length, "what was published");
+  await writer.hears("9223372036854775807");
   writer.announce(8);
   await follower.hears(8);
   assert.deepEqual(follower.hints(), ["7", "7", "7", "9223372036854775807", "3", "8"]);
