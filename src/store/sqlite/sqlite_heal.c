@@ -26,10 +26,10 @@ static const char *const derived_tables[] = {"khala_projection_drifts",
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static int open_reference(sqlite3 **reference) {
-    int code = sqlite3_open(":memory:", reference);
-    for (size_t i = 0; code == SQLITE_OK && i < STORE_SCHEMA_VERSION; i++)
-        code = sqlite3_exec(*reference, sqlite_migrations[i].sql, NULL, NULL, NULL);
+static int open_reference(struct heal *heal) {
+    int code = sqlite3_open(":memory:", &heal->reference);
+    for (size_t i = 0; code == SQLITE_OK && i < heal->version; i++)
+        code = sqlite3_exec(heal->reference, sqlite_migrations[i].sql, NULL, NULL, NULL);
     return code;
 }
 
@@ -187,7 +187,7 @@ static int mark_unprojected(const struct heal *heal) {
 }
 
 static int heal_all(struct heal *heal) {
-    int code = open_reference(&heal->reference);
+    int code = open_reference(heal);
     if (code == SQLITE_OK)
         code = heal_tables(heal);
     if (code == SQLITE_OK)
@@ -214,10 +214,10 @@ static int heal_in_transaction(struct heal *heal) {
 
 /* *table: the first damaged one; NULL: none. */
 static int find_damaged(sqlite3 *database, const char **table) {
-    struct heal heal = {.database = database};
+    struct heal heal = {.database = database, .version = STORE_SCHEMA_VERSION};
     bool is_sound = true;
     *table = NULL;
-    int code = open_reference(&heal.reference);
+    int code = open_reference(&heal);
     for (size_t i = 0; code == SQLITE_OK && is_sound && i < TABLE_COUNT; i++) {
         code = is_table_sound(&heal, derived_tables[i], &is_sound);
         if (!is_sound)
@@ -227,8 +227,13 @@ static int find_damaged(sqlite3 *database, const char **table) {
     return code;
 }
 
+int sqlite_heal_before(sqlite3 *database, size_t version, uint64_t now_ms) {
+    struct heal heal = {.database = database, .version = version, .now_ms = now_ms};
+    return version < SQLITE_HEAL_VERSION_MIN ? SQLITE_OK : heal_all(&heal);
+}
+
 int sqlite_heal_damaged_tables(sqlite3 *database, uint64_t now_ms) {
-    struct heal heal = {.database = database, .now_ms = now_ms};
+    struct heal heal = {.database = database, .version = STORE_SCHEMA_VERSION, .now_ms = now_ms};
     const char *table = NULL;
     int code = find_damaged(database, &table);
     return code == SQLITE_OK && table ? heal_in_transaction(&heal) : code;
@@ -249,7 +254,8 @@ enum status sqlite_check_derived(struct store_session *base, struct store_messag
 
 enum status sqlite_heal(struct store_session *base, uint64_t now_ms) {
     struct sqlite_session *session = sqlite_session_of(base);
-    struct heal heal = {.database = session->database, .now_ms = now_ms};
+    struct heal heal = {
+        .database = session->database, .version = STORE_SCHEMA_VERSION, .now_ms = now_ms};
     enum status status = sqlite_session_check_location(session);
     if (status != STATUS_OK)
         return status;

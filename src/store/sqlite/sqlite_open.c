@@ -329,10 +329,17 @@ static enum status migrate(sqlite3 *database, const char *path, const struct sch
     enum status status = store_epoch_mint(epoch);
     if (status != STATUS_OK || schema->version == STORE_SCHEMA_VERSION)
         return status;
+    struct clock clock;
+    clock_init(&clock);
     int code = sqlite3_exec(database, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     for (size_t version = (size_t)schema->version;
-         code == SQLITE_OK && version < STORE_SCHEMA_VERSION; version++)
-        code = migrate_one(database, version, epoch);
+         code == SQLITE_OK && version < STORE_SCHEMA_VERSION; version++) {
+        /* A new store has no damage. */
+        if (schema->version > 0)
+            code = sqlite_heal_before(database, version, clock_wall_ms(&clock));
+        if (code == SQLITE_OK)
+            code = migrate_one(database, version, epoch);
+    }
     if (code == SQLITE_OK)
         code = sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
     if (code == SQLITE_OK)

@@ -19,6 +19,7 @@
 
 struct heal {
     sqlite3 *database;
+    size_t version;     /* of the schema */
     sqlite3 *reference; /* in memory: the schema and the built-in topics as they should be */
     uint64_t now_ms;
     bool is_changed;
