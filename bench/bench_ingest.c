@@ -140,7 +140,7 @@ static const char *const statements[STATEMENT_COUNT] = {
     "INSERT INTO sync_run_summaries VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (entity_ref) DO UPDATE "
     "SET doc_version = ?3, payload_hash = ?4, payload = ?5",
     "INSERT INTO checkpoints VALUES (?1, 'run_summary', ?2, ?3, 'khala_summary_v1', ?4, ?3) ON "
-    "CONFLICT (entity_ref, projection_name) DO UPDATE SET last_runtime_seq = ?3, summary_hash = ?4",
+    "CONFLICT (entity_ref) DO UPDATE SET last_runtime_seq = ?3, summary_hash = ?4",
     "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, "
     "payload_hash, payload) VALUES (1, ?1, ?1, ?2, ?3, ?1, ?4, ?5)",
     "UPDATE topics SET head_seq = ?1 WHERE ref = 1",

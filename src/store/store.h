@@ -24,7 +24,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 8
+#define STORE_SCHEMA_VERSION 9
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -126,6 +126,7 @@ struct store_document {
     struct owner owner;
 };
 
+/* An entity has one, because it has one kind of document. */
 struct store_checkpoint {
     enum document_kind kind; /* the projection's name follows from it */
     uint64_t entity_ref;
@@ -236,9 +237,9 @@ struct store_outbox_state {
 };
 
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
- * same ref (kind and ref); events, keys, journal rows and drifts are new. The name of a ref never
- * changes, and a topic's oldest_seq never falls. Only the latest drifts, some thousands, are kept.
- */
+ * same ref (documents: kind and ref); events, keys, journal rows and drifts are new. The name of a
+ * ref never changes, and a topic's oldest_seq never falls. Only the latest drifts, some thousands,
+ * are kept. */
 struct store_batch {
     const struct store_entity *entities;
     size_t entity_count;

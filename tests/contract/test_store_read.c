@@ -322,15 +322,19 @@ static void a_replay_is_measured_in_frames_and_bytes(void **state) {
 static void checkpoints_are_kept_by_kind(void **state) {
     struct fixture *fixture = *state;
     struct store_checkpoint read, checkpoints[] = {rows_checkpoint(DOCUMENT_RUN_SUMMARY, 8, 5),
-                                                   rows_checkpoint(DOCUMENT_WORKER_SUMMARY, 8, 6)};
+                                                   rows_checkpoint(DOCUMENT_WORKER_SUMMARY, 9, 6)};
     assert_ok(store_commit(
         fixture->writer, &(struct store_batch){.checkpoints = checkpoints, .checkpoint_count = 2}));
     fixture_reopen(fixture);
     for (int i = 0; i < 2; i++) {
-        assert_ok(store_load_checkpoint(fixture->reader, (enum document_kind)i, 8, &fixture->arena,
-                                        &read));
+        const uint64_t ref = checkpoints[i].entity_ref;
+        assert_int_equal(store_load_checkpoint(fixture->reader, (enum document_kind)(1 - i), ref,
+                                               &fixture->arena, &read),
+                         STATUS_NOT_FOUND);
+        assert_ok(store_load_checkpoint(fixture->reader, (enum document_kind)i, ref,
+                                        &fixture->arena, &read));
         assert_int_equal(read.kind, i);
-        assert_int_equal(read.entity_ref, 8);
+        assert_int_equal(read.entity_ref, ref);
         assert_int_equal(read.last_runtime_seq, 5 + i);
         assert_text(read.document_id, checkpoints[i].document_id);
         assert_text(read.projection_version, checkpoints[i].projection_version);

@@ -19,8 +19,11 @@ const COLUMNS = {
 };
 const TABLES = ["topics", "journal", "checkpoints"];
 const MIGRATIONS = new URL("../../src/store/sqlite/migrations/", import.meta.url);
-const BEFORE = 7; // the last schema version in which the tables had the names of the contract
-const OLD_NAMES = { topics: "sync_topic_sequences", journal: "sync_stream_events", checkpoints: "khala_projection_checkpoints" };
+// The tables of older schema versions. Up to version 7 they had the names of the contract.
+const OLD_NAMES = {
+  7: { topics: "sync_topic_sequences", journal: "sync_stream_events", checkpoints: "khala_projection_checkpoints" },
+  8: { topics: "topics", journal: "journal", checkpoints: "checkpoints" },
+};
 
 const columnsOf = (data, view) => (onPostgres
   ? sql(data, `SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema = 'runtime' AND table_name = '${view}'`)
@@ -121,57 +124,80 @@ function rowsOf(data, table) {
   return sql(data, `SELECT ${columns} FROM ${table} ORDER BY 1, 2`);
 }
 
-/** A store as the schema before had it, with the rows of this store. */
-function older(t, data) {
+/** A store as an older schema had it, with the rows of this store. */
+function older(t, data, version) {
   const old = folder(t);
-  const steps = readdirSync(MIGRATIONS).sort().slice(0, BEFORE).map((name) => readFileSync(new URL(name, MIGRATIONS), "utf8"));
+  const names = OLD_NAMES[version];
+  const steps = readdirSync(MIGRATIONS).sort().slice(0, version).map((name) => readFileSync(new URL(name, MIGRATIONS), "utf8"));
   const kept = sql(data, "SELECT name FROM sqlite_schema WHERE type = 'table'").split("\n").map((name) =>
-    `DELETE FROM main.${OLD_NAMES[name] ?? name}; INSERT INTO main.${OLD_NAMES[name] ?? name} SELECT * FROM now.${name};`);
-  execFileSync("sqlite3", ["-bail", join(old, "khala.db"), `PRAGMA journal_mode = WAL; ${steps.join("\n")}; PRAGMA user_version = ${BEFORE};
+    `DELETE FROM main.${names[name] ?? name}; INSERT INTO main.${names[name] ?? name} SELECT * FROM now.${name};`);
+  execFileSync("sqlite3", ["-bail", join(old, "khala.db"), `PRAGMA journal_mode = WAL; ${steps.join("\n")}; PRAGMA user_version = ${version};
     PRAGMA application_id = ${sql(data, "PRAGMA application_id")}; ATTACH '${join(data, "khala.db")}' AS now; ${kept.join("\n")}`]);
   return old;
 }
 
-test("a store of the schema before keeps its rows under the new names", sqliteOnly, async (t) => {
+/** By damage, the statements that do it to a store with such names. */
+const DAMAGES = {
+  "without its derived tables": (names) => Object.values(names).map((name) => `DROP TABLE ${name}`),
+  "with other columns in its derived tables": (names) =>
+    [["topics", "oldest_seq"], ["journal", "payload"], ["checkpoints", "summary_hash"]]
+      .map(([table, column]) => `ALTER TABLE ${names[table]} RENAME COLUMN ${column} TO other`),
+};
+
+test("a store of schema 8 with views of people and a damaged checkpoint is migrated", sqliteOnly, async (t) => {
   const first = await filled(t);
   await first.server.stop();
-  const data = older(t, first.data);
-  assert.equal(run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]).code, 3);
-  assert.equal(rowsOf(data, "sync_stream_events"), rowsOf(first.data, "journal"));
+  const data = older(t, first.data, 8);
+  alter(data, `CREATE TABLE kept AS SELECT * FROM checkpoints; DROP TABLE checkpoints; CREATE TABLE checkpoints AS SELECT * FROM kept;
+    DROP TABLE kept; UPDATE checkpoints SET summary_hash = NULL WHERE rowid = 1;
+    INSERT INTO checkpoints SELECT entity_ref, 'z', document_id, 0, 'z', x'00', 0 FROM checkpoints;
+    CREATE VIEW of_view AS SELECT count(*) AS n FROM khala_projection_checkpoints;
+    CREATE VIEW of_table AS SELECT count(*) AS n FROM checkpoints`);
   const migrated = run(["migrate", "--data-dir", data]);
   assert.equal(migrated.code, 0, migrated.problem);
-  for (const table of TABLES) {
-    assert.ok(rowsOf(data, table).length > 0);
-    assert.equal(rowsOf(data, table), rowsOf(first.data, table), table);
-  }
-  assert.doesNotMatch(run(["doctor", "--data-dir", data]).out, /^wrong/m);
-  assert.equal(run(["verify", "--data-dir", data]).code, 0);
+  const count = Number(sql(first.data, "SELECT count(*) FROM checkpoints"));
+  for (const view of ["of_view", "of_table"]) assert.equal(sql(data, `SELECT n FROM ${view}`), `${count - 1}`);
   const second = await operate(t, { data });
   await second.did("runs/a/events", { event_type: "run.log" });
   await compare(second);
-  assert.deepEqual((await second.read("projectors/drift")).drift, []);
 });
 
-const DAMAGES = {
-  "without its derived tables": Object.values(OLD_NAMES).map((name) => `DROP TABLE ${name}`),
-  "with other columns in its derived tables": [["topics", "oldest_seq"], ["journal", "payload"], ["checkpoints", "summary_hash"]]
-    .map(([table, column]) => `ALTER TABLE ${OLD_NAMES[table]} RENAME COLUMN ${column} TO other`),
-};
-
-for (const [damage, statements] of Object.entries(DAMAGES)) {
-  test(`a store of the schema before ${damage} is migrated and healed`, sqliteOnly, async (t) => {
+for (const [version, names] of Object.entries(OLD_NAMES)) {
+  test(`a store of schema ${version} keeps its rows`, sqliteOnly, async (t) => {
     const first = await filled(t);
     await first.server.stop();
-    const data = older(t, first.data);
-    alter(data, statements.join("; "));
+    const data = older(t, first.data, version);
+    assert.equal(run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]).code, 3);
+    assert.equal(rowsOf(data, names.journal), rowsOf(first.data, "journal"));
     const migrated = run(["migrate", "--data-dir", data]);
     assert.equal(migrated.code, 0, migrated.problem);
+    for (const table of TABLES) {
+      assert.ok(rowsOf(data, table).length > 0);
+      assert.equal(rowsOf(data, table), rowsOf(first.data, table), table);
+    }
+    assert.doesNotMatch(run(["doctor", "--data-dir", data]).out, /^wrong/m);
+    assert.equal(run(["verify", "--data-dir", data]).code, 0);
     const second = await operate(t, { data });
-    await until(() => sql(data, "SELECT count(*) FROM meta WHERE name = 'unprojected_from'") === "0", "the repair");
     await second.did("runs/a/events", { event_type: "run.log" });
     await compare(second);
-    const subjects = (await second.read("projectors/drift")).drift.map(({ subject }) => subject);
-    for (const table of TABLES) assert.ok(subjects.includes(table), `${subjects}`);
-    assert.equal(run(["verify", "--data-dir", data]).code, 0);
+    assert.deepEqual((await second.read("projectors/drift")).drift, []);
   });
+
+  for (const [damage, statements] of Object.entries(DAMAGES)) {
+    test(`a store of schema ${version} ${damage} is migrated and healed`, sqliteOnly, async (t) => {
+      const first = await filled(t);
+      await first.server.stop();
+      const data = older(t, first.data, version);
+      alter(data, statements(names).join("; "));
+      const migrated = run(["migrate", "--data-dir", data]);
+      assert.equal(migrated.code, 0, migrated.problem);
+      const second = await operate(t, { data });
+      await until(() => sql(data, "SELECT count(*) FROM meta WHERE name = 'unprojected_from'") === "0", "the repair");
+      await second.did("runs/a/events", { event_type: "run.log" });
+      await compare(second);
+      const subjects = (await second.read("projectors/drift")).drift.map(({ subject }) => subject);
+      for (const table of TABLES) assert.ok(subjects.includes(table), `${subjects}`);
+      assert.equal(run(["verify", "--data-dir", data]).code, 0);
+    });
+  }
 }
