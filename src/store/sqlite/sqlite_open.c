@@ -16,6 +16,7 @@
 #include "store/sqlite/sqlite_gather.h"
 #include "store/sqlite/sqlite_heal.h"
 #include "store/sqlite/sqlite_migrations.h"
+#include "store/sqlite/sqlite_page_cache.h"
 #include "store/store_epoch.h"
 
 #define LOCK_ATTEMPTS_MAX 5
@@ -154,6 +155,7 @@ static void configure_library(void) {
     /* Counting every allocation takes a lock that all sessions would share. A library that runs
      * already keeps its setting, and that is no harm. */
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+    sqlite_page_cache_register();
     sqlite_gather_register();
 }
 
