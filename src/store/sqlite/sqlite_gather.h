@@ -1,7 +1,7 @@
-/* The file access of the embedded store: the system's, with the writes to the write-ahead log
- * gathered into few and large ones.
- * Any thread; a file belongs to its connection. Memory: SQLITE_STORE_GATHER_BYTES for a connection
- * that writes, freed with it.
+/* The file access of the embedded store: the system's, with the writes to the write-ahead log and
+ * those of checkpoints to the database gathered into few and large ones.
+ * Any thread; a file belongs to its connection. Memory: SQLITE_STORE_GATHER_BYTES for each file
+ * that is written, freed with it.
  * Errors are those of the system's file access. The error of a gathered write is reported by the
  * sync, or by whatever access made it necessary.
  * Bytes are in the file before a sync of it begins. */
