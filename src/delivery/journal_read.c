@@ -502,6 +502,13 @@ static bool make_room(struct journal_read *read) {
     return read->frames || read->frames_max == 0;
 }
 
+/* Here and not on the loop, so that the reads that wait for this thread find the frames. */
+static void keep_frames(struct journal_read *read) {
+    const struct replay_page page = {read->frames, read->count};
+    if (read->mode == JOURNAL_READ_CONTINUE && read->watch && read->count > 0 && !read->is_sparse)
+        read->is_kept = hub_refill(read->watch, &page, read->edition, read->place);
+}
+
 bool journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     /* Frames are compared with the floor that is read after them. */
@@ -530,6 +537,7 @@ bool journal_read_run(struct journal_read *read, struct store_session *session) 
         release_frames(read);
     if (read->count == 0)
         free_room(read);
+    keep_frames(read);
     metrics_observe(METRIC_SYNC_REPLAY_READ_DURATION_SECONDS, METRIC_PLAIN,
                     clock_now().mono_ns - begun_ns, 1);
     metrics_add(METRIC_SYNC_REPLAY_FRAMES, METRIC_LABELS(read->policy->topic_class), read->count);

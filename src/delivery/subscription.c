@@ -227,6 +227,7 @@ static enum subscription_step ask_read(struct subscription *subscription,
     }
     /* Frames that are read ahead are for all subscribers. */
     subscription->read->may_skip = true;
+    subscription->read->place = &subscription->place;
     subscription_set_state(subscription, subscription->state == SUBSCRIPTION_OPEN
                                              ? SUBSCRIPTION_READING
                                              : SUBSCRIPTION_PLACING);
@@ -528,10 +529,12 @@ static void take_position(struct subscription *subscription, const struct journa
         begin_at_head(subscription);
 }
 
-static bool refill(struct subscription *subscription, const struct journal_read *read) {
+/* A read that placed the subscription did not know its place in the hub. */
+static void keep_first(struct subscription *subscription, struct journal_read *read) {
     const struct replay_page page = {read->frames, read->count};
-    return hub_refill(subscription->topic->watch, &page, read->edition,
-                      subscription->is_replaying ? &subscription->place : NULL);
+    if (read->mode != JOURNAL_READ_CONTINUE)
+        read->is_kept = hub_refill(subscription->topic->watch, &page, read->edition,
+                                   subscription->is_replaying ? &subscription->place : NULL);
 }
 
 void subscription_read_done(struct subscription *subscription) {
@@ -548,7 +551,7 @@ void subscription_read_done(struct subscription *subscription) {
         subscription_fail(subscription, read->status);
     subscription->is_sparse = read->is_sparse;
     if (read->count > 0 && !read->is_sparse)
-        read->is_kept = refill(subscription, read);
+        keep_first(subscription, read);
     else if (!read->is_sparse && subscription->state != SUBSCRIPTION_STALE)
         drop_read(subscription);
 }
@@ -559,7 +562,7 @@ void subscription_ahead_done(struct subscription *subscription) {
     subscription->ahead = NULL;
     hub_read_ahead_end(watch, ahead->after_seq);
     /* A failed read is repeated, and reported, when the position gets there. */
-    bool is_kept = ahead->count == 0 || refill(subscription, ahead);
+    bool is_kept = ahead->count == 0 || ahead->is_kept;
     bool is_awaited = subscription->is_replaying && is_next(subscription, ahead->after_seq);
     if (!is_kept && is_awaited) {
         subscription->read = ahead;

@@ -32,6 +32,10 @@ struct hub_topic {
     char text[];
 };
 
+/* The replayed frames of a topic have the memory of so many windows. Clients that replay together
+ * are megabytes apart, because their sockets hold that much. */
+#define REPLAY_WINDOWS 3
+
 struct shard {
     pthread_mutex_t lock;
     struct map topics;
@@ -70,9 +74,10 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     if (made->options.window.bytes_max > made->shard_bytes_max / 2)
         made->options.window.bytes_max = made->shard_bytes_max / 2;
     /* Both windows of a topic together also stay below the share. */
-    made->replay_bytes_max = made->options.window.bytes_max;
-    if (made->replay_bytes_max > made->shard_bytes_max / 4)
-        made->replay_bytes_max = made->shard_bytes_max / 4;
+    size_t left = made->shard_bytes_max - made->options.window.bytes_max;
+    made->replay_bytes_max = REPLAY_WINDOWS * made->options.window.bytes_max;
+    if (made->replay_bytes_max > left - left / 16)
+        made->replay_bytes_max = left - left / 16;
     made->secret = siphash_process_key();
     pthread_mutex_init(&made->listeners_lock, NULL);
     list_init(&made->listeners);

@@ -276,10 +276,10 @@ static void the_places_of_a_topic_stay_within_its_memory(void **state) {
     while (groups->last[GROUPS - 1][GROUP_CLIENTS - 1] % GROUP_GAP < GROUP_FRAMES) {
         groups_step(groups);
         size_t used = hub_stats(fixture.hub).bytes - bytes;
-        assert_true(used <= small.window.bytes_max);
+        assert_true(used <= 3 * small.window.bytes_max);
         most = used > most ? used : most;
     }
-    assert_true(most > small.window.bytes_max / 2);
+    assert_true(most > 3 * small.window.bytes_max / 2);
     groups_close(groups);
     replay_open(&fixture.client, fixture.publisher, 0);
     fixture_close(&fixture);
@@ -417,9 +417,10 @@ static void a_page_that_was_read_before_a_prune_is_not_kept_after_it(void **stat
     replay_open(&fixture.client, fixture.publisher, 8);
     struct subscription *subscription = &fixture.client.subscription;
     assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
+    /* The rows are read before they are pruned, and the frames reach the hub after it was told. */
+    hub_prune(fixture.hub, SLICE(SUMMARIES), 15);
     journal_read_run(subscription->read, fixture.client.session);
     publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 15);
-    hub_prune(fixture.hub, SLICE(SUMMARIES), 15);
     subscription_read_done(subscription);
     for (uint64_t seq = 1; seq <= 20; seq++)
         assert_false(hub_holds(&fixture.client.watch, seq));
@@ -429,6 +430,29 @@ static void a_page_that_was_read_before_a_prune_is_not_kept_after_it(void **stat
     delivery_batch_release(&fixture.client.batch);
     replay_open(&other, fixture.publisher, 8);
     assert_int_equal(client_next(&other), STEP_STALE);
+    client_close(&other);
+    fixture_close(&fixture);
+}
+
+static void reads_that_wait_find_the_frames_of_the_first(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct client other = {0};
+    fixture_open_hub(&fixture, 20, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    replay_open(&other, fixture.publisher, 0);
+    struct subscription *first = &fixture.client.subscription;
+    struct subscription *second = &other.subscription;
+    assert_int_equal(subscription_next(first, &fixture.client.batch), STEP_READ);
+    assert_int_equal(subscription_next(second, &other.batch), STEP_READ);
+    journal_read_run(first->read, fixture.client.session);
+    journal_read_run(second->read, other.session);
+    assert_true(first->read->is_kept);
+    assert_true(second->read->is_in_memory);
+    subscription_read_done(first);
+    subscription_read_done(second);
+    assert_int_equal(client_next(&other), STEP_FRAMES);
+    delivery_batch_release(&other.batch);
     client_close(&other);
     fixture_close(&fixture);
 }
@@ -486,6 +510,7 @@ int main(void) {
         cmocka_unit_test(a_topic_that_was_only_read_leaves_the_hub),
         cmocka_unit_test(frames_that_are_announced_after_they_were_read_stay_in_memory),
         cmocka_unit_test(a_page_that_was_read_before_a_prune_is_not_kept_after_it),
+        cmocka_unit_test(reads_that_wait_find_the_frames_of_the_first),
         cmocka_unit_test(frames_that_were_read_ahead_are_pruned_too),
         cmocka_unit_test(frames_that_were_read_are_given_though_retention_prunes_them),
     };
