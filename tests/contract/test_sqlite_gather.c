@@ -9,6 +9,7 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define EVENTS       2000
@@ -89,6 +90,8 @@ static void a_commit_larger_than_the_cache_is_whole(void **state) {
 
 #define ROWS        4000 /* of 600 bytes: some 700 pages */
 #define ROWS_BEHIND 400  /* after the state that a reader holds */
+/* In the database, before the last rows that change_few_rows changes and behind the others. */
+#define LAST_ROWS_OFFSET (1 << 20)
 
 /* A database with connections that use the gathered files. */
 struct database {
@@ -231,23 +234,21 @@ static void a_full_disk_refuses_a_checkpoint(void **state) {
     }
 }
 
-/* Fails the writes that SQLite makes while this is set. */
-static bool is_disk_broken;
-
-static ssize_t write_or_fail(int fd, const void *bytes, size_t size, off_t offset) {
-    if (!is_disk_broken)
-        return pwrite(fd, bytes, size, offset);
+static ssize_t fail_to_write(int fd, const void *bytes, size_t size, off_t offset) {
+    (void)fd;
+    (void)bytes;
+    (void)size;
+    (void)offset;
     errno = EIO;
     return -1;
 }
 
-static void break_disk(bool is_broken) {
+/* The function that SQLite writes with; NULL: the system's. */
+static void hook_writes(ssize_t (*write_at)(int, const void *, size_t, off_t)) {
     static const char *const names[] = {"pwrite", "pwrite64"};
     sqlite3_vfs *unix_vfs = sqlite3_vfs_find("unix");
-    is_disk_broken = is_broken;
     for (size_t i = 0; i < 2; i++)
-        unix_vfs->xSetSystemCall(unix_vfs, names[i],
-                                 is_broken ? (sqlite3_syscall_ptr)write_or_fail : NULL);
+        unix_vfs->xSetSystemCall(unix_vfs, names[i], (sqlite3_syscall_ptr)write_at);
 }
 
 /* Changes few rows of an old table, whose pages are written after the copy. */
@@ -267,9 +268,9 @@ static void a_failed_write_fails_the_checkpoint(void **state) {
     for (int is_held = 0; is_held < 2; is_held++) {
         struct database database;
         change_few_rows(&database, is_held);
-        break_disk(true);
+        hook_writes(fail_to_write);
         assert_int_not_equal(checkpoint(&database), SQLITE_OK);
-        break_disk(false);
+        hook_writes(NULL);
         assert_whole(&database, ROWS);
         if (is_held)
             execute(database.reader, "COMMIT");
@@ -282,6 +283,42 @@ static void a_failed_write_fails_the_checkpoint(void **state) {
     }
 }
 
+/* The other connection of the database, which adds to the log during a checkpoint. */
+static sqlite3 *intruder;
+
+static ssize_t intrude_and_fail(int fd, const void *bytes, size_t size, off_t offset) {
+    sqlite3 *connection = intruder;
+    if (!connection || offset < LAST_ROWS_OFFSET)
+        return pwrite(fd, bytes, size, offset);
+    intruder = NULL;
+    execute(connection, "INSERT INTO rows (filler) VALUES (x'03')");
+    errno = EIO;
+    return -1;
+}
+
+/* Before the pages count as copied. */
+static void an_error_that_cannot_be_returned_ends_the_process(void **state) {
+    struct database database;
+    (void)state;
+    change_few_rows(&database, false);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        fclose(stderr);
+        intruder = database.reader;
+        hook_writes(intrude_and_fail);
+        (void)checkpoint(&database);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_whole(&database, ROWS + 1);
+    assert_int_equal(checkpoint(&database), SQLITE_OK);
+    assert_whole(&database, ROWS + 1);
+    close_database(&database);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_commit_is_few_calls_and_is_read_by_other_connections),
@@ -290,6 +327,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_of_a_part_of_the_log_is_whole),
         cmocka_unit_test(a_full_disk_refuses_a_checkpoint),
         cmocka_unit_test(a_failed_write_fails_the_checkpoint),
+        cmocka_unit_test(an_error_that_cannot_be_returned_ends_the_process),
     };
     return CONTRACT_RUN_ONLY("sqlite: gathered writes", "sqlite", tests);
 }

@@ -13,7 +13,7 @@ CREATE TABLE checkpoints (
     last_projected_at INTEGER NOT NULL
 ) STRICT;
 -- A damaged row stays behind: the next event of its entity makes the checkpoint again.
-INSERT INTO checkpoints (entity_ref, projection_name, document_id, last_runtime_seq,
+INSERT OR IGNORE INTO checkpoints (entity_ref, projection_name, document_id, last_runtime_seq,
     projection_version, summary_hash, last_projected_at)
 SELECT c.entity_ref, c.projection_name, c.document_id, c.last_runtime_seq, c.projection_version,
        c.summary_hash, c.last_projected_at
