@@ -505,8 +505,10 @@ static bool make_room(struct journal_read *read) {
 /* Here and not on the loop, so that the reads that wait for this thread find the frames. */
 static void keep_frames(struct journal_read *read) {
     const struct replay_page page = {read->frames, read->count};
-    if (read->mode == JOURNAL_READ_CONTINUE && read->watch && read->count > 0 && !read->is_sparse)
-        read->is_kept = hub_refill(read->watch, &page, read->edition, read->place);
+    if (read->mode != JOURNAL_READ_CONTINUE || !read->watch || read->count == 0 || read->is_sparse)
+        return;
+    hub_learn_head(read->watch, read->window.head_seq);
+    read->is_kept = hub_refill(read->watch, &page, read->edition, read->place);
 }
 
 bool journal_read_run(struct journal_read *read, struct store_session *session) {

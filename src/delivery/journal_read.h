@@ -66,8 +66,10 @@ struct journal_read {
     struct writer *writer;       /* raises the floor of a damaged journal; NULL: an error instead */
     struct owner_map *owner_map; /* learns the owners of a shared topic's frames; NULL: none does */
     bool may_skip;               /* frames of others, where their owners are known */
-    struct hub_watch *watch;     /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
-    replay_place *place;         /* of the reader in the hub; NULL: it does not join one */
+    /* JOURNAL_READ_CONTINUE: frames that the hub has by then are not read, and those that were read
+     * are added to it. NULL: neither. */
+    struct hub_watch *watch;
+    replay_place *place;             /* of the reader in the hub; NULL: it does not join one */
     struct replay_progress progress; /* of a position that is found in several slices */
     struct journal_rows *rows;       /* of a read of the position only; NULL: not shared */
     /* Answered. */

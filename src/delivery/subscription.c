@@ -529,10 +529,10 @@ static void take_position(struct subscription *subscription, const struct journa
         begin_at_head(subscription);
 }
 
-/* A read that placed the subscription did not know its place in the hub. */
+/* While such a read ran, the topic or its head was not known. */
 static void keep_first(struct subscription *subscription, struct journal_read *read) {
     const struct replay_page page = {read->frames, read->count};
-    if (read->mode != JOURNAL_READ_CONTINUE)
+    if (read->mode != JOURNAL_READ_CONTINUE || !read->watch)
         read->is_kept = hub_refill(subscription->topic->watch, &page, read->edition,
                                    subscription->is_replaying ? &subscription->place : NULL);
 }

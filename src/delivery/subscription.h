@@ -1,6 +1,7 @@
 /* A subscription: a position in one topic. There is no queue: its owner asks for the next frames
  * when the connection has room for them.
- * Belongs to its watch's thread. Reads run on the store pool, one at a time and one ahead.
+ * Belongs to its watch's thread. Reads run on the store pool, one at a time and one ahead. While
+ * one is under way, its thread may write place.
  * Memory: itself, where it begins until the client knows that, and a page of frames between a read
  * and the next ask. The page stays longer only where the hub has no room for it.
  * Errors: STATUS_OUT_OF_MEMORY for one that cannot be made. A failed subscription says why in

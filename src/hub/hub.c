@@ -32,9 +32,9 @@ struct hub_topic {
     char text[];
 };
 
-/* The replayed frames of a topic have the memory of so many windows. Clients that replay together
- * are megabytes apart, because their sockets hold that much. */
-#define REPLAY_WINDOWS 3
+/* The replayed frames of a topic have the memory of at most so many windows. Clients that replay
+ * together are megabytes apart, because their sockets hold that much. */
+#define REPLAY_WINDOWS 2
 
 struct shard {
     pthread_mutex_t lock;
@@ -73,11 +73,11 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     /* A topic gets at most half of its shard, or each frame would evict the one before. */
     if (made->options.window.bytes_max > made->shard_bytes_max / 2)
         made->options.window.bytes_max = made->shard_bytes_max / 2;
-    /* Both windows of a topic together also stay below the share. */
-    size_t left = made->shard_bytes_max - made->options.window.bytes_max;
+    /* Both windows of a topic together leave a quarter of the shard to others. */
+    size_t left = made->shard_bytes_max / 4 * 3 - made->options.window.bytes_max;
     made->replay_bytes_max = REPLAY_WINDOWS * made->options.window.bytes_max;
-    if (made->replay_bytes_max > left - left / 16)
-        made->replay_bytes_max = left - left / 16;
+    if (made->replay_bytes_max > left)
+        made->replay_bytes_max = left;
     made->secret = siphash_process_key();
     pthread_mutex_init(&made->listeners_lock, NULL);
     list_init(&made->listeners);

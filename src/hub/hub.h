@@ -1,7 +1,7 @@
 /* The hub: the watched topics and their newest frames, between the writer that publishes and the
  * loops that deliver.
  * Any thread; hub_publish and hub_prune belong to the writer; a listener and its watches belong to
- * one thread.
+ * one thread, except where a function says otherwise.
  * Memory: windows are bounded for each topic and in total. The least recently used windows are
  * evicted. A topic without a watch so far costs nothing. A slow loop costs nothing, because a topic
  * is announced once.
@@ -71,7 +71,8 @@ struct hub_watch *hub_listener_next(struct hub_listener *listener);
 MUST_CHECK enum status hub_watch(struct hub_listener *listener, struct slice topic,
                                  struct hub_watch *watch);
 void hub_unwatch(struct hub_watch *watch);
-/* Tells the hub the head that a read of the store found after hub_watch. */
+/* Any thread, while the watch exists. Tells the hub the head that a read of the store found after
+ * hub_watch. */
 void hub_learn_head(struct hub_watch *watch, uint64_t head_seq);
 /* The current head. */
 uint64_t hub_head_seq(struct hub_watch *watch);
@@ -104,12 +105,13 @@ void hub_replay_end(struct hub_watch *watch, replay_place *place);
 
 /* Changes when frames of the topic are pruned or its journal is made again. */
 uint64_t hub_edition(struct hub_watch *watch);
-/* Adds frames, with references of its own. Frames that end where the window begins, or at the head
- * while the window is empty, go into the window, as far as it has room: clients that come back
- * later share them. Others are kept at a place, which the subscriber joins. place: NULL for a
- * subscriber that does not replay, whose frames stay only where others replay. edition: of the
- * topic before the read. False if not all are in memory afterwards: memory is short, all places are
- * taken, or the frames may have been pruned since they were read. */
+/* Any thread, while the watch exists. Adds frames, with references of its own. Frames that end
+ * where the window begins, or at the head while the window is empty, go into the window, as far as
+ * it has room: clients that come back later share them. Others are kept at a place, which the
+ * subscriber joins. place: NULL for a subscriber that does not replay, whose frames stay only where
+ * others replay. edition: of the topic before the read. False if not all are in memory afterwards:
+ * memory is short, all places are taken, or the frames may have been pruned since they were read.
+ */
 bool hub_refill(struct hub_watch *watch, const struct replay_page *page, uint64_t edition,
                 replay_place *place);
 /* Any thread, while the watch exists: whether the frame is in memory. */

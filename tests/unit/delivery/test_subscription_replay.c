@@ -276,10 +276,10 @@ static void the_places_of_a_topic_stay_within_its_memory(void **state) {
     while (groups->last[GROUPS - 1][GROUP_CLIENTS - 1] % GROUP_GAP < GROUP_FRAMES) {
         groups_step(groups);
         size_t used = hub_stats(fixture.hub).bytes - bytes;
-        assert_true(used <= 3 * small.window.bytes_max);
+        assert_true(used <= 2 * small.window.bytes_max);
         most = used > most ? used : most;
     }
-    assert_true(most > 3 * small.window.bytes_max / 2);
+    assert_true(most > small.window.bytes_max);
     groups_close(groups);
     replay_open(&fixture.client, fixture.publisher, 0);
     fixture_close(&fixture);
