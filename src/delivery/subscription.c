@@ -532,9 +532,9 @@ static void take_position(struct subscription *subscription, const struct journa
 /* While such a read ran, the topic or its head was not known. */
 static void keep_first(struct subscription *subscription, struct journal_read *read) {
     const struct replay_page page = {read->frames, read->count};
+    replay_place *place = subscription->is_replaying ? &subscription->place : NULL;
     if (read->mode != JOURNAL_READ_CONTINUE || !read->watch)
-        read->is_kept = hub_refill(subscription->topic->watch, &page, read->edition,
-                                   subscription->is_replaying ? &subscription->place : NULL);
+        read->is_kept = hub_refill(subscription->topic->watch, &page, read->edition, place);
 }
 
 void subscription_read_done(struct subscription *subscription) {
@@ -562,9 +562,8 @@ void subscription_ahead_done(struct subscription *subscription) {
     subscription->ahead = NULL;
     hub_read_ahead_end(watch, ahead->after_seq);
     /* A failed read is repeated, and reported, when the position gets there. */
-    bool is_kept = ahead->count == 0 || ahead->is_kept;
     bool is_awaited = subscription->is_replaying && is_next(subscription, ahead->after_seq);
-    if (!is_kept && is_awaited) {
+    if (ahead->count > 0 && !ahead->is_kept && is_awaited) {
         subscription->read = ahead;
         return;
     }
