@@ -2,13 +2,13 @@
 // environment variable KHALA_BINARY names the binary; tests/run sets it.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, fstatSync, mkdtempSync, openSync, readFileSync, readSync, rmSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import tls from "node:tls";
 import { storeSettings } from "./database.mjs";
-import { Watched, within } from "./wait.mjs";
+import { ASK_AGAIN_MS, Watched, within } from "./wait.mjs";
 
 const SANITIZER_REPORT = /(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:/;
 
@@ -84,20 +84,56 @@ export function folder(t) {
   return path;
 }
 
-/** A program that runs while the test goes on. Its output is gathered as text in out and log. */
+/** The error output of a program, in a file without a name. */
+class ErrorOutput {
+  #bytes = Buffer.alloc(0); // what was read so far
+
+  constructor() {
+    const place = mkdtempSync(join(tmpdir(), "khala-"));
+    this.fd = openSync(join(place, "log"), "a+");
+    remove(place);
+  }
+
+  #read() {
+    const news = Buffer.alloc(fstatSync(this.fd).size - this.#bytes.length);
+    if (news.length === 0) return;
+    readSync(this.fd, news, 0, news.length, this.#bytes.length);
+    this.#bytes = Buffer.concat([this.#bytes, news]);
+  }
+
+  get text() {
+    if (this.fd !== null) this.#read();
+    return this.#bytes.toString("utf8");
+  }
+
+  /** Keeps the text and closes the file. */
+  close() {
+    this.#read();
+    closeSync(this.fd);
+    this.fd = null;
+  }
+}
+
+/**
+ * A program that runs while the test goes on. Its output is gathered as text in out. The log is its
+ * error output. It is a file, so that a test sees all that was written before the answer it waited for.
+ */
 export class Process extends Watched {
   out = "";
-  log = "";
   over = null; // {code, signal} once it has ended
+  #errors = new ErrorOutput();
 
   constructor([program, ...args], { cwd, env, input = "ignore", detached } = {}) {
     super();
-    this.child = spawn(program, args, { cwd, env, detached, stdio: [input, "pipe", "pipe"] });
-    this.child.stdout.on("data", (data) => this.#grew("out", data));
-    this.child.stderr.on("data", (data) => this.#grew("log", data));
+    this.child = spawn(program, args, { cwd, env, detached, stdio: [input, "pipe", this.#errors.fd] });
+    this.child.stdout.on("data", (data) => {
+      this.out += data;
+      this.changed();
+    });
     this.ended = new Promise((resolve, reject) => {
       this.child.on("error", reject);
       this.child.on("close", (code, signal) => {
+        this.#errors.close();
         this.over = { code, signal };
         resolve(this.over);
         this.changed();
@@ -105,9 +141,14 @@ export class Process extends Watched {
     });
   }
 
-  #grew(which, data) {
-    this[which] += data;
-    this.changed();
+  get log() {
+    return this.#errors.text;
+  }
+
+  /** Looks again also when only the log has grown. */
+  until(...condition) {
+    const timer = setInterval(() => this.changed(), ASK_AGAIN_MS);
+    return super.until(...condition).finally(() => clearInterval(timer));
   }
 
   failure(what) {

@@ -2,7 +2,7 @@
 // what did not come. The tests wait for an event or a condition, never for time alone.
 
 const WAIT_MS_MAX = 60_000; // also on a busy machine; a wait is no measurement
-const ASK_AGAIN_MS = 5;
+export const ASK_AGAIN_MS = 5;
 
 /** Settles as the promise does, and rejects at the deadline with the name of what did not come. */
 export function within(promise, what, milliseconds = WAIT_MS_MAX) {
