@@ -254,6 +254,18 @@ static void rows_altered_by_hand_are_reported(void **state) {
     assert_int_equal(store_walk_log(fixture->reader, 0, 1, NULL, pass), STATUS_INTERNAL_ERROR);
 }
 
+static void a_log_that_lost_its_end_gets_no_event_under_another_number(void **state) {
+    struct fixture *fixture = *state;
+    struct store_state at;
+    for (uint64_t i = 1; i <= 3; i++)
+        assert_ok(commit_event(fixture->writer, i));
+    damage(fixture, "DELETE FROM events WHERE log_id = 3");
+    assert_int_equal(commit_event(fixture->writer, 4), STATUS_SEQUENCE_CONFLICT);
+    assert_non_null(strstr(store_session_error(fixture->writer), "the last event would be 3"));
+    assert_ok(store_read_state(fixture->reader, &at));
+    assert_int_equal(at.log_id, 2);
+}
+
 static void only_the_latest_drifts_are_kept(void **state) {
     struct fixture *fixture = *state;
     damage(fixture, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10050) "
@@ -276,6 +288,7 @@ int main(void) {
         cmocka_unit_test(damaged_pages_are_reported_and_never_served),
         cmocka_unit_test(a_damaged_header_is_reported_at_the_start),
         cmocka_unit_test(rows_altered_by_hand_are_reported),
+        cmocka_unit_test(a_log_that_lost_its_end_gets_no_event_under_another_number),
         cmocka_unit_test(only_the_latest_drifts_are_kept),
     };
     /* A write past the limit is to fail, not to kill. */

@@ -138,35 +138,33 @@ static void event_column(sqlite3_context *context, const void *row, int column) 
     const struct store_event *event = row;
     switch (column) {
     case 1:
-        return sqlite_answer_number(context, event->log_id);
-    case 2:
         return sqlite_answer_number(context, event->entity_ref);
-    case 3:
+    case 2:
         return sqlite_answer_number(context, event->seq);
-    case 4:
+    case 3:
         return sqlite_answer_bytes(context, event->cursor.bytes, sizeof(event->cursor.bytes));
-    case 5:
+    case 4:
         if (uuid_compare(&event->event_id, &event->cursor) != 0)
             sqlite_answer_bytes(context, event->event_id.bytes, sizeof(event->event_id.bytes));
         return;
-    case 6:
+    case 5:
         return sqlite_answer_text(context, event->type);
-    case 10:
+    case 9:
         return sqlite_answer_bytes(context, event->payload_hash, sizeof(event->payload_hash));
-    case 11:
+    case 10:
         return sqlite_answer_bytes(context, event->prev_chain_hash, sizeof(event->prev_chain_hash));
-    case 12:
+    case 11:
         return sqlite_answer_bytes(context, event->chain_hash, sizeof(event->chain_hash));
-    case 13:
+    case 12:
         return sqlite_answer_text(context, event->payload);
-    case 14:
+    case 13:
         if (event->recorded_at_ms != uuid7_timestamp_ms(&event->cursor))
             sqlite_answer_number(context, event->recorded_at_ms);
         return;
-    case 15:
+    case 14:
         return sqlite_answer_number(context, event->chain_version);
     default:
-        return event_owner_column(context, event, column - 7);
+        return event_owner_column(context, event, column - 6);
     }
 }
 
@@ -187,13 +185,23 @@ static enum status check_order(struct sqlite_session *session, const struct stor
     return status;
 }
 
-static enum status add_events(struct sqlite_session *session, const struct store_batch *batch) {
+/* SQLite gives each row the number after the last one, without a search for it, and that is the
+ * event's log id as long as the table ends where the log does. */
+static enum status add_event_rows(struct sqlite_session *session, const struct store_batch *batch) {
     const struct sqlite_source source = {
         .rows = batch->events,
         .row_count = batch->event_count,
         .row_bytes = sizeof(*batch->events),
         .column = event_column,
     };
+    enum status status = sqlite_run_source(session, STATEMENT_ADD_EVENTS, &source);
+    uint64_t log_id = (uint64_t)sqlite3_last_insert_rowid(session->database);
+    if (status == STATUS_OK && batch->event_count > 0 && log_id != session->tail.log_id)
+        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the last event would be", log_id);
+    return status;
+}
+
+static enum status add_events(struct sqlite_session *session, const struct store_batch *batch) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
         status = check_order(session, &batch->events[i]);
@@ -202,7 +210,7 @@ static enum status add_events(struct sqlite_session *session, const struct store
     for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
         status = check_event_id(session, &batch->events[i]);
     if (status == STATUS_OK)
-        status = sqlite_run_source(session, STATEMENT_ADD_EVENTS, &source);
+        status = add_event_rows(session, batch);
     return status == STATUS_OK ? sqlite_positions_end(session) : status;
 }
 

@@ -41,7 +41,7 @@ static int connect_table(sqlite3 *database, void *session, int argument_count,
     (void)error;
     /* As many columns as the widest row has, which is an event. */
     int code = sqlite3_declare_vtab(database, "CREATE TABLE source (c1, c2, c3, c4, c5, c6, c7, "
-                                              "c8, c9, c10, c11, c12, c13, c14, c15)");
+                                              "c8, c9, c10, c11, c12, c13, c14)");
     struct source_table *table = code == SQLITE_OK ? calloc(1, sizeof(*table)) : NULL;
     if (!table)
         return code == SQLITE_OK ? SQLITE_NOMEM : code;

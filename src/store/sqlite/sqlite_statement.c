@@ -93,10 +93,10 @@ static const char *const texts[STATEMENT_COUNT] = {
     /* The transaction is rolled back after every failure. OR FAIL says that the statement need not
      * undo its own rows first, so that SQLite keeps no copy of the pages that it changes. */
     [STATEMENT_ADD_EVENTS] =
-        "INSERT OR FAIL INTO events (log_id, entity_ref, seq, cursor, event_id, type, "
-        "owner_user_id, owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, "
-        "payload, recorded_at, chain_version) SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, "
-        "c11, c12, c13, c14, c15 FROM source",
+        "INSERT OR FAIL INTO events (entity_ref, seq, cursor, event_id, type, owner_user_id, "
+        "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
+        "recorded_at, chain_version) SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, "
+        "c13, c14 FROM source",
     [STATEMENT_ADD_POSITIONS] =
         "INSERT OR FAIL INTO event_positions_recent (entity_ref, seq, log_id, event_count) "
         "SELECT c1, c2, c3, c4 FROM source",
