@@ -264,6 +264,13 @@ static void a_log_that_lost_its_end_gets_no_event_under_another_number(void **st
     assert_non_null(strstr(store_session_error(fixture->writer), "the last event would be 3"));
     assert_ok(store_read_state(fixture->reader, &at));
     assert_int_equal(at.log_id, 2);
+    /* Nor under the number of the lost event, now or after the next start. */
+    assert_int_equal(commit_event(fixture->writer, 3), STATUS_INTERNAL_ERROR);
+    assert_int_equal(store_read_state(fixture->writer, &at), STATUS_INTERNAL_ERROR);
+    assert_non_null(strstr(store_session_error(fixture->writer), "the end of the log"));
+    fixture_reopen(fixture);
+    assert_int_equal(store_read_state(fixture->writer, &at), STATUS_INTERNAL_ERROR);
+    assert_int_equal(commit_event(fixture->writer, 3), STATUS_INTERNAL_ERROR);
 }
 
 static void only_the_latest_drifts_are_kept(void **state) {

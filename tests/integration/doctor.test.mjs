@@ -124,6 +124,17 @@ test("the doctor and the server refuse a forged event at the end of the log", as
   assert.match(problem, /khala: the log in .* is damaged at log id 301 \(run:one\): .*'khala doctor' says what to do/);
 });
 
+test("the doctor and the server refuse a log that lost its end", sqliteOnly, async (t) => {
+  const data = await stored(t);
+  alter(data, "DELETE FROM events WHERE log_id = 301");
+  const { found } = examine(data);
+  assert.equal(found.pages[0].finding, "wrong");
+  assert.match(found.pages[0].message, /the end of the log before event 302 is damaged/);
+  const { code, problem } = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]);
+  assert.equal(code, 3);
+  assert.match(problem, /khala: the store in .* is damaged: 'khala verify' names the place; restore a backup/);
+});
+
 test("the doctor reports an unknown schema version", async (t) => {
   const data = await stored(t);
   alter(data, schemaVersion(999));

@@ -69,6 +69,7 @@ enum statement_id {
     STATEMENT_CURSOR_AT,
     STATEMENT_HEAD_SEQ,
     STATEMENT_COUNTS,
+    STATEMENT_LOG_END,
     STATEMENT_EVENT_ID,
     STATEMENT_KEY,
     STATEMENT_FIRST_EVENT,
@@ -295,6 +296,8 @@ MUST_CHECK enum status sqlite_check_covered(struct sqlite_session *session, uint
 MUST_CHECK enum status sqlite_frames_register(struct sqlite_session *session);
 
 /* sqlite_positions.c */
+/* The log has every event that a recent position names, or its end is lost. */
+MUST_CHECK enum status sqlite_positions_check(struct sqlite_session *session);
 void sqlite_positions_forget(struct sqlite_session *session);
 /* STATUS_SEQUENCE_CONFLICT: the event does not follow the entity's last one, whose seq is answered.
  */

@@ -545,5 +545,7 @@ enum status sqlite_check_pages(struct store_session *base, bool whole,
         status = STATUS_INTERNAL_ERROR;
     }
     sqlite3_finalize(statement);
+    if (status == STATUS_OK && (status = sqlite_positions_check(session)) != STATUS_OK)
+        snprintf(message->text, sizeof(message->text), "%s", session->error);
     return status;
 }

@@ -14,6 +14,19 @@ static enum status find_head(struct sqlite_session *session, uint64_t entity_ref
     return status;
 }
 
+enum status sqlite_positions_check(struct sqlite_session *session) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_LOG_END, &statement);
+    if (status != STATUS_OK)
+        return status;
+    status = sqlite_next(session, statement);
+    if (status == STATUS_OK && sqlite_number(statement, 1) > sqlite_number(statement, 0))
+        status = sqlite_damaged(session, "the end of the log before event",
+                                sqlite_number(statement, 1) + 1);
+    sqlite3_reset(statement);
+    return status;
+}
+
 static struct sqlite_head *head_of(struct sqlite_session *session, uint64_t entity_ref) {
     return &session->store->heads[entity_ref % SQLITE_STORE_HEADS];
 }

@@ -157,6 +157,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),
     [STATEMENT_COUNTS] = "SELECT (SELECT max(event_id) FROM event_ids), "
                          "(SELECT count(*) FROM event_positions_recent)",
+    [STATEMENT_LOG_END] = "SELECT (SELECT max(log_id) FROM events), "
+                          "(SELECT max(log_id + event_count - 1) FROM event_positions_recent)",
     [STATEMENT_EVENT_ID] = "SELECT log_id FROM event_ids WHERE event_id = ?",
     [STATEMENT_KEY] = "SELECT log_id FROM idempotency_keys WHERE entity_ref = ? AND key = ?",
     [STATEMENT_FIRST_EVENT] =
