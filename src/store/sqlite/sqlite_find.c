@@ -173,9 +173,9 @@ enum status sqlite_read_state(struct store_session *base, struct store_state *st
     else if (status == STATUS_NOT_FOUND)
         status = sqlite_damaged(session, "table minted_ids, row", 1);
     sqlite3_reset(statement);
-    /* The writer reads the state only at its start and after a failure. New events would take the
-     * numbers of those that are lost. */
-    if (status == STATUS_OK && base->mode == STORE_WRITE)
+    /* At its start and after a failure the writer has yet to learn where the log ends. New events
+     * would take the numbers of those that are lost. */
+    if (status == STATUS_OK && base->mode == STORE_WRITE && !session->tail.known)
         status = sqlite_positions_check(session);
     return status;
 }
