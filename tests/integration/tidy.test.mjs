@@ -68,12 +68,9 @@ const faults = {
     { "src/base/thing.c": functionOf(80, LONG_SIGNATURE).replace("int thing(int number);\n\n", "") },
     /^src\/base\/thing\.c:2: function of \d+ lines, at most 70$/],
   "a file one line too long": [
-    { "src/base/thing.c": GOOD + lines(596, "") }, /^src\/base\/thing\.c: 601 lines, at most 600$/],
+    { "src/base/thing.c": GOOD + lines(896, "") }, /^src\/base\/thing\.c: 901 lines, at most 900$/],
   "a script of the tests one line too long": [
-    { "tests/integration/thing.test.mjs": lines(601, "") }, /^tests\/integration\/thing\.test\.mjs: 601 lines, at most 600$/],
-  "a folder with one file too many": [
-    Object.fromEntries(Array.from({ length: 39 }, (_, i) => [`src/base/thing_${i}.h`, `int thing_${i}(void);\n`])),
-    /^src\/base: 40 files, at most 39$/],
+    { "tests/integration/thing.test.mjs": lines(901, "") }, /^tests\/integration\/thing\.test\.mjs: 901 lines, at most 900$/],
   "a header and a source file that include one another": [
     { "src/base/other.h": '#include "base/thing.h"\n', "src/base/thing.h": "int thing(int number);\n",
       "src/base/thing.c": `#include "base/other.h"\n\n${GOOD}` },
@@ -129,13 +126,12 @@ describe("tools/tidy", { concurrency: 3, skip }, () => {
   test("tidy has no findings in a correct tree", async (t) => {
     assert.deepEqual((await findings(t, {
       "docs/plan.md": "Who reads this page? The caller knows who waits. `Whose` is a word.\n\n```\nWhoever\n```\n",
-      "src/server/config_table.c": GOOD + lines(700, ""),
+      "src/server/config_table.c": GOOD + lines(1000, ""),
     })).filter((line) => !line.includes("clang-format")), []);
     assert.deepEqual(await findings(t, {}), []);
     assert.deepEqual(await findings(t, {
       "src/base/thing.c": functionOf(70),
-      "tests/lib/thing.mjs": lines(600, ""),
-      ...Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`tests/integration/thing_${i}.test.mjs`, ""])),
+      "tests/lib/thing.mjs": lines(900, ""),
     }), []);
     assert.deepEqual(await findings(t, {
       "src/base/thing.h": "int thing(int number);\n",
