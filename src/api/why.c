@@ -35,6 +35,9 @@ static enum status write_cause(struct buffer *out, const struct api *api,
                 cause->reason ? slice_of(cause->reason) : (struct slice){NULL, 0});
     object_text(&object, SLICE("rule"),
                 cause->rule ? slice_of(cause->rule) : (struct slice){NULL, 0});
+    object_text(&object, SLICE("surface"),
+                cause->surface ? slice_of(cause->surface) : (struct slice){NULL, 0});
+    object_text(&object, SLICE("origin"), cause->origin);
     object_text(&object, SLICE("connection"), cause->connection);
     object_text(&object, SLICE("principal"), cause->principal);
     object_text(&object, SLICE("peer"), cause->peer);

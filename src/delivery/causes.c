@@ -15,6 +15,7 @@ struct entry {
     char principal[CAUSE_PRINCIPAL_BYTES_MAX];
     char peer[CAUSE_PEER_BYTES_MAX];
     char topic[STREAM_ID_BYTES_MAX];
+    char origin[CAUSE_ORIGIN_BYTES_MAX];
     char build_id[CAUSE_VERSION_BYTES_MAX];
     char protocol_version[CAUSE_VERSION_BYTES_MAX];
     char schema_version[CAUSE_VERSION_BYTES_MAX];
@@ -85,6 +86,7 @@ static void entry_fill(struct entry *entry, const struct cause *cause) {
     entry->cause.principal = keep(cause->principal, entry->principal, sizeof(entry->principal));
     entry->cause.peer = keep(cause->peer, entry->peer, sizeof(entry->peer));
     entry->cause.topic = keep(cause->topic, entry->topic, sizeof(entry->topic));
+    entry->cause.origin = keep(cause->origin, entry->origin, sizeof(entry->origin));
     entry->cause.client = (struct cause_client){
         keep(cause->client.build_id, entry->build_id, sizeof(entry->build_id)),
         keep(cause->client.protocol_version, entry->protocol_version,

@@ -19,6 +19,7 @@
 #define CAUSE_PRINCIPAL_BYTES_MAX  192
 #define CAUSE_PEER_BYTES_MAX       46
 #define CAUSE_VERSION_BYTES_MAX    64
+#define CAUSE_ORIGIN_BYTES_MAX     320
 /* A decision that evicts a younger one than this comes too fast to be logged. */
 #define CAUSE_PACE_MS 10000
 
@@ -36,15 +37,17 @@ struct cause_client {
 
 struct cause {
     enum cause_kind kind;
-    uint64_t at_ms;             /* since 1970 */
-    struct slice connection;    /* its name in answers and logs; the id of a request */
-    struct slice principal;     /* "user:42", "operator"; absent: not known */
-    struct slice peer;          /* the address it came from; absent: not known */
-    struct slice topic;         /* absent: none */
+    uint64_t at_ms;          /* since 1970 */
+    struct slice connection; /* its name in answers and logs; the id of a request */
+    struct slice principal;  /* "user:42", "operator"; absent: not known */
+    struct slice peer;       /* the address it came from; absent: not known */
+    struct slice topic;      /* absent: none */
+    struct slice origin;     /* of the page that the server refused; absent: it was not refused */
     struct cause_client client; /* absent: the decision is not about a version */
     enum status status;
     const char *reason;  /* static: a reason code that says more, or NULL */
     const char *rule;    /* static: the claim and the rule of a refused token, or NULL */
+    const char *surface; /* static: the surface whose compatibility rules refused, or NULL */
     unsigned close_code; /* 0: none was given */
     enum label_dialect dialect;
 };

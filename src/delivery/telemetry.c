@@ -11,7 +11,7 @@ static unsigned class_of(const struct telemetry *telemetry, struct slice topic) 
 
 /* The topic is last: it is the one that may be long. */
 static void log_cause(const struct telemetry *telemetry, const struct cause *cause) {
-    struct log_field fields[13];
+    struct log_field fields[15];
     size_t count = 0;
     bool is_request = cause->dialect == LABEL_DIALECT_HTTP || cause->dialect == LABEL_DIALECT_POLL;
     fields[count++] = log_str("code", status_code(cause->status));
@@ -27,6 +27,10 @@ static void log_cause(const struct telemetry *telemetry, const struct cause *cau
         fields[count++] = log_str("rule", cause->rule);
     if (cause->close_code > 0)
         fields[count++] = log_int("close_code", cause->close_code);
+    if (cause->surface)
+        fields[count++] = log_str("surface", cause->surface);
+    if (cause->origin.data)
+        fields[count++] = log_slice("origin", cause->origin);
     if (cause->client.build_id.data) {
         fields[count++] = log_slice("client_build_id", cause->client.build_id);
         fields[count++] = log_slice("protocol_version", cause->client.protocol_version);
@@ -73,10 +77,11 @@ struct cause_client telemetry_client(const struct compatibility_claim *claim) {
 
 void telemetry_refused(struct telemetry *telemetry, struct cause cause, enum status status) {
     cause.status = status;
-    if (compatibility_refuses(status))
+    if (compatibility_refuses(status)) {
+        cause.surface = COMPATIBILITY_SURFACE;
         metrics_add(METRIC_SYNC_SOCKET_COMPATIBILITY_REJECTED,
                     METRIC_LABELS(LABEL_SURFACE_KHALA_WEBSOCKET, status), 1);
-    else if (status_http(status) == 401 || status_http(status) == 403)
+    } else if (status_http(status) == 401 || status_http(status) == 403)
         metrics_add(METRIC_AUTH_DENIALS, METRIC_LABELS(status, class_of(telemetry, cause.topic)),
                     1);
     remember(telemetry, cause, CAUSE_DENIED);

@@ -222,6 +222,8 @@ void exchange_log_refusal(struct exchange *exchange, enum status status, struct 
     struct cause cause = cause_of(exchange, status, &names);
     if (topic.data)
         cause.topic = topic;
+    if (exchange->request && status == STATUS_ORIGIN_NOT_ALLOWED)
+        http1_header_find(exchange->request, SLICE("origin"), &cause.origin);
     if (exchange->request && compatibility_refuses(status)) {
         compatibility_claim_query(&claim, exchange->request->query);
         cause.client = telemetry_client(&claim);

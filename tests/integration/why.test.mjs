@@ -102,7 +102,10 @@ const KINDS = [
   ["403 for a scope", PLAIN, (o, id) => asked(o, id, mine({ oa_sync_scopes: [] })), denied("missing_scope", BEARER)],
   ["403 for an owner", PLAIN, (o, id) => asked(o, id, mine({ oa_user_id: "v" })), denied("owner_mismatch", { ...BEARER, principal: "user:v" })],
   ["403 for an origin", PLAIN, (o, id) => asked(o, id, mine(), { headers: { origin: "https://evil.example" } }),
-    denied("origin_not_allowed", { principal: null })],
+    denied("origin_not_allowed", { principal: null, origin: "https://evil.example" })],
+  ["403 for a preflight", PLAIN, (o, id) => o.ask("OPTIONS", "/v1/runs", undefined, { authorization: "", "x-request-id": id,
+    origin: "https://evil.example", "access-control-request-method": "POST" }),
+  denied("origin_not_allowed", { principal: null, origin: "https://evil.example" })],
   ["403 for a plan", PLAIN, (o, id) => o.ask("POST", "/v1/cursors/plan", JSON.stringify([{ topic: TOPIC, after_seq: 0 }]),
     { authorization: `Bearer ${o.sign(mine({ oa_user_id: "v" }))}`, "x-request-id": id }), denied("owner_mismatch", { ...BEARER, principal: "user:v" })],
   ["403 for a projected topic", PLAIN, (o, id) => o.ask("POST", `topics/${TOPIC}/events`, '{"event_type":"a"}', { "x-request-id": id }),
@@ -129,12 +132,12 @@ const KINDS = [
     JSON.stringify([{ topic: "app", event_type: "a", payload: { text: "x".repeat(2000) } }]), { "x-request-id": id, "content-type": "application/json" }),
   denied("khala_frame_payload_too_large", { principal: "operator", topic: "app", topic_class: "fallback" })],
   ["426 for a client", ONCE, (o, id) => asked(o, id, mine(), { path: `${POLL}?client_build_id=20250101T000000Z&protocol_version=khala.ws.v1&schema_version=1` }),
-    denied("upgrade_required", BEARER)],
+    denied("upgrade_required", { ...BEARER, surface: "khala_websocket" })],
   ["426 for a join", ONCE, async (o, id) => {
     const socket = await raw(o, id, { join: false });
     await socket.send(message(["1", "1", "sync:v1", "phx_join", {}]));
     await socket.reply("1");
-  }, denied("invalid_client_build", { dialect: "phoenix", principal: "service", topic: null })],
+  }, denied("invalid_client_build", { dialect: "phoenix", principal: "service", topic: null, surface: "khala_websocket" })],
   ["426 for a handshake", PLAIN, (o, id) => asked(o, id, mine(), { path: "/socket/websocket", headers: {
     upgrade: "websocket", connection: "Upgrade", "sec-websocket-version": "12", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==" } }),
   denied("ws_unsupported_version", { principal: "user:u" })],
@@ -274,10 +277,10 @@ test("khala why filters by request, principal and topic", async (t) => {
 
   const { decisions } = await operator.read("khala/why?topic=run:a:events");
   assert.deepEqual(decisions.map(({ at, message, advice, ...rest }) => rest), [
-    { decision: "disconnected", code: "stale_cursor", reason_code: "replay_budget_exceeded", rule: null, connection: "ask-2",
+    { decision: "disconnected", code: "stale_cursor", reason_code: "replay_budget_exceeded", rule: null, surface: null, origin: null, connection: "ask-2",
       principal: "operator", peer: "127.0.0.1", topic: TOPIC, topic_class: "run_events", dialect: "poll", close_code: null },
     { decision: "denied", code: "invalid_token", reason_code: null,
-      rule: "token: must be three base64url parts of at most 8192 bytes in total", connection: "ask-1", principal: null,
+      rule: "token: must be three base64url parts of at most 8192 bytes in total", surface: null, origin: null, connection: "ask-1", principal: null,
       peer: "127.0.0.1", topic: TOPIC, topic_class: "run_events", dialect: "http", close_code: null },
   ]);
   assert.ok(Math.abs(decisions[0].at - Date.now()) < 3_600_000);
@@ -291,6 +294,16 @@ test("khala why filters by request, principal and topic", async (t) => {
   assert.equal(why(operator, "surplus").code, 2);
   assert.equal((await operator.read("khala/why?limit=1")).decisions.length, 1);
   assert.equal((await operator.get("khala/why?limit=0")).status, 400);
+});
+
+test("the log names a refused origin, and the surface of a refused version", async (t) => {
+  const operator = await operate(t, { settings: ONCE });
+  await asked(operator, "page", mine(), { headers: { origin: "https://evil.example" } });
+  await asked(operator, "old", mine(), { path: `${POLL}?client_build_id=20250101T000000Z&protocol_version=khala.ws.v1&schema_version=1` });
+  const line = (id) => operator.server.log.split("\n").find((one) => one.includes("client.denied") && one.includes(`request_id=${id}`));
+  assert.match(line("page"), / origin=https:\/\/evil\.example( |$)/);
+  assert.match(line("old"), / surface=khala_websocket .*client_build_id=20250101T000000Z/);
+  assert.match(why(operator, "--connection", "page").out, / origin=https:\/\/evil\.example /);
 });
 
 test("khala why escapes a hostile topic name", async (t) => {

@@ -94,6 +94,8 @@ static bool print_decision(struct json_value decision) {
         ADVICE,
         REASON,
         RULE,
+        SURFACE,
+        ORIGIN,
         CLOSE,
         TOPIC,
         PRINCIPAL,
@@ -112,6 +114,8 @@ static bool print_decision(struct json_value decision) {
         [ADVICE] = {.name = SLICE("advice")},
         [REASON] = {.name = SLICE("reason_code")},
         [RULE] = {.name = SLICE("rule")},
+        [SURFACE] = {.name = SLICE("surface")},
+        [ORIGIN] = {.name = SLICE("origin")},
         [CLOSE] = {.name = SLICE("close_code")},
         [TOPIC] = {.name = SLICE("topic")},
         [PRINCIPAL] = {.name = SLICE("principal")},
@@ -134,6 +138,8 @@ static bool print_decision(struct json_value decision) {
     print_value(fields[CODE].value);
     print_named("reason", fields[REASON].value);
     print_named("rule", fields[RULE].value);
+    print_named("surface", fields[SURFACE].value);
+    print_named("origin", fields[ORIGIN].value);
     print_named("close_code", fields[CLOSE].value);
     print_named("topic", fields[TOPIC].value);
     print_named("principal", fields[PRINCIPAL].value);
