@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import {
-  chmodSync, closeSync, copyFileSync, existsSync, openSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync, writeSync,
+  chmodSync, chownSync, closeSync, copyFileSync, existsSync, mkdirSync, openSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync, writeSync,
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "../lib/cases.mjs";
@@ -171,6 +171,20 @@ test("restored files are readable by their owner only, whatever the umask", asyn
   assert.equal(mode(join(place, "backup.db")), 0o600);
   assert.equal(mode(join(place, "new")), 0o700);
   for (const name of readdirSync(join(place, "new"))) assert.equal(mode(join(place, "new", name)), 0o600, name);
+});
+
+test("root's restore leaves every file to the owner of the folder", async (t) => {
+  if (process.getuid() !== 0) return t.skip("only root can give files away");
+  const place = folder(t);
+  const data = await stored(t, 3);
+  backup(data, join(place, "backup.db"));
+  mkdirSync(join(place, "new"), { mode: 0o700 });
+  chownSync(join(place, "new"), 65534, 65534);
+  const { code, problem } = run(["restore", join(place, "backup.db"), "--data-dir", join(place, "new")]);
+  assert.equal(code, 0, problem);
+  const names = readdirSync(join(place, "new"));
+  assert.ok(names.includes("khala.db") && names.includes("khala.lock"), names.join(" "));
+  for (const name of names) assert.equal(statSync(join(place, "new", name)).uid, 65534, name);
 });
 
 test("a copy of the files that was put back gets another epoch by migrate --new-epoch, with the server stopped", async (t) => {

@@ -1,7 +1,7 @@
 // The findings and the advice of `khala doctor`, and stores on which the server does not start.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, closeSync, copyFileSync, openSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
+import { chmodSync, chownSync, closeSync, copyFileSync, openSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
 import http from "node:http";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -78,7 +78,7 @@ test("the doctor and the log report how much memory the settings allow", async (
   const operator = await operate(t, { settings });
   const figures = (found) => {
     assert.equal(found.limits[0].finding, "ok");
-    const words = /^at most (\d+) MB of memory without connections, and (\d+) MB for one connection$/;
+    const words = /^under the heaviest load that the settings allow, the server takes (\d+) MB of memory, and (\d+) MB more for a connection that fills every buffer; an idle server takes a small part of it$/;
     return found.limits[0].message.match(words).slice(1).map(Number);
   };
   const [fixed, each] = figures(examine(operator.data, ["--url", operator.server.url], settings).found);
@@ -266,6 +266,19 @@ test("the doctor reports a folder of another user", async (t) => {
   chmodSync(data, 0o755);
   assert.deepEqual(look(), [["warning", `${data} belongs to another user (uid 0)`],
     ["wrong", `${data} cannot be read and written: Permission denied`]]);
+});
+
+test("the doctor reports files that the service's user cannot open", sqliteOnly, async (t) => {
+  if (process.getuid() !== 0) return t.skip("only root can give files away");
+  const data = await stored(t);
+  chownSync(data, 65534, 65534);
+  const { ok, found } = examine(data);
+  assert.equal(ok, false);
+  const named = found.files.find(({ message }) => message.startsWith(join(data, "khala.db ")));
+  assert.deepEqual(named, { finding: "wrong", advice: `chown 65534:65534 '${join(data, "khala.db")}'`,
+    message: `${join(data, "khala.db")} belongs to uid 0, and the service, which runs as the folder's owner (uid 65534), cannot open it` });
+  for (const { advice } of found.files) execFileSync("sh", ["-c", advice]);
+  assert.equal(examine(data).found.files.every(({ finding }) => finding === "ok"), true);
 });
 
 test("the doctor reports a server that is not ready", async (t) => {

@@ -103,6 +103,14 @@ void doctor_check_folder(struct doctor *doctor) {
     }
 }
 
+/* The service runs as the owner of the folder. A verb that root ran may have made files there. */
+static bool service_can_open(const struct stat *folder, const struct stat *file, unsigned wanted) {
+    unsigned given = file->st_uid == folder->st_uid   ? file->st_mode >> 6
+                     : file->st_gid == folder->st_gid ? file->st_mode >> 3
+                                                      : file->st_mode;
+    return folder->st_uid == 0 || (given & wanted) == wanted;
+}
+
 static bool ends_with(const char *name, const char *suffix) {
     size_t size = strlen(name);
     size_t suffix_size = strlen(suffix);
@@ -114,10 +122,21 @@ static bool check_file(struct doctor *doctor, const char *name) {
     char path[PATH_BYTES_MAX];
     char advice[PATH_BYTES_MAX + 128];
     struct stat found;
+    struct stat folder;
+    bool is_key = ends_with(name, ".key") || ends_with(name, ".jwk");
     snprintf(path, sizeof(path), "%s/%s", doctor->config.data_dir, name);
-    if (lstat(path, &found) != 0 || !S_ISREG(found.st_mode))
+    if (stat(doctor->config.data_dir, &folder) != 0 || lstat(path, &found) != 0 ||
+        !S_ISREG(found.st_mode))
         return true;
-    say_owner(doctor, path, &found);
+    if (!service_can_open(&folder, &found, is_key ? 04 : 06)) {
+        snprintf(advice, sizeof(advice), "chown %u:%u '%s'", (unsigned)folder.st_uid,
+                 (unsigned)folder.st_gid, path);
+        doctor_say(doctor, FINDING_WRONG, advice,
+                   "%s belongs to uid %u, and the service, which runs as the folder's owner (uid "
+                   "%u), cannot open it",
+                   path, (unsigned)found.st_uid, (unsigned)folder.st_uid);
+        return false;
+    }
     if (ends_with(name, ".restoring") && doctor->server_pid == 0) {
         doctor_say(doctor, FINDING_WARNING, "remove it, unless a restore is running",
                    "%s was left by an interrupted restore", path);
@@ -125,7 +144,6 @@ static bool check_file(struct doctor *doctor, const char *name) {
     }
     if ((found.st_mode & OPEN_TO_OTHERS) == 0)
         return true;
-    bool is_key = ends_with(name, ".key") || ends_with(name, ".jwk");
     snprintf(advice, sizeof(advice), "chmod 600 '%s'%s", path,
              is_key ? ", and make a new key if others were on this machine" : "");
     doctor_say(doctor, is_key ? FINDING_WRONG : FINDING_WARNING, advice,
@@ -235,10 +253,13 @@ void doctor_check_descriptors(struct doctor *doctor) {
 void doctor_check_limits(struct doctor *doctor) {
     const struct limits_counts counts = limits_counts_of(&doctor->config);
     const struct limits_report report = limits_report_of(&counts);
-    doctor_say(doctor, FINDING_OK, NULL,
-               "at most %llu MB of memory without connections, and %llu MB for one connection",
-               (unsigned long long)(report.fixed_bytes / MEGABYTE),
-               (unsigned long long)(report.connection_bytes / MEGABYTE));
+    doctor_say(
+        doctor, FINDING_OK, NULL,
+        "under the heaviest load that the settings allow, the server takes %llu MB of memory, "
+        "and %llu MB more for a connection that fills every buffer; an idle server takes "
+        "a small part of it",
+        (unsigned long long)(report.fixed_bytes / MEGABYTE),
+        (unsigned long long)(report.connection_bytes / MEGABYTE));
 }
 
 void doctor_check_disk(struct doctor *doctor) {

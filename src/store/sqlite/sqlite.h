@@ -197,6 +197,10 @@ char *sqlite_path_in(const char *folder, const char *name);
 MUST_CHECK enum status sqlite_make_folder(const char *folder, struct store_message *message);
 MUST_CHECK enum status sqlite_sync_folder(const char *path, struct store_message *message);
 /* The lock is held until the descriptor is closed. */
+/* Gives the open file to the owner of the folder, if root made it. Otherwise the service, which
+ * runs as that owner, could not open it. */
+MUST_CHECK enum status sqlite_inherit_owner(const char *folder, int fd,
+                                            struct store_message *message);
 MUST_CHECK enum status sqlite_take_lock(const char *folder, int *lock_fd,
                                         struct store_message *message);
 /* Brings a file that holds a store up to date; refuses any other. */

@@ -383,6 +383,8 @@ enum status sqlite_restore_begin(const char *folder, const char *file,
         status = claim_file(made->copy.path, &fd, message);
     }
     if (status == STATUS_OK)
+        status = sqlite_inherit_owner(folder, fd, message);
+    if (status == STATUS_OK)
         status = copy_file(source, file, made->copy.path, options, message);
     sqlite3_close(source);
     if (fd >= 0)

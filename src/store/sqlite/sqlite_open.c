@@ -46,6 +46,15 @@ enum status sqlite_sync_folder(const char *path, struct store_message *message) 
     return status;
 }
 
+enum status sqlite_inherit_owner(const char *folder, int fd, struct store_message *message) {
+    struct stat owner;
+    if (geteuid() != 0)
+        return STATUS_OK;
+    if (stat(folder, &owner) != 0 || fchown(fd, owner.st_uid, owner.st_gid) != 0)
+        return sqlite_system_fault(message, folder, "give a new file to the owner of this folder");
+    return STATUS_OK;
+}
+
 enum status sqlite_make_folder(const char *folder, struct store_message *message) {
     if (mkdir(folder, 0700) != 0) {
         if (errno == EEXIST)
@@ -93,6 +102,8 @@ enum status sqlite_take_lock(const char *folder, int *lock_fd, struct store_mess
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
         status = sqlite_system_fault(message, path, "open the lock file");
+    } else if ((status = sqlite_inherit_owner(folder, fd, message)) != STATUS_OK) {
+        /* The message is set. */
     } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         status = errno == EWOULDBLOCK ? lock_is_held(folder, fd, message)
                                       : sqlite_system_fault(message, path, "lock it");
