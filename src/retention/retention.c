@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/step_guard.h"
 #include "retention/cycle.h"
 #include "retention/pace.h"
@@ -327,10 +328,19 @@ static void take_requests(struct retention *retention) {
         list_push_back(&retention->served, node);
 }
 
+static void measure_store(struct retention *retention) {
+    struct store_size size;
+    if (store_measure(retention->session, &size) != STATUS_OK)
+        return; /* the pass meets the same fault, and reports it */
+    metrics_set(METRIC_STORE_BYTES, METRIC_PLAIN, size.bytes);
+    metrics_set(METRIC_STORE_WAL_BYTES, METRIC_PLAIN, size.wal_bytes);
+}
+
 static void *keeper_main(void *argument) {
     struct retention *retention = argument;
     uint64_t interval_ns = retention->options.interval_ms * CLOCK_NS_PER_MS;
     uint64_t pass_at_ns = mono_ns() + interval_ns;
+    measure_store(retention);
     pthread_mutex_lock(&retention->lock);
     while (!retention->is_ending) {
         if (list_is_empty(&retention->requests) && mono_ns() < pass_at_ns) {
@@ -340,6 +350,7 @@ static void *keeper_main(void *argument) {
         take_requests(retention);
         pass_at_ns = mono_ns() + interval_ns;
         pthread_mutex_unlock(&retention->lock);
+        measure_store(retention);
         /* The writer prunes for all nodes. A request is answered that this node cannot. */
         if (writer_has_role(retention->options.writer) || !list_is_empty(&retention->served))
             run_pass(retention);

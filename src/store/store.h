@@ -379,6 +379,14 @@ bool store_has_secrets(const struct store *store);
 MUST_CHECK enum status store_check_location(const struct store *store,
                                             struct store_message *message);
 
+/* The disk space that the store takes. */
+struct store_size {
+    uint64_t bytes;     /* of the log, and of everything derived from it */
+    uint64_t wal_bytes; /* of the embedded store's write-ahead log; 0 in PostgreSQL */
+};
+
+MUST_CHECK enum status store_measure(struct store_session *session, struct store_size *size);
+
 /* The write session, after STATUS_WRITER_LOST: tries to take the writer role again. STATUS_OK: the
  * caller reads its state again, because another server may have written. STATUS_WRITER_LOST: not
  * yet; the session waits longer after each attempt that fails. STATUS_NOT_WRITER: another server

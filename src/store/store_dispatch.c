@@ -35,6 +35,10 @@ enum status store_check_location(const struct store *store, struct store_message
     return store->engine->check_location(store, message);
 }
 
+enum status store_measure(struct store_session *session, struct store_size *size) {
+    return session->engine->measure(session, size);
+}
+
 enum status store_take_role(struct store_session *session) {
     assert(session->mode == STORE_WRITE);
     return session->engine->take_role ? session->engine->take_role(session) : STATUS_WRITER_LOST;

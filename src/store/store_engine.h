@@ -31,6 +31,7 @@ struct store_engine {
     const char *(*session_error)(const struct store_session *session);
     enum reason (*session_reason)(const struct store_session *session);
     enum status (*check_location)(const struct store *store, struct store_message *message);
+    enum status (*measure)(struct store_session *session, struct store_size *size);
     /* NULL: a write session cannot be lost. */
     enum status (*take_role)(struct store_session *session);
     enum status (*keep_alive)(struct store_session *session, int64_t *wait_ms);

@@ -164,6 +164,30 @@ test("a full disk moves the metrics of the store", sqliteOnly, async (t) => {
   assert.equal((await scrape(operator)).get("khala_store_writable"), 1);
 });
 
+test("the size of the store and failed checkpoints move their metrics", async (t) => {
+  const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20", RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "100000" } });
+  const payload = { x: "y".repeat(60_000) };
+  /** Appends so many megabytes, the writes of which move only those series that are asked about. */
+  const fill = async (megabytes) => {
+    for (let left = megabytes; left > 0; left -= 4) await operator.batch(items(Math.min(left, 4) * 16, { topic: "app", event_type: "a", payload }));
+  };
+  if (!onPostgres) await moves(operator, "store_wal_bytes", {}, "some", () => fill(4));
+  await moves(operator, "store_bytes", {}, "some", () => fill(40));
+  // The text of the payloads is compressed in PostgreSQL.
+  if (!onPostgres) await until(async () => (await scrape(operator)).get("khala_store_bytes") > 30_000_000, "the store's size");
+  if (onPostgres) return;
+  // The database file cannot grow, and the write-ahead log, which is shorter, can.
+  await fill(40);
+  const limit = statSync(join(operator.data, "khala.db")).size + 65_536;
+  assert.ok(limit > statSync(join(operator.data, "khala.db-wal")).size + (16 << 20), "the log has room");
+  limitFileSize(operator.server, limit);
+  await moves(operator, "store_checkpoint_failures_total", {}, "some", () => fill(40));
+  assert.match(operator.server.log, /store\.checkpoint_failed .*effect=/);
+  limitFileSize(operator.server, "unlimited");
+  await fill(4);
+  await operator.server.saw("log", /store\.checkpoint_recovered/);
+});
+
 test("waiting readers move their metrics", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, KHALA_READERS: "1" } });
   await operator.did("runs", { run_id: "a" }, 201);

@@ -110,6 +110,17 @@ static enum status check_location(const struct store *base, struct store_message
     return STATUS_STORE_UNAVAILABLE;
 }
 
+static enum status measure(struct store_session *base, struct store_size *size) {
+    struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_MEASURE);
+    enum status status = postgres_query(session, &result);
+    if (status == STATUS_OK)
+        *size = (struct store_size){.bytes = postgres_number((struct postgres_row){result, 0}, 0)};
+    PQclear(result);
+    return status;
+}
+
 static void close_store(struct store *base) {
     struct postgres_store *store = (struct postgres_store *)base;
     assert(!atomic_load(&store->is_write_session_open));
@@ -132,6 +143,7 @@ const struct store_engine store_engine_postgres = {
     .session_error = session_error,
     .session_reason = session_reason,
     .check_location = check_location,
+    .measure = measure,
     .take_role = postgres_take_role,
     .keep_alive = postgres_keep_alive,
     .read_outbox = postgres_read_outbox,

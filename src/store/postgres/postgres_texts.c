@@ -380,6 +380,9 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                   "reason, "
                   "message FROM outbox_rejected ORDER BY id DESC LIMIT 1) r ON true",
          "n"},
+    [STATEMENT_MEASURE] = {"SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE "
+                           "relnamespace = 'runtime'::regnamespace AND relkind = 'r'",
+                           ""},
     [STATEMENT_ADD_COMMIT] = {"INSERT INTO commits (topic_refs) SELECT array_agg(DISTINCT r) FROM "
                               "unnest($1::bigint[]) r",
                               "N"},

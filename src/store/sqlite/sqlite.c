@@ -1,10 +1,13 @@
 #include "store/sqlite/sqlite.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 
 enum status sqlite_status(int code) {
     switch (code & 0xff) {
@@ -28,6 +31,29 @@ enum status sqlite_status(int code) {
     default:
         return STATUS_INTERNAL_ERROR;
     }
+}
+
+/* Runs after each commit. SQLite's own hook, which the pragma wal_autocheckpoint sets, ignores a
+ * failure, and the write-ahead log then grows until the disk is full. A reader that still needs the
+ * log is no failure. */
+static int checkpoint(void *user, sqlite3 *database, const char *name, int pages) {
+    struct sqlite_session *session = user;
+    if (pages < SQLITE_STORE_WAL_PAGES)
+        return SQLITE_OK;
+    int code = sqlite3_wal_checkpoint_v2(database, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    bool is_failing =
+        code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY && (code & 0xff) != SQLITE_LOCKED;
+    if (is_failing)
+        metrics_add(METRIC_STORE_CHECKPOINT_FAILURES, METRIC_PLAIN, 1);
+    if (is_failing && !session->is_checkpoint_failing)
+        log_event(LOG_ERROR, "store.checkpoint_failed",
+                  log_int("code", sqlite3_extended_errcode(database)),
+                  log_str("message", sqlite3_errmsg(database)), log_int("wal_pages", pages),
+                  log_str("effect", "the write-ahead log grows until a checkpoint succeeds"));
+    else if (!is_failing && session->is_checkpoint_failing)
+        log_event(LOG_INFO, "store.checkpoint_recovered", log_int("wal_pages", pages));
+    session->is_checkpoint_failing = is_failing;
+    return SQLITE_OK;
 }
 
 static void session_free(struct sqlite_session *session) {
@@ -62,6 +88,8 @@ static enum status session_open(struct store *base, enum store_mode mode,
             status = sqlite_record_location(store, session->error);
         if (status == STATUS_OK && mode == STORE_WRITE)
             status = sqlite_source_register(session);
+        if (status == STATUS_OK && mode == STORE_WRITE)
+            sqlite3_wal_hook(session->database, checkpoint, session);
         if (status != STATUS_OK)
             sqlite3_close(session->database);
     }
@@ -93,6 +121,19 @@ static const char *session_error(const struct store_session *session) {
     return ((const struct sqlite_session *)session)->error;
 }
 
+static enum status measure(struct store_session *base, struct store_size *size) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    uint64_t bytes[SQLITE_FILE_COUNT] = {0};
+    if (!sqlite_measure_files(session->store, bytes)) {
+        snprintf(session->error, sizeof(session->error), "%.400s: %s", session->store->path,
+                 strerror(errno));
+        return STATUS_STORE_UNAVAILABLE;
+    }
+    *size = (struct store_size){.bytes = bytes[SQLITE_FILE_DATABASE],
+                                .wal_bytes = bytes[SQLITE_FILE_WAL]};
+    return STATUS_OK;
+}
+
 static void close_store(struct store *base) {
     struct sqlite_store *store = (struct sqlite_store *)base;
     assert(!atomic_load(&store->write_session_open));
@@ -113,6 +154,7 @@ const struct store_engine store_engine_sqlite = {
     .session_error = session_error,
     .session_reason = session_reason,
     .check_location = sqlite_check_location,
+    .measure = measure,
     .commit = sqlite_commit,
     .heal = sqlite_heal,
     .mend_journal = sqlite_mend_journal,

@@ -171,6 +171,7 @@ struct sqlite_session {
     struct sqlite_frame_walk *frame_walk; /* that runs; NULL: none */
     char error[STORE_MESSAGE_MAX];
     enum reason reason; /* of the error */
+    bool is_checkpoint_failing;
 };
 
 static inline struct sqlite_session *sqlite_session_of(struct store_session *session) {
@@ -196,11 +197,11 @@ enum status sqlite_system_fault(struct store_message *message, const char *path,
 char *sqlite_path_in(const char *folder, const char *name);
 MUST_CHECK enum status sqlite_make_folder(const char *folder, struct store_message *message);
 MUST_CHECK enum status sqlite_sync_folder(const char *path, struct store_message *message);
-/* The lock is held until the descriptor is closed. */
 /* Gives the open file to the owner of the folder, if root made it. Otherwise the service, which
  * runs as that owner, could not open it. */
 MUST_CHECK enum status sqlite_inherit_owner(const char *folder, int fd,
                                             struct store_message *message);
+/* The lock is held until the descriptor is closed. */
 MUST_CHECK enum status sqlite_take_lock(const char *folder, int *lock_fd,
                                         struct store_message *message);
 /* Brings a file that holds a store up to date; refuses any other. */
@@ -312,6 +313,9 @@ MUST_CHECK enum status sqlite_positions_end(struct sqlite_session *session);
 enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
 
 /* sqlite_location.c */
+/* The sizes of the store's files. False: errno says why one was not found. */
+MUST_CHECK bool sqlite_measure_files(const struct sqlite_store *store,
+                                     uint64_t bytes[SQLITE_FILE_COUNT]);
 /* Called by the write session after its first read, when all three files exist. */
 MUST_CHECK enum status sqlite_record_location(struct sqlite_store *store, char *message);
 MUST_CHECK enum status sqlite_session_check_location(struct sqlite_session *session);

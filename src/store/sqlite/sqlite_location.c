@@ -18,16 +18,30 @@
 static const char *const suffixes[SQLITE_FILE_COUNT] = {
     [SQLITE_FILE_DATABASE] = "", [SQLITE_FILE_WAL] = "-wal", [SQLITE_FILE_SHM] = "-shm"};
 
-static bool identify(const struct sqlite_store *store, enum sqlite_file file,
-                     struct sqlite_identity *identity) {
+static bool find(const struct sqlite_store *store, enum sqlite_file file, struct stat *found) {
     char path[PATH_MAX];
-    struct stat found;
     int size = snprintf(path, sizeof(path), "%s%s", store->path, suffixes[file]);
     if (size < 0 || (size_t)size >= sizeof(path)) {
         errno = ENAMETOOLONG;
         return false;
     }
-    if (stat(path, &found) != 0)
+    return stat(path, found) == 0;
+}
+
+bool sqlite_measure_files(const struct sqlite_store *store, uint64_t bytes[SQLITE_FILE_COUNT]) {
+    for (int i = 0; i < SQLITE_FILE_COUNT; i++) {
+        struct stat found;
+        if (!find(store, (enum sqlite_file)i, &found))
+            return false;
+        bytes[i] = (uint64_t)found.st_size;
+    }
+    return true;
+}
+
+static bool identify(const struct sqlite_store *store, enum sqlite_file file,
+                     struct sqlite_identity *identity) {
+    struct stat found;
+    if (!find(store, file, &found))
         return false;
     *identity = (struct sqlite_identity){found.st_dev, found.st_ino};
     return true;
