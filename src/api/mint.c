@@ -224,7 +224,7 @@ static enum status sign_and_answer(const struct minting *minting, const struct g
     if (status == STATUS_OK)
         status = token_subject(&minting->request.identity, &subject);
     if (status == STATUS_OK)
-        status = write_answer(minting, gate, key_set_signer(keys),
+        status = write_answer(minting, gate, key_set_signer(keys, minting->request.issued_at_s),
                               (struct slice[]){buffer_slice(&token), buffer_slice(&subject)}, out);
     buffer_release(&token);
     buffer_release(&subject);

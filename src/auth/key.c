@@ -251,10 +251,21 @@ static enum status init_id(struct key *key, const json_t *jwk) {
     return status;
 }
 
+/* Absent is 0. */
+static bool take_time(const json_t *jwk, const char *name, uint64_t *time_s) {
+    const json_t *value = json_object_get(jwk, name);
+    *time_s = value ? (uint64_t)json_integer_value(value) : 0;
+    return !value || (json_is_integer(value) && json_integer_value(value) >= 0);
+}
+
 enum status key_init_jwk(struct key *key, const json_t *jwk, const char **reason) {
     *key = (struct key){.id = ""};
     *reason = "it is not an object";
     if (!json_is_object(jwk))
+        return STATUS_INVALID_CONFIG;
+    *reason = "its '" KEY_SIGNS_FROM "' or '" KEY_VERIFIES_UNTIL "' is no time in seconds";
+    if (!take_time(jwk, KEY_SIGNS_FROM, &key->signs_from_s) ||
+        !take_time(jwk, KEY_VERIFIES_UNTIL, &key->verifies_until_s))
         return STATUS_INVALID_CONFIG;
     if (!find_algorithm(jwk, &key->algorithm))
         return STATUS_NOT_FOUND;

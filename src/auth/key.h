@@ -25,7 +25,18 @@ struct key {
     size_t secret_bytes;         /* for HS256 */
     struct evp_mac_ctx_st *hmac; /* for HS256: keyed, duplicated for each use */
     json_t *jwk;                 /* for RS256 and ES256 */
+    /* Of a generated key that was rotated, in seconds since 1970; 0: no limit. A new key signs
+     * when every node knows it. An old key verifies until its last token has ended. */
+    uint64_t signs_from_s;
+    uint64_t verifies_until_s;
 };
+
+#define KEY_SIGNS_FROM     "signs_from"
+#define KEY_VERIFIES_UNTIL "verifies_until"
+
+static inline bool key_has_ended(const struct key *key, uint64_t now_s) {
+    return key->verifies_until_s > 0 && now_s >= key->verifies_until_s;
+}
 
 /* A shorter secret can be found by brute force from one of its tokens. */
 #define KEY_SECRET_BYTES_SHORT 32

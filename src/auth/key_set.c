@@ -157,9 +157,13 @@ const struct key *key_set_next(const struct key_set *set, const struct key *key)
     return find_from(set, (size_t)(key - set->keys) + 1, slice_of(key->id));
 }
 
-const struct key *key_set_signer(const struct key_set *set) {
-    for (size_t i = 0; i < set->count; i++)
-        if (set->keys[i].signs)
-            return &set->keys[i];
-    return NULL;
+const struct key *key_set_signer(const struct key_set *set, uint64_t now_s) {
+    const struct key *signer = NULL;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct key *key = &set->keys[i];
+        if (key->signs && key->signs_from_s <= now_s && !key_has_ended(key, now_s) &&
+            (!signer || key->signs_from_s > signer->signs_from_s))
+            signer = key;
+    }
+    return signer;
 }

@@ -3,8 +3,8 @@
  * Reference-counted. At most KEY_SET_COUNT_MAX keys, from files of at most KEY_SET_BYTES_MAX.
  * STATUS_INVALID_CONFIG for a bad secret or a text without a usable key; the message has the
  * reason. A bad key among others of a JWKS is left out and remembered as refused; so is a key whose
- * id an earlier one has. Keys of other types or for encryption are skipped. The first key that can
- * sign is the signer. */
+ * id an earlier one has. Keys of other types or for encryption are skipped. The signer is the key
+ * that began to sign last, and the first of those that began together. */
 #ifndef AUTH_KEY_SET_H
 #define AUTH_KEY_SET_H
 
@@ -59,7 +59,7 @@ MUST_CHECK enum status key_set_add_jwks(struct key_set *set, struct slice text,
 const struct key *key_set_find(const struct key_set *set, struct slice id);
 /* The next key with the id of this one, or NULL. */
 const struct key *key_set_next(const struct key_set *set, const struct key *key);
-/* NULL: no key can sign. */
-const struct key *key_set_signer(const struct key_set *set);
+/* NULL: no key can sign at that time. */
+const struct key *key_set_signer(const struct key_set *set, uint64_t now_s);
 
 #endif

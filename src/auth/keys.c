@@ -11,10 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "auth/token.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/uuid7.h"
 
 /* Identifies the version of a file that was read. */
 struct file_mark {
@@ -166,6 +168,61 @@ static enum status generate(const struct keys *keys) {
         OPENSSL_cleanse(text, strlen(text));
     free(text);
     json_decref(jwk);
+    return status;
+}
+
+/* Ends an old key. False: it has ended. */
+static bool end_old(json_t *jwk, const struct keys_rotation *rotation) {
+    json_int_t now_s = (json_int_t)rotation->now_s;
+    json_int_t until_s = now_s + (json_int_t)rotation->delay_s + TOKEN_TTL_S_MAX + TOKEN_SKEW_S;
+    const json_t *before = json_object_get(jwk, KEY_VERIFIES_UNTIL);
+    if (json_is_integer(before) && json_integer_value(before) < until_s)
+        until_s = json_integer_value(before);
+    return !rotation->ends_old && until_s > now_s &&
+           json_object_set_new(jwk, KEY_VERIFIES_UNTIL, json_integer(until_s)) == 0;
+}
+
+enum status keys_rotate(struct slice text, const struct keys_rotation *rotation, struct buffer *out,
+                        char id[KEY_ID_BYTES_MAX + 1]) {
+    struct uuid7_generator ids;
+    char name[UUID_TEXT_SIZE];
+    json_t *root = json_loadb(text.data ? text.data : "", text.size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *old = json_object_get(root, "keys");
+    json_t *keys = json_array();
+    enum status status = STATUS_INVALID_CONFIG;
+    char *made = NULL;
+    if (!json_is_object(root))
+        goto out;
+    status = uuid7_generator_init(&ids, NULL);
+    if (status != STATUS_OK)
+        goto out;
+    const struct uuid unique = uuid7_next(&ids, rotation->now_s * 1000);
+    uuid_format(&unique, name);
+    snprintf(id, KEY_ID_BYTES_MAX + 1, KEYS_SECRET_ID "-%.*s", UUID_TEXT_SIZE, name);
+    status = STATUS_OUT_OF_MEMORY;
+    json_int_t signs_from_s = (json_int_t)rotation->now_s;
+    if (!rotation->ends_old)
+        signs_from_s += (json_int_t)rotation->delay_s;
+    json_t *fresh = json_pack("{s:s, s:s, s:s, s:I}", "alg", "HS256", "kid", id, "use", "sig",
+                              KEY_SIGNS_FROM, signs_from_s);
+    if (!fresh || !jose_jwk_gen(NULL, fresh) || json_array_append_new(keys, fresh) != 0)
+        goto out;
+    for (size_t i = 0; i < (old ? json_array_size(old) : 1); i++) {
+        json_t *jwk = old ? json_array_get(old, i) : root;
+        if (end_old(jwk, rotation) && json_array_append(keys, jwk) != 0)
+            goto out;
+    }
+    json_t *set = json_pack("{s:O}", "keys", keys);
+    made = set ? json_dumps(set, JSON_COMPACT) : NULL;
+    json_decref(set);
+    if (made)
+        status = buffer_append_slice(out, slice_of(made));
+out:
+    if (made)
+        OPENSSL_cleanse(made, strlen(made));
+    free(made);
+    json_decref(keys);
+    json_decref(root);
     return status;
 }
 

@@ -33,6 +33,19 @@ void keys_close(struct keys *keys);
 /* Reads the file again: always, or only if it has changed. True: there is a new set. */
 bool keys_reload(struct keys *keys, bool always);
 
+/* When generated keys change. The new key signs after a delay, in which every node reads it. The
+ * old keys verify until the last token that they signed has ended, or end at once. */
+struct keys_rotation {
+    uint64_t now_s;
+    uint64_t delay_s;
+    bool ends_old;
+};
+
+/* Any thread: appends the JWKS of a file of generated keys with a new key before the old ones. id
+ * becomes the new key's. STATUS_INVALID_CONFIG: the text is no JWKS. */
+MUST_CHECK enum status keys_rotate(struct slice text, const struct keys_rotation *rotation,
+                                   struct buffer *out, char id[KEY_ID_BYTES_MAX + 1]);
+
 /* Any thread. The caller owns the reference. */
 struct key_set *keys_current(struct keys *keys);
 /* The source at start. */

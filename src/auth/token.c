@@ -41,7 +41,8 @@ static enum status decode(struct slice text, void *data, size_t size_max, struct
 }
 
 /* NULL, or the rule that failed. */
-static const char *check_signature(const struct key_set *keys, const struct jws *jws) {
+static const char *check_signature(const struct key_set *keys, const struct jws *jws,
+                                   uint64_t now_s) {
     char memory[HEADER_BYTES_MAX];
     struct slice json;
     struct header header;
@@ -52,6 +53,8 @@ static const char *check_signature(const struct key_set *keys, const struct jws 
     /* During a rotation of secrets several keys have one id. */
     for (const struct key *key = key_set_find(keys, header.key_id); key;
          key = key_set_next(keys, key)) {
+        if (key_has_ended(key, now_s))
+            continue;
         if (!slice_equal(header.algorithm, slice_of(key_algorithm_name(key->algorithm)))) {
             rule = "alg: must be the algorithm of the key that kid names";
             continue;
@@ -150,7 +153,7 @@ enum status token_verify(const struct token_policy *policy, const struct key_set
     if (token.size > TOKEN_BYTES_MAX || !jws_split(token, &jws))
         return refuse(refusal, STATUS_INVALID_TOKEN,
                       "token: must be three base64url parts of at most 8192 bytes in total");
-    refusal->rule = check_signature(keys, &jws);
+    refusal->rule = check_signature(keys, &jws, now_ms / MS_PER_S);
     if (!refusal->rule && decode(jws.payload, payload, sizeof(payload), &json) != STATUS_OK)
         refusal->rule = "claims: must be base64url";
     if (refusal->rule)
@@ -271,7 +274,7 @@ uint64_t token_ttl_s_max(const struct token_policy *policy) {
 
 enum status token_mint(const struct token_policy *policy, const struct key_set *keys,
                        const struct token_request *request, struct buffer *out) {
-    const struct key *key = key_set_signer(keys);
+    const struct key *key = key_set_signer(keys, request->issued_at_s);
     struct buffer subject;
     assert(request->scopes.count <= CLAIMS_LIST_MAX && request->topics.count <= CLAIMS_LIST_MAX &&
            request->streams.count <= CLAIMS_LIST_MAX);

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NAME_BYTES_MAX 64
@@ -30,6 +31,12 @@ int file_open_unnamed(const char *folder, const char *name) {
     return fd;
 }
 
+bool file_inherit_owner(const char *folder, int fd) {
+    struct stat owner;
+    return geteuid() != 0 ||
+           (stat(folder, &owner) == 0 && fchown(fd, owner.st_uid, owner.st_gid) == 0);
+}
+
 static bool write_whole(int fd, struct slice text) {
     while (text.size > 0) {
         ssize_t size = write(fd, text.data, text.size);
@@ -42,14 +49,8 @@ static bool write_whole(int fd, struct slice text) {
 }
 
 /* A new name in a folder is durable only after the folder is synced. */
-static bool sync_folder_of(const char *path) {
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    int size = slash ? snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path + 1), path)
-                     : snprintf(folder, sizeof(folder), ".");
-    int fd = size > 0 && (size_t)size < sizeof(folder)
-                 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-                 : -1;
+static bool sync_folder(const char *folder) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool is_synced = fd >= 0 && fsync(fd) == 0;
     if (fd >= 0)
         close(fd);
@@ -58,7 +59,11 @@ static bool sync_folder_of(const char *path) {
 
 enum status file_replace(const char *path, struct slice text) {
     char fresh[PATH_MAX];
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
     int size = snprintf(fresh, sizeof(fresh), "%s.new", path);
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1,
+             slash ? path : ".");
     if (size < 0 || (size_t)size >= sizeof(fresh)) {
         errno = ENAMETOOLONG;
         return STATUS_SYSTEM_ERROR;
@@ -67,11 +72,11 @@ enum status file_replace(const char *path, struct slice text) {
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return STATUS_SYSTEM_ERROR;
-    bool is_written = write_whole(fd, text);
+    bool is_written = file_inherit_owner(folder, fd) && write_whole(fd, text);
     int error = errno;
     close(fd);
     if (is_written && rename(fresh, path) == 0)
-        return sync_folder_of(path) ? STATUS_OK : STATUS_SYSTEM_ERROR;
+        return sync_folder(folder) ? STATUS_OK : STATUS_SYSTEM_ERROR;
     if (is_written)
         error = errno;
     unlink(fresh);

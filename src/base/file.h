@@ -14,8 +14,12 @@
  * it cannot be made. */
 int file_open_unnamed(const char *folder, const char *name);
 
-/* Gives the file this content. Only its owner may read it. STATUS_SYSTEM_ERROR: the content was not
- * stored, or not durably. */
+/* Gives the open file to the owner of the folder, if this process is root. Otherwise the service,
+ * which runs as that owner, could not open it. False: errno says why. */
+MUST_CHECK bool file_inherit_owner(const char *folder, int fd);
+
+/* Gives the file this content. Only the folder's owner may read it. STATUS_SYSTEM_ERROR: the
+ * content was not stored, or not durably. */
 MUST_CHECK enum status file_replace(const char *path, struct slice text);
 
 #endif

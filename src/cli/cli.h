@@ -76,6 +76,7 @@ int cli_import(int argc, char **argv);
 int cli_get(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_json(int argc, char **argv);
+int cli_keys(int argc, char **argv);
 int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_nodes(int argc, char **argv);

@@ -208,6 +208,14 @@ const struct cli_command cli_commands[] = {
      "Prune expired frames now, through the server if one runs.",
      "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
      OPTIONS(JSON_ROW, REMOTE_ROWS), false},
+    {"keys", "keys rotate [--now] [--json] [--data-dir DIR] [--config FILE]",
+     "Make a new signing key beside a running server. Tokens of the old key stay valid until they "
+     "end; with --now they are refused at once.",
+     "khala keys rotate\nkhala keys rotate --now   (the old key is known to others)", cli_keys,
+     "rotate",
+     OPTIONS(JSON_ROW, DATA_DIR_ROW,
+             {"--now", NULL, "end the old keys at once, with every token they signed"}),
+     false},
     {"token",
      "token mint [--user ID | --guest SCOPE] [--org ID] [--scopes A,B] [--topics A,B] "
      "[--streams A,B]\n"

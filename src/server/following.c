@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "hub/publish.h"
+#include "server/shared_keys.h"
 
 /* Its writer sends the documents to the sinks. */
 static void on_commit(void *user, const struct store_batch *batch,
@@ -57,6 +58,17 @@ static void check_schema(struct following *following, const struct store_progres
         atomic_compare_exchange_strong(&following->end, &goes_on, FOLLOWING_SCHEMA_NEW);
 }
 
+/* keys_rotate waits longer than this before the new key signs, so every node knows it then. */
+static void renew_keys(struct following *following, struct store_session *side, uint64_t boot_ms) {
+    if (boot_ms < following->keys_read_ms + SHARED_KEYS_RENEW_MS)
+        return;
+    following->keys_read_ms = boot_ms;
+    enum status status = shared_keys_renew(side, following->folder);
+    if (status != STATUS_OK)
+        log_event(LOG_WARN, "signing_keys.unread", log_str("status", status_code(status)),
+                  log_str("effect", "a rotated key is read later"));
+}
+
 static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
     struct following *following = user;
     struct nodes *nodes = following->nodes;
@@ -77,6 +89,8 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
     status = nodes_beat(nodes, side, beat, progress.term, revoked_seen(following->revoked));
     if (status == STATUS_OK && !beat->is_ending)
         revoked_beat(following->revoked, side, &progress, boot_ms);
+    if (status == STATUS_OK && !beat->is_ending)
+        renew_keys(following, side, boot_ms);
     return nodes_beat_ms(nodes);
 }
 

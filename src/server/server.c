@@ -243,6 +243,7 @@ static enum status writer_and_pool_start(struct server *server) {
     server->following.activity = server->telemetry.activity;
     server->following.nodes = server->nodes;
     server->following.revoked = &server->revoked;
+    server->following.folder = server->config.data_dir;
     server->following.epoch = server->epoch;
     server->following.schema_version =
         (uint64_t)store_schema_version(config_store_url(&server->config));

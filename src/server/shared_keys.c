@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
-#include "auth/keys.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "http/admit/operator_key.h"
@@ -89,6 +89,65 @@ enum status shared_keys_keep(struct store_session *lock, const char *folder) {
     enum status status = STATUS_OK;
     for (size_t i = 0; lock && status == STATUS_OK && i < FILE_COUNT; i++)
         status = keep(lock, folder, files[i]);
+    return status;
+}
+
+enum status shared_keys_renew(struct store_session *side, const char *folder) {
+    return fetch(side, folder, KEYS_FILE);
+}
+
+/* ---- a rotation ---- */
+
+static enum status rotate_stored(struct store *store, const struct keys_rotation *rotation,
+                                 struct buffer *out, char id[KEY_ID_BYTES_MAX + 1]) {
+    struct store_session *session = NULL;
+    struct arena arena;
+    struct slice text;
+    arena_init(&arena, SHARED_KEY_BYTES_MAX);
+    enum status status = store_session_open(store, STORE_SIDE, &session);
+    if (status == STATUS_OK)
+        status = store_lock_secrets(session);
+    if (status == STATUS_OK)
+        status = store_load_secret(session, SLICE(KEYS_FILE), &arena, &text);
+    if (status == STATUS_OK)
+        status = keys_rotate(text, rotation, out, id);
+    if (status == STATUS_OK)
+        status = store_replace_secret(session, SLICE(KEYS_FILE), buffer_slice(out));
+    store_session_close(session);
+    arena_release(&arena);
+    return status;
+}
+
+/* The lock is on the folder, because the file is replaced. */
+static enum status rotate_file(const char *folder, const struct keys_rotation *rotation,
+                               struct buffer *out, char id[KEY_ID_BYTES_MAX + 1]) {
+    struct key_text held = {.size = 0};
+    int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum status status = lock >= 0 && flock(lock, LOCK_EX) == 0 ? STATUS_OK : STATUS_SYSTEM_ERROR;
+    if (status == STATUS_OK)
+        status = read_file(folder, KEYS_FILE, &held);
+    if (status == STATUS_OK)
+        status = keys_rotate((struct slice){held.bytes, held.size}, rotation, out, id);
+    if (status == STATUS_OK)
+        status = write_file(folder, KEYS_FILE, buffer_slice(out));
+    int error = errno;
+    if (lock >= 0)
+        close(lock);
+    OPENSSL_cleanse(&held, sizeof(held));
+    errno = error;
+    return status;
+}
+
+enum status shared_keys_rotate(const struct key_place *place, const struct keys_rotation *rotation,
+                               char id[KEY_ID_BYTES_MAX + 1]) {
+    struct buffer out;
+    buffer_init(&out, SHARED_KEY_BYTES_MAX - 1);
+    enum status status = place->store && store_has_secrets(place->store)
+                             ? rotate_stored(place->store, rotation, &out, id)
+                             : rotate_file(place->folder, rotation, &out, id);
+    if (out.data)
+        OPENSSL_cleanse(out.data, out.size);
+    buffer_release(&out);
     return status;
 }
 

@@ -1,12 +1,20 @@
 /* Keys that the server generates, kept in the store as well as in files of the data folder.
- * The main thread, at start, or during a move.
+ * The main thread, at start, or during a move; shared_keys_renew belongs to the thread of its
+ * session.
  * Memory for one file at a time; copies of keys are cleared.
  * STATUS_SYSTEM_ERROR with errno when a file cannot be read or written; the statuses of the store.
  * The key in the store wins, so that every server of one database uses the same keys. */
 #ifndef SERVER_SHARED_KEYS_H
 #define SERVER_SHARED_KEYS_H
 
+#include "auth/keys.h"
 #include "store/store.h"
+
+/* A node reads rotated keys after this time, and a new key signs after the delay. A node that is
+ * cut off for longer refuses everything until it has read the revocations, and reads the keys with
+ * them. */
+#define SHARED_KEYS_RENEW_MS 10000
+#define SHARED_KEYS_DELAY_S  30
 
 /* A store, and the folder of its keys where the store does not keep them itself. */
 struct key_place {
@@ -21,6 +29,15 @@ MUST_CHECK enum status shared_keys_fetch(struct store *store, const char *folder
                                          struct store_session **lock);
 /* Keeps the keys of the files in the store. After they were loaded or generated. */
 MUST_CHECK enum status shared_keys_keep(struct store_session *lock, const char *folder);
+/* On a shared store: writes the file of the signing keys if the store has other ones, because they
+ * were rotated. */
+MUST_CHECK enum status shared_keys_renew(struct store_session *side, const char *folder);
+/* Rotates the generated signing keys, in the store that keeps them or else in their file. id
+ * becomes that of the new key. STATUS_NOT_FOUND: none was generated. STATUS_INVALID_CONFIG: their
+ * file is damaged. */
+MUST_CHECK enum status shared_keys_rotate(const struct key_place *place,
+                                          const struct keys_rotation *rotation,
+                                          char id[KEY_ID_BYTES_MAX + 1]);
 /* Copies the generated keys of one store for another. */
 MUST_CHECK enum status shared_keys_copy(const struct key_place *source,
                                         const struct key_place *target);

@@ -472,7 +472,9 @@ MUST_CHECK enum status store_use_once(struct store_session *session, enum single
 /* Until the session closes, no other session has this lock: for a server that looks for secrets and
  * generates those that are missing. Waits for the lock. */
 MUST_CHECK enum status store_lock_secrets(struct store_session *session);
-/* Keeps a generated secret, unless the store has one of that name. */
+/* Keeps a generated secret: in place of one of that name, or unless the store has one. */
+MUST_CHECK enum status store_replace_secret(struct store_session *session, struct slice name,
+                                            struct slice value);
 MUST_CHECK enum status store_keep_secret(struct store_session *session, struct slice name,
                                          struct slice value);
 

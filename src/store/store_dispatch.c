@@ -160,7 +160,13 @@ enum status store_lock_secrets(struct store_session *session) {
 enum status store_keep_secret(struct store_session *session, struct slice name,
                               struct slice value) {
     assert(session->mode != STORE_READ && session->engine->keep_secret);
-    return session->engine->keep_secret(session, name, value);
+    return session->engine->keep_secret(session, name, value, false);
+}
+
+enum status store_replace_secret(struct store_session *session, struct slice name,
+                                 struct slice value) {
+    assert(session->mode != STORE_READ && session->engine->keep_secret);
+    return session->engine->keep_secret(session, name, value, true);
 }
 
 enum status store_load_secret(struct store_session *session, struct slice name, struct arena *arena,

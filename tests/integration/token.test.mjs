@@ -302,6 +302,45 @@ test("old secrets stay valid during a rotation, and a connected client resumes a
   assert.equal((await follow(operator, fresh, 3)).status, 200);
 });
 
+test("khala keys rotate replaces a generated key beside the server, and no token is refused", async (t) => {
+  const data = folder(t);
+  const rotate = (...args) => {
+    const { code, out, problem } = run(["keys", "rotate", "--json", "--data-dir", data, ...args]);
+    assert.equal(code, 0, problem);
+    return JSON.parse(out);
+  };
+  if (!onPostgres) assert.match(run(["keys", "rotate", "--data-dir", data]).problem, /no signing key was generated yet/);
+  let operator = await operate(t, { data });
+  const mint = () => operator.did("/api/sync/token", { topics: ["demo"] });
+  const read = async (token) => (await operator.ask("GET", "/v1/topics/demo/messages", undefined, { authorization: `Bearer ${token}` })).status;
+  const first = await mint();
+  const now = Date.now() / 1000;
+  const next = rotate();
+  assert.ok(next.signs_from >= now + 29 && next.signs_from <= now + 60 && next.old_keys_end === next.signs_from + 930, JSON.stringify(next));
+  assert.match(next.kid, /^sync-auth-v1-[0-9a-f-]{36}$/);
+  await operator.server.saw("log", /signing_keys\.loaded keys=2/);
+  assert.equal(statSync(join(data, "sync-signing.jwk")).mode & 0o777, 0o600);
+  assert.equal((await mint()).kid, "sync-auth-v1", "the new key waits until every server knows it");
+  assert.equal(await read(first.token), 200);
+  await operator.server.stop();
+
+  operator = await operate(t, { data, settings: { KHALA_CLOCK_OFFSET_MS: "60000" } });
+  const second = await mint();
+  assert.equal(second.kid, next.kid);
+  assert.deepEqual([await read(first.token), await read(second.token)], [200, 200]);
+  const last = rotate("--now");
+  await operator.server.saw("log", /signing_keys\.loaded keys=1/);
+  assert.deepEqual([await read(first.token), await read(second.token)], [401, 401]);
+  const third = await mint();
+  assert.deepEqual([third.kid, await read(third.token)], [last.kid, 200]);
+  await operator.server.stop();
+
+  operator = await operate(t, { data, settings: { RUNTIME_SYNC_TOKEN_SIGNING_KEY: "a-secret-of-more-than-32-characters-here" } });
+  const given = run(["keys", "rotate", "--data-dir", data], { settings: { RUNTIME_SYNC_TOKEN_SIGNING_KEY: "a-secret-of-more-than-32-characters-here" } });
+  assert.equal(given.code, 1);
+  assert.match(given.problem, /the keys are settings: .*RUNTIME_SYNC_TOKEN_FALLBACK_SIGNING_KEYS/);
+});
+
 test("minting with public keys only is answered 501", async (t) => {
   const path = join(folder(t), "keys.json");
   writeFileSync(path, JSON.stringify({ kty: "EC", crv: "P-256", kid: "public",

@@ -68,7 +68,7 @@ export function copyDatabase(from, to) {
   databases.set(resolve(to), newDatabase(url.slice(url.lastIndexOf("/") + 1)));
 }
 
-const STORE_VERBS = ["serve", "migrate", "verify", "doctor", "reproject", "retention", "backup", "restore"];
+const STORE_VERBS = ["serve", "migrate", "verify", "doctor", "keys", "reproject", "retention", "backup", "restore"];
 
 /** The settings of a verb, with the database of its data folder where the tests run on PostgreSQL. */
 export function storeSettings(args, settings, cwd = ".") {

@@ -511,7 +511,8 @@ enum status postgres_put_revocations(struct store_session *base,
 enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,
                               struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
 enum status postgres_lock_secrets(struct store_session *base);
-enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value);
+enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value,
+                                 bool replaces);
 enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,
                                  struct slice *value);
 enum status postgres_read_begin(struct store_session *base);

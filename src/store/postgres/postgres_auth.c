@@ -78,8 +78,8 @@ enum status postgres_lock_secrets(struct store_session *base) {
     return postgres_run(session);
 }
 
-enum status postgres_keep_secret(struct store_session *base, struct slice name,
-                                 struct slice value) {
+enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value,
+                                 bool replaces) {
     struct postgres_session *session = postgres_session_of(base);
     enum status status = postgres_write_begin(session);
     if (status != STATUS_OK)
@@ -87,6 +87,7 @@ enum status postgres_keep_secret(struct store_session *base, struct slice name,
     postgres_begin(session, STATEMENT_KEEP_SECRET);
     postgres_put_text(session, name);
     postgres_put_text(session, value);
+    postgres_put_number(session, replaces);
     return finish(session, 1);
 }
 

@@ -215,8 +215,9 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                     "$1::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)",
                                     "n"},
     [STATEMENT_KEEP_SECRET] = {"INSERT INTO secrets (name, value) VALUES ($1::text, $2::text) ON "
-                               "CONFLICT (name) DO NOTHING",
-                               "tt"},
+                               "CONFLICT (name) DO UPDATE SET value = excluded.value WHERE "
+                               "$3::bigint = 1",
+                               "ttn"},
     [STATEMENT_SECRET] = {"SELECT value FROM secrets WHERE name = $1::text", "t"},
     [STATEMENT_STATE] =
         {"SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT max(log_id) FROM events), "

@@ -197,8 +197,7 @@ enum status sqlite_system_fault(struct store_message *message, const char *path,
 char *sqlite_path_in(const char *folder, const char *name);
 MUST_CHECK enum status sqlite_make_folder(const char *folder, struct store_message *message);
 MUST_CHECK enum status sqlite_sync_folder(const char *path, struct store_message *message);
-/* Gives the open file to the owner of the folder, if root made it. Otherwise the service, which
- * runs as that owner, could not open it. */
+/* file_inherit_owner, with a message. */
 MUST_CHECK enum status sqlite_inherit_owner(const char *folder, int fd,
                                             struct store_message *message);
 /* The lock is held until the descriptor is closed. */

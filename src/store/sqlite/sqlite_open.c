@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/file.h"
 #include "store/sqlite/sqlite_gather.h"
 #include "store/sqlite/sqlite_heal.h"
 #include "store/sqlite/sqlite_migrations.h"
@@ -47,12 +48,9 @@ enum status sqlite_sync_folder(const char *path, struct store_message *message) 
 }
 
 enum status sqlite_inherit_owner(const char *folder, int fd, struct store_message *message) {
-    struct stat owner;
-    if (geteuid() != 0)
+    if (file_inherit_owner(folder, fd))
         return STATUS_OK;
-    if (stat(folder, &owner) != 0 || fchown(fd, owner.st_uid, owner.st_gid) != 0)
-        return sqlite_system_fault(message, folder, "give a new file to the owner of this folder");
-    return STATUS_OK;
+    return sqlite_system_fault(message, folder, "give a new file to the owner of this folder");
 }
 
 enum status sqlite_make_folder(const char *folder, struct store_message *message) {

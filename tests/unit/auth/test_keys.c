@@ -102,10 +102,10 @@ static void a_public_key_verifies_and_does_not_sign(void **state) {
     assert_ok(key_set_add_jwks(half, slice_of(text), &message));
     free(text);
     json_decref(jwk);
-    assert_null(key_set_signer(half));
+    assert_null(key_set_signer(half, 0));
     struct buffer out;
     buffer_init(&out, 8192);
-    struct jws jws = signed_by(key_set_signer(whole), &out);
+    struct jws jws = signed_by(key_set_signer(whole, 0), &out);
     assert_true(key_verify(key_set_find(half, SLICE("pair")), &jws));
     buffer_release(&out);
     key_set_unref(whole);
@@ -123,7 +123,7 @@ static void keys_are_found_by_id_or_as_the_only_key(void **state) {
     assert_null(key_set_find(set, SLICE("")));
     assert_null(key_set_find(set, SLICE("ab")));
     assert_string_equal(key_set_find(set, SLICE("b"))->id, "b");
-    assert_string_equal(key_set_signer(set)->id, "a");
+    assert_string_equal(key_set_signer(set, 0)->id, "a");
     assert_int_equal(key_set_add_secret(set, SLICE("a"), SLICE("again"), &message),
                      STATUS_INVALID_CONFIG);
     assert_non_null(strstr(message.text, "same id"));
@@ -282,14 +282,14 @@ static void a_key_is_generated_once_and_readable_only_for_its_owner(void **state
     assert_int_equal(about.st_mode & 0777, 0600);
     buffer_init(&out, 8192);
     struct key_set *set = keys_current(keys);
-    assert_string_equal(key_set_signer(set)->id, KEYS_SECRET_ID);
-    struct jws jws = signed_by(key_set_signer(set), &out);
+    assert_string_equal(key_set_signer(set, 0)->id, KEYS_SECRET_ID);
+    struct jws jws = signed_by(key_set_signer(set, 0), &out);
     key_set_unref(set);
     keys_close(keys);
     assert_ok(keys_open(&keys, &options, &message));
     assert_int_equal(keys_source(keys), KEYS_READ);
     set = keys_current(keys);
-    assert_true(key_verify(key_set_signer(set), &jws));
+    assert_true(key_verify(key_set_signer(set, 0), &jws));
     key_set_unref(set);
     keys_close(keys);
     buffer_release(&out);
@@ -305,7 +305,7 @@ static void a_secret_signs_and_the_keys_of_the_file_verify(void **state) {
     assert_ok(keys_open(&keys, &(struct keys_options){path, "given-secret", folder, ""}, &message));
     struct key_set *set = keys_current(keys);
     assert_int_equal(set->count, 2);
-    assert_string_equal(key_set_signer(set)->id, KEYS_SECRET_ID);
+    assert_string_equal(key_set_signer(set, 0)->id, KEYS_SECRET_ID);
     assert_non_null(key_set_find(set, SLICE("other")));
     key_set_unref(set);
     keys_close(keys);
@@ -322,13 +322,13 @@ static void previous_secrets_verify_and_do_not_sign(void **state) {
     buffer_init(&out, 16384);
     assert_ok(keys_open(&keys, &old, &message));
     struct key_set *set = keys_current(keys);
-    struct jws jws = signed_by(key_set_signer(set), &out);
+    struct jws jws = signed_by(key_set_signer(set, 0), &out);
     key_set_unref(set);
     keys_close(keys);
     assert_ok(keys_open(&keys, &options, &message));
     set = keys_current(keys);
     assert_int_equal(set->count, 3);
-    assert_ptr_equal(key_set_signer(set), &set->keys[0]);
+    assert_ptr_equal(key_set_signer(set, 0), &set->keys[0]);
     /* Without an id too: all keys have the same one. */
     for (const struct key *key = key_set_find(set, (struct slice){NULL, 0}); key;
          key = key_set_next(set, key))
@@ -367,7 +367,7 @@ static void a_changed_file_replaces_the_set_and_a_bad_one_does_not(void **state)
     struct key_set *after = keys_current(keys);
     assert_ptr_not_equal(before, after);
     assert_non_null(key_set_find(after, SLICE("one")));
-    assert_string_equal(key_set_signer(after)->id, "two");
+    assert_string_equal(key_set_signer(after, 0)->id, "two");
     assert_null(key_set_find(before, SLICE("two")));
     write_file("{\"keys\":");
     assert_false(keys_reload(keys, false));
@@ -382,6 +382,59 @@ static void a_changed_file_replaces_the_set_and_a_bad_one_does_not(void **state)
     keys_close(keys);
 }
 
+/* The set that a rotation of this text makes; the text becomes the rotated one. */
+static struct key_set *rotated(struct buffer *text, struct keys_rotation rotation,
+                               char id[KEY_ID_BYTES_MAX + 1]) {
+    struct key_message message;
+    struct buffer next;
+    struct key_set *set = key_set_new();
+    buffer_init(&next, 8192);
+    assert_ok(keys_rotate(buffer_slice(text), &rotation, &next, id));
+    buffer_release(text);
+    *text = next;
+    assert_ok(key_set_add_jwks(set, buffer_slice(text), &message));
+    return set;
+}
+
+static void a_rotated_key_signs_after_the_delay_and_the_old_one_verifies_on(void **state) {
+    (void)state;
+    const uint64_t now_s = 1000000, ends_s = now_s + 30 + 900 + 30;
+    struct buffer text;
+    char first[KEY_ID_BYTES_MAX + 1], second[KEY_ID_BYTES_MAX + 1];
+    buffer_init(&text, 8192);
+    assert_ok(buffer_append_slice(
+        &text, SLICE("{\"kty\":\"oct\",\"k\":\"c2VjcmV0\",\"kid\":\"old\",\"alg\":\"HS256\"}")));
+    struct key_set *set = rotated(&text, (struct keys_rotation){now_s, 30, false}, first);
+    assert_int_equal(set->count, 2);
+    assert_string_equal(key_set_signer(set, now_s)->id, "old");
+    assert_string_equal(key_set_signer(set, now_s + 29)->id, "old");
+    assert_string_equal(key_set_signer(set, now_s + 30)->id, first);
+    assert_false(key_has_ended(key_set_find(set, SLICE("old")), ends_s - 1));
+    assert_true(key_has_ended(key_set_find(set, SLICE("old")), ends_s));
+    assert_false(key_has_ended(key_set_find(set, slice_of(first)), UINT64_MAX));
+    key_set_unref(set);
+    /* A second one within the delay changes no end, and leaves no time without a signer. */
+    set = rotated(&text, (struct keys_rotation){now_s + 10, 30, false}, second);
+    assert_int_equal(set->count, 3);
+    assert_string_not_equal(first, second);
+    assert_string_equal(key_set_signer(set, now_s + 29)->id, "old");
+    assert_string_equal(key_set_signer(set, now_s + 39)->id, first);
+    assert_string_equal(key_set_signer(set, now_s + 40)->id, second);
+    assert_true(key_has_ended(key_set_find(set, SLICE("old")), ends_s));
+    key_set_unref(set);
+    /* A later one forgets keys that have ended. */
+    set = rotated(&text, (struct keys_rotation){ends_s + 10, 30, false}, first);
+    assert_int_equal(set->count, 2);
+    assert_null(key_set_find(set, SLICE("old")));
+    assert_string_equal(key_set_signer(set, ends_s + 10)->id, second);
+    key_set_unref(set);
+    set = rotated(&text, (struct keys_rotation){ends_s + 20, 30, true}, second);
+    assert_int_equal(set->count, 1);
+    assert_string_equal(key_set_signer(set, ends_s + 20)->id, second);
+    key_set_unref(set);
+    buffer_release(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_key_type_verifies_only_its_own_signature),
@@ -393,6 +446,7 @@ int main(void) {
         cmocka_unit_test(a_key_without_a_valid_id_is_named_by_its_position),
         cmocka_unit_test(unsupported_keys_are_skipped),
         cmocka_unit_test(too_many_keys_are_refused),
+        cmocka_unit_test(a_rotated_key_signs_after_the_delay_and_the_old_one_verifies_on),
         cmocka_unit_test_setup_teardown(a_key_is_generated_once_and_readable_only_for_its_owner,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_signs_and_the_keys_of_the_file_verify, setup,
