@@ -121,17 +121,18 @@ export class Python {
 
   /** Opens a producer. token is a text or a function. */
   async produce(t, { token, ...options }) {
-    const producer = { rejected: new Received(), lengths: new Received() };
+    const producer = { rejected: new Received(), lengths: new Received(), warnings: new Received() };
     const answer = this.#answerer(token);
-    const name = this.name("producer", ({ question, rejected, ...length }) => {
+    const name = this.name("producer", ({ question, rejected, warning, ...length }) => {
       if (question !== undefined) void answer(question);
       else if (rejected) producer.rejected.add(rejected);
+      else if (warning) producer.warnings.add(warning);
       else producer.lengths.add(length);
     });
     await this.call("produce", { name, token: typeof token === "function" ? null : token, ...options });
-    for (const action of ["close", "flush", "room"]) producer[action] = () => this.call(action, { name });
+    for (const action of ["chain", "close", "flush", "room"]) producer[action] = (members) => this.call(action, { name, ...members });
     producer.append = (...all) => this.call("append", { name, events: all });
-    t.after(() => producer.close().catch(() => {}));
+    t.after(() => producer.close({ timeout: 0 }).catch(() => {}));
     return producer;
   }
 

@@ -25,7 +25,8 @@ def tell(message):
 def error_of(error):
     return {"code": getattr(error, "code", type(error).__name__), "message": str(error),
             "status": getattr(error, "status", None), "cause": str(error.__cause__) if error.__cause__ else None,
-            "topic": getattr(error, "topic", None)}
+            "topic": getattr(error, "topic", None), "request_id": getattr(error, "request_id", None),
+            "retry_after": getattr(error, "retry_after", None)}
 
 
 def reset_of(reset):
@@ -134,8 +135,8 @@ class Driver:
         one = self.objects[name]
         return {"state": one.state, "position": position_of(one.position)}
 
-    async def do_close(self, name):
-        await self.objects.pop(name).close()
+    async def do_close(self, name, **options):
+        await self.objects.pop(name).close(**options)
 
     async def do_memory(self):
         """The number of objects that the garbage collector knows, and the memory of the process in bytes."""
@@ -170,10 +171,18 @@ class Driver:
 
     async def do_produce(self, name, url, token, back_off=None, limits=None, outbox=None, ca_file=None, **options):
         options.update(trusting(ca_file))
-        self.objects[name] = khala.Producer(
+        producer = self.objects[name] = khala.Producer(
             url, token=self.token_callback(token, name), back_off=khala.BackOff(*back_off or [0.02, 0.2]),
             limits=khala.Limits(**limits or {}), outbox=khala.Outbox(outbox) if outbox else None,
             rejected=lambda event, error: tell({"of": name, "rejected": {"event": event, "code": error.code}}), **options)
+        producer.on_warning(lambda error: tell({"of": name, "warning": error_of(error)}))
+
+    async def do_chain(self, name, event, turns):
+        """Appends after the answer of the event before and so many turns of the event loop."""
+        for count in [0, *turns]:
+            for _ in range(count):
+                await asyncio.sleep(0)
+            await self.objects[name].append(**event)
 
     async def do_append(self, name, events):
         """Appends all events, in order, and answers the result of each."""
@@ -196,8 +205,8 @@ class Driver:
         except khala.KhalaError as error:
             return {"error": error_of(error)}
 
-    async def do_room(self, name):
-        await self.objects[name].room()
+    async def do_room(self, name, **entity):
+        await self.objects[name].room(**entity)
 
     async def do_flush(self, name):
         await self.objects[name].flush()

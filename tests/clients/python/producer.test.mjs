@@ -123,7 +123,7 @@ test("413 rejects its own event, and a batch that is too large is halved", async
   const results = await producer.append(said("room:large", 1), said("room:large", 2, { text: "x".repeat(70_000) }), said("room:large", 3), said("hall:1", 4), { topic: "room:large" });
   assert.deepEqual(results.map(({ error }) => (error ? `${error.status} ${error.code}` : 200)), [200, "413 khala_frame_payload_too_large", 200, "403 forbidden_topic", "400 invalid_request"]);
   assert.ok(requests.length >= 2);
-  assert.deepEqual(producer.rejected.all.map(({ code }) => code), ["khala_frame_payload_too_large", "forbidden_topic", "invalid_request"]);
+  assert.deepEqual(producer.rejected.all.map(({ code }) => code).sort(), ["forbidden_topic", "invalid_request", "khala_frame_payload_too_large"]);
 });
 
 test("a full queue says so at once, and has room later", async (t) => {
@@ -172,6 +172,125 @@ test("events in an outbox survive kill -9, and each is stored once", async (t) =
   const { producer: third, requests } = await open(t, { outbox: join(folder(t), "empty.db") });
   await third.flush();
   assert.equal(requests.length, 0);
+});
+
+test("an event that is appended any number of turns after an answer is sent", async (t) => {
+  const { producer } = await open(t);
+  await producer.chain({ event: said("room:chain", 0), turns: range(0, 10) });
+  assert.equal((await stored("room:chain")).length, 12);
+});
+
+/** The answer of a batch in which every item of the topic gets 429, and the others are stored. */
+const refusing = (topic) => async (requests, count, pass, response) => {
+  const wanted = requests.at(-1);
+  if (!wanted.some((line) => JSON.parse(line).topic === topic)) return false;
+  const busy = { error: "khala_publish_rate_limited", message: "Slow down.", request_id: "busy-1", details: { retry_after_ms: 10 } };
+  const answers = [];
+  for (const [index, line] of wanted.entries()) {
+    const { topic: own } = JSON.parse(line);
+    if (own === topic) answers.push({ index, status: 429, error: busy });
+    else {
+      const { body } = await operator.ask("POST", "events:batch", `${line}\n`, NDJSON);
+      answers.push({ ...JSON.parse(body), index });
+    }
+  }
+  response.writeHead(200, NDJSON).end(answers.map((answer) => `${JSON.stringify(answer)}\n`).join(""));
+  return true;
+};
+
+test("an entity over its rate, or whose request hangs, does not block its neighbours", async (t) => {
+  const seen = { isOver: true };
+  const busy = await open(t, { limits: { queue_items: 20 }, back_off: [0.01, 0.05] }, (...call) => seen.isOver && refusing("room:over")(busy.requests, ...call));
+  const over = busy.producer.append(...saids("room:over", 1, 11));
+  await busy.producer.warnings.until(() => busy.producer.warnings.all.length > 0, "a warning");
+  // The queue keeps room for others, and says so to the entity that is refused.
+  const [{ error }] = await busy.producer.append(said("room:over", 12));
+  assert.equal(error.code, "queue_full");
+  for (let round = 0; round < 5; round++) {
+    const answers = await busy.producer.append(said("room:near", round), said("room:beside", round));
+    assert.ok(answers.every(({ seq }) => seq === round + 1));
+  }
+  await busy.producer.room({ topic: "room:near" });
+  seen.isOver = false;
+  await over;
+  assert.deepEqual(await numbers("room:over"), range(1, 11));
+  const [warning] = busy.producer.warnings.all;
+  assert.deepEqual([warning.code, warning.status, warning.request_id], ["khala_publish_rate_limited", 429, "busy-1"]);
+  assert.ok(warning.retry_after >= 0.01, JSON.stringify(warning));
+  assert.match(warning.message, /^Retrying 11 events of topic room:over in \d+\.\d s after 429 khala_publish_rate_limited: Slow down\. \(request busy-1\)$/);
+
+  let held = null;
+  const hanging = await open(t, {}, (count, pass, response) => {
+    if (held || !hanging.requests.at(-1)[0].includes("room:held")) return false;
+    held = response;
+    return true;
+  });
+  const first = hanging.producer.append(said("room:held", 1));
+  await until(() => held, "the request that hangs");
+  const late = hanging.producer.append(said("room:held", 2));
+  await hanging.producer.append(said("room:near", 5));
+  assert.equal(hanging.requests.filter(([line]) => line.includes("room:held")).length, 1, "one batch in flight for an entity");
+  held.destroy();
+  await Promise.all([first, late]);
+  assert.deepEqual(await numbers("room:held"), [1, 2]);
+});
+
+test("each failed attempt is a warning in words, with code, request and delay", async (t) => {
+  const json = { "content-type": "application/json" };
+  const body = (error, message) => JSON.stringify({ error, message, request_id: "id-1" });
+  const { producer } = await open(t, {}, (count, pass, response) => {
+    if (count === 1) response.writeHead(503, { ...json, "retry-after": "0" }).end(body("store_unavailable", "The store is away."));
+    else if (count === 2) response.writeHead(502).end("<html>");
+    else if (count <= 4) setImmediate(() => response.destroy()); // an idle connection that is lost is replaced without a warning
+    return count <= 4;
+  });
+  await producer.append(said("room:warn", 1));
+  const [away, gateway, lost] = producer.warnings.all;
+  assert.deepEqual([away.code, away.status, away.request_id], ["store_unavailable", 503, "id-1"]);
+  assert.match(away.message, /^Retrying 1 event in 0\.\d s after 503 store_unavailable: The store is away\. \(request id-1\)$/);
+  assert.deepEqual([gateway.code, gateway.status, lost.code, lost.status], ["bad_gateway", 502, "connection_lost", null]);
+  for (const { request_id, retry_after } of [gateway, lost]) assert.ok(/^[0-9a-f]{32}$/.test(request_id) && retry_after > 0);
+  assert.equal(producer.warnings.all.length, 3);
+
+  const closed = http.createServer();
+  await new Promise((resolve) => closed.listen(0, "127.0.0.1", resolve));
+  const { port } = closed.address();
+  await new Promise((resolve) => closed.close(resolve));
+  const none = await python.produce(t, { url: `http://127.0.0.1:${port}`, token });
+  const answers = none.append(said("room:warn", 2), said("room:other", 2));
+  await none.warnings.until(() => none.warnings.all.length >= 2, "warnings");
+  assert.equal(none.warnings.all[0].code, "connect_failed");
+  assert.match(none.warnings.all[0].message, /Retrying 2 events in .*The server refused the connection; perhaps it is not running\./);
+  await none.close({ timeout: 0.05 });
+  for (const { error } of await answers) {
+    assert.equal(error.code, "closed");
+    assert.match(error.message, /^The producer was closed while 2 events had no answer\. Some may be stored: append them again with their event_id\. The last attempt failed: Retrying .*refused the connection/);
+  }
+
+  const failing = await python.produce(t, { url: operator.server.url, token: () => { throw new Error("offline"); } });
+  failing.append(said("room:warn", 3)).catch(() => {});
+  await failing.warnings.until(() => failing.warnings.all.length >= 1, "a warning");
+  assert.equal(failing.warnings.all[0].code, "token_failed");
+});
+
+test("close sends what is queued, and what a deadline leaves stays in the outbox", async (t) => {
+  const { producer } = await open(t, { limits: { batch_seconds: 60 } });
+  const answers = producer.append(...saids("room:close", 1, 50));
+  await producer.close();
+  assert.deepEqual((await answers).map(({ seq }) => seq), range(1, 50));
+  const outbox = join(folder(t), "outbox.db");
+  const stuck = (await open(t, { outbox, close_timeout: 0.05 }, () => true)).producer;
+  const left = stuck.append(...saids("room:close", 51, 52));
+  await stuck.close();
+  for (const { error } of await left) assert.match(error.message, /2 events had no answer\. The outbox keeps them\./);
+  await assert.rejects(stuck.append(said("room:close", 0)));
+});
+
+test("a refusal names its request", async (t) => {
+  const { producer } = await open(t);
+  const [{ error }] = await producer.append(said("hall:1", 1));
+  assert.deepEqual([error.code, error.status], ["forbidden_topic", 403]);
+  assert.match(error.request_id, /^[0-9a-f]{32}$/);
 });
 
 test("event ids are UUIDv7, and their time never goes back", async () => {

@@ -69,6 +69,8 @@ async def ask_token(callback: TokenCallback, seconds: float) -> str:
             task.cancel()
     if not task.done():
         raise KhalaError("token_timeout", "The token callback was too slow.")
+    if task.cancelled():
+        raise KhalaError("token_failed", "The token callback was cancelled.")
     token = task.result()
     if not isinstance(token, str) or token == "":
         raise KhalaError("token_missing", "The token callback did not answer a token.")

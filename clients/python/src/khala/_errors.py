@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from ._frames import Reset
 
 HINT_SECONDS_MAX = 300.0
+UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ETIMEDOUT)
 
 
 class KhalaError(Exception):
@@ -26,6 +30,7 @@ class KhalaError(Exception):
         status: Optional[int] = None,
         details: Any = None,
         retry_after: Optional[float] = None,
+        request_id: Optional[str] = None,
     ) -> None:
         super().__init__(message or code)
         self.code = code
@@ -34,6 +39,8 @@ class KhalaError(Exception):
         self.status = status
         self.details = details
         self.retry_after = retry_after
+        self.entity: Optional[str] = None  # whose events the server refuses for now, such as "run abc"
+        self.request_id = request_id  # names the request or the connection in the server's log
 
 
 class TokenDenied(Exception):
@@ -52,6 +59,24 @@ class Refusal:
     retry_after: Optional[float] = None  # seconds
     status: Optional[int] = None
     body: Optional[Mapping[str, Any]] = None
+    request_id: Optional[str] = None
+    is_unreachable: bool = False  # no connection to the server could be made
+
+    def error(self, topic: Optional[str] = None) -> KhalaError:
+        """The error for the application."""
+        return KhalaError(
+            self.code,
+            self.message,
+            topic=topic,
+            status=self.status,
+            retry_after=self.retry_after,
+            request_id=self.request_id,
+        )
+
+    def is_of_transport(self) -> bool:
+        """Whether something may block the transport: not if the server was away, or refused the token or its load."""
+        is_busy = self.status in (429, 503) and self.body is not None
+        return not (self.is_unreachable or is_busy or self.policy in ("reauthenticate", "final"))
 
 
 def policy_of(body: Any, *, status: Optional[int] = None, close: Optional[int] = None) -> str:
@@ -70,22 +95,46 @@ def hint_of(milliseconds: Any) -> Optional[float]:
 
 
 def refusal_of(body: Any, *, status: Optional[int] = None, close: Optional[int] = None) -> Refusal:
-    """The error in a body, with its policy."""
+    """The error in a body, with its policy. A message belongs to the body's own code, and says so beside another one."""
     members = body if isinstance(body, dict) else {}
     details = members.get("details")
-    codes = [members.get(name) for name in ("reason_code", "code", "error")]
-    code = next((one for one in codes if isinstance(one, str)), f"closed_{close or status or 'early'}")
+    texts = {name: value for name, value in members.items() if isinstance(value, str)}
+    own, reason, message = texts.get("code", texts.get("error")), texts.get("reason_code"), texts.get("message")
+    if reason and own and reason != own:
+        message = f"{reason}: the server answered {own}{': ' + message if message else ''}"
     hints = [
         holder.get(name)
         for holder in (members, details if isinstance(details, dict) else {})
         for name in ("reconnect_after_ms", "retry_after_ms")
     ]
-    message = members.get("message")
     return Refusal(
         policy_of(body, status=status, close=close),
-        code,
-        message if isinstance(message, str) else None,
+        reason or own or f"closed_{close or status or 'early'}",
+        message,
         hint_of(next((one for one in hints if one is not None), None)),
         status,
         members,
+        texts.get("request_id"),
     )
+
+
+def without_connection(cause: BaseException) -> Optional[str]:
+    """Why no connection could be made, in words; None if one was made, and broke."""
+    if isinstance(cause, ConnectionRefusedError):
+        return "The server refused the connection; perhaps it is not running."
+    if isinstance(cause, socket.gaierror):
+        return f"The name of the server could not be resolved ({cause.strerror})."
+    # asyncio tries several addresses, and then raises one error without a number.
+    is_unreachable = isinstance(cause, OSError) and (
+        cause.errno in UNREACHABLE or (cause.errno is None and str(cause).startswith("Multiple exceptions"))
+    )
+    return f"The server could not be reached ({cause})." if is_unreachable else None
+
+
+def lost(cause: BaseException, code: str, request_id: Optional[str] = None) -> Refusal:
+    """An exchange that failed without an answer, of the network, of TLS or of the peer's bytes."""
+    words = without_connection(cause)
+    if words:
+        return Refusal("retry", "connect_failed", words, request_id=request_id, is_unreachable=True)
+    message = "The server did not answer in time." if isinstance(cause, asyncio.TimeoutError) else f"The connection failed: {cause!r}."
+    return Refusal("retry", code, message, request_id=request_id)

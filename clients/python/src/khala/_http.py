@@ -11,7 +11,8 @@ import json
 import re
 import secrets
 import ssl
-from typing import Any, AsyncIterator, Dict, Mapping, Optional, Tuple
+from dataclasses import replace
+from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, Tuple
 from urllib.parse import urlsplit
 
 from ._errors import Refusal, hint_of, refusal_of
@@ -20,6 +21,7 @@ HEAD_BYTES_MAX = 1 << 16
 BODY_BYTES_MAX = 64 << 20
 REFUSAL_BYTES_MAX = 1 << 20
 PIECE_BYTES = 1 << 16
+SPARES_MAX = 4
 
 
 class BadAnswer(Exception):
@@ -38,7 +40,8 @@ def base_of(url: str) -> str:
 def refusal_of_answer(status: int, headers: Mapping[str, str], body: bytes, request_id: str) -> Refusal:
     """An error answer. One without the server's own body comes from something between client and server."""
     if headers.get("x-request-id", request_id) != request_id:
-        return Refusal("retry", "bad_gateway", "The answer belongs to another request.", status=status)
+        message = "The answer belongs to another request."
+        return Refusal("retry", "bad_gateway", message, status=status, request_id=request_id)
     try:
         members: Any = json.loads(body[:REFUSAL_BYTES_MAX])
     except (ValueError, RecursionError):
@@ -47,11 +50,11 @@ def refusal_of_answer(status: int, headers: Mapping[str, str], body: bytes, requ
     if is_own:
         refusal = refusal_of(members, status=status)
     else:
-        refusal = Refusal("retry", "bad_gateway", f"An answer {status} that is not the server's.", status=status)
+        message = f"An answer {status} that is not the server's."
+        refusal = Refusal("retry", "bad_gateway", message, status=status, request_id=request_id)
     seconds = headers.get("retry-after", "")
     if refusal.retry_after is None and seconds.isascii() and seconds.isdigit():
-        hint = hint_of(int(seconds[:9]) * 1000)
-        return Refusal(refusal.policy, refusal.code, refusal.message, hint, status, refusal.body)
+        return replace(refusal, retry_after=hint_of(int(seconds[:9]) * 1000))
     return refusal
 
 
@@ -172,12 +175,13 @@ class Exchange:
     def __init__(self, client: HttpClient, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
         self._client = client
         self._request = (method, path, headers, body)
+        self.request_id = secrets.token_hex(16)
         self._wire: Optional[_Wire] = None
 
     async def __aenter__(self) -> Answer:
-        request_id = secrets.token_hex(16)
+        request_id = self.request_id
         head, body = self._client.head_of(*self._request, request_id)
-        spare, self._client.spare = self._client.spare, None
+        spare = self._client.spares.pop() if self._client.spares else None
         try:
             status, headers = await self._send(spare or await self._client.connect(), head, body)
         except (OSError, asyncio.IncompleteReadError):
@@ -210,14 +214,15 @@ class Exchange:
             self._wire = None
 
     async def __aexit__(self, *error: object) -> None:
-        if self._wire and self._wire.is_reusable and self._client.spare is None and not self._client.is_closed:
-            self._client.spare = self._wire
+        spares = self._client.spares
+        if self._wire and self._wire.is_reusable and len(spares) < SPARES_MAX and not self._client.is_closed:
+            spares.append(self._wire)
         else:
             self._end()
 
 
 class HttpClient:
-    """Requests to one server. One idle connection is kept for the next request."""
+    """Requests to one server. A few idle connections are kept for the next requests."""
 
     def __init__(self, base: str, context: Optional[ssl.SSLContext] = None) -> None:
         parts = urlsplit(base)
@@ -226,7 +231,7 @@ class HttpClient:
         self._prefix = parts.path
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._context = (context or ssl.create_default_context()) if parts.scheme == "https" else None
-        self.spare: Optional[_Wire] = None
+        self.spares: List[_Wire] = []
         self.is_closed = False
 
     async def connect(self) -> _Wire:
@@ -250,6 +255,6 @@ class HttpClient:
 
     def close(self) -> None:
         self.is_closed = True
-        if self.spare:
-            self.spare.close()
-            self.spare = None
+        for spare in self.spares:
+            spare.close()
+        self.spares.clear()
