@@ -3,14 +3,17 @@
 import asyncio
 import base64
 import json
+import tracemalloc
 import unittest
 
 from support import StillWorld, settle
 
 from khala._connection import Connection, Options
 from khala._machine import token_life
-from khala._position import Part, Parts, Range, Recent, continues, is_range, read_position, stream_of
 from khala._frames import Position
+from khala._position import Part, Parts, Range, continues, is_range, read_position, stream_of
+from khala._recent import GENERATION_IDS, GENERATIONS_MAX, Recent
+from khala.producer import event_id
 
 
 def token_of(world, seconds, skew=0.0):
@@ -116,17 +119,43 @@ class Pure(unittest.TestCase):
         for text in ("", "a.b.c", "opaque", "a.e30.c", "a.eyJpYXQiOjUsImV4cCI6MX0.c", "a.W10.c", "a.\xff.c"):
             self.assertIsNone(token_life(text, world.clock), text)
 
-    def test_repeated_events_are_recognised_for_five_minutes_in_bounded_memory(self):
-        recent = Recent(items_max=100)
-        event = {"kind": "said", "event_id": "e1"}
-        self.assertEqual([recent.repeats(event, 0), recent.repeats(event, 299.9), recent.repeats(event, 600.1)], [False, True, False])
-        for i in range(1000):
-            recent.repeats({"kind": "said", "event_id": f"x{i}"}, 600.2)
-        self.assertEqual(len(recent), 100)
+    def test_repeated_events_are_recognised_for_five_minutes(self):
+        recent = Recent(documents_max=100)
+        for event in ({"kind": "said", "event_id": "e1"}, {"kind": "said", "event_id": event_id()}):
+            self.assertEqual([recent.repeats(event, 0), recent.repeats(event, 299.9), recent.repeats(event, 600.1)], [False, True, False])
         self.assertFalse(recent.repeats({"kind": "x"}, 0))
         document = {"kind": "run_summary", "doc_key": "a", "doc_version": 2, "event_id": "e9"}
         self.assertEqual([recent.repeats(document, 601), recent.repeats({**document, "doc_version": 1}, 601),
                           recent.repeats({**document, "doc_version": 3}, 601)], [False, True, False])
+        recent.expire(1000)
+        self.assertEqual(len(recent), 0)
+        for i in range(1000):
+            recent.repeats({**document, "doc_key": str(i)}, 1000)
+        self.assertEqual(len(recent), 100)
+        recent.clear()
+        self.assertEqual((len(recent), recent.repeats(document, 1000)), (0, False))
+
+    def test_events_are_recognised_at_a_thousand_a_second_in_stated_memory_and_no_new_one_is_taken_for_known(self):
+        ids = [event_id(1_700_000_000 + i / 1000) for i in range(400_000)]
+        recent = Recent()
+        tracemalloc.start()
+        try:
+            self.assertFalse(any(recent.repeats({"kind": "said", "event_id": one}, i / 1000) for i, one in enumerate(ids)))
+            kept = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        self.assertLess(kept, 13_000_000)
+        last = len(ids) - 1
+        self.assertTrue(all(recent.repeats({"kind": "said", "event_id": one}, last / 1000) for one in ids[-300_000:]))
+        # An id that differs in its last bit only, or in its case, is another one.
+        flipped = ids[-1][:-1] + format(int(ids[-1][-1], 16) ^ 1, "x")
+        self.assertFalse(recent.repeats({"kind": "said", "event_id": flipped}, last / 1000))
+        self.assertFalse(recent.repeats({"kind": "said", "event_id": ids[-2].upper()}, last / 1000))
+        for i in range(60_000):  # a rate beyond the bound forgets the oldest, and does not grow
+            recent.repeats({"kind": "said", "event_id": f"text {i}"}, last / 1000)
+        self.assertLessEqual(len(recent), GENERATIONS_MAX * GENERATION_IDS)
+        recent.expire(last / 1000 + 300.1)
+        self.assertEqual(len(recent), 0)
 
     def test_positions_are_read_strictly(self):
         for good in ('{"epoch":"e","seq":5}', {"epoch": "e", "seq": 5}, Position("e", 5)):

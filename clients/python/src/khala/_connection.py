@@ -412,6 +412,8 @@ class Connection:
         before, self._last_tick = self._last_tick, (now, wall)
         if max(now - before[0], wall - before[1]) - TICK_SECONDS > SLEEP_SECONDS:
             self.give("wake")
+        for subscription in self.subscriptions.values():
+            subscription.tick(now)
         if self.is_live:
             self._renew_if_due()
             if now - self._heard_at > self._silence:

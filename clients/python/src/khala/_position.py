@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
@@ -12,8 +11,6 @@ from ._frames import Document, Position
 
 EPOCH_CHARS_MAX = 128
 SEQ_MAX = 2**53 - 1
-WINDOW_SECONDS = 300.0
-WINDOW_ITEMS_MAX = 8192
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -97,46 +94,6 @@ def continues(position: Optional[Position], given: Range) -> bool:
         and is_same_epoch(given.epoch, position.epoch)
         and given.after <= position.seq
     )
-
-
-class Recent:
-    """Recognises events by id and documents by version for five minutes, in bounded memory.
-
-    The oldest entry is the first. A plain dict would search for it behind those that were removed.
-    """
-
-    def __init__(self, window: float = WINDOW_SECONDS, items_max: int = WINDOW_ITEMS_MAX) -> None:
-        self._window = window
-        self._items_max = items_max
-        self._entries: OrderedDict[str, Tuple[float, float]] = OrderedDict()  # key: version, time
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def clear(self) -> None:
-        self._entries.clear()
-
-    def repeats(self, frame: Mapping[str, Any], now: float) -> bool:
-        """Whether the frame repeats an earlier one. A new frame is remembered."""
-        kind, doc_key = frame.get("kind"), frame.get("doc_key")
-        is_document = isinstance(doc_key, str) and isinstance(kind, str) and kind.endswith("_summary")
-        key = doc_key if is_document else frame.get("event_id")
-        if not isinstance(key, str):
-            return False
-        doc_version = frame.get("doc_version") if is_document else 0
-        version = doc_version if isinstance(doc_version, (int, float)) else 0
-        entries = self._entries
-        while entries:
-            oldest = next(iter(entries))
-            if now - entries[oldest][1] <= self._window and len(entries) < self._items_max:
-                break
-            del entries[oldest]
-        known = entries.get(key)
-        if known and known[0] >= version:
-            return True
-        entries.pop(key, None)  # the new entry goes to the end
-        entries[key] = (version, now)
-        return False
 
 
 @dataclass

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, List, Optional, Protocol
 from ._errors import KhalaError
 from ._frames import Frame, Position, Reset
 from ._machine import BackOff, Machine, Timer, World, back_off
-from ._position import Part, Parts, Range, Recent, continues, is_range, is_same_epoch, read_position, write_position
+from ._position import Part, Parts, Range, continues, is_range, is_same_epoch, read_position, write_position
+from ._recent import Recent
 from ._tables import TOPIC
 
 if TYPE_CHECKING:
@@ -304,6 +305,10 @@ class Subscription:
         if self._timer:
             self._timer.cancel()
             self._timer = None
+
+    def tick(self, now: float) -> None:
+        """Forgets repetitions that are too old."""
+        self._recent.expire(now)
 
     # ---- the queue ----
 
