@@ -97,9 +97,10 @@ export class ScriptedServer {
       const message = await next("sync:subscribe");
       const [resume] = message[4].resume_after ?? [];
       assert.deepEqual(message[4].topics, [this.#topic]);
-      assert.deepEqual(resume ? { epoch: resume.epoch, seq: resume.watermark } : null, step.subscribe);
+      assert.deepEqual(resume ? { ...("epoch" in resume ? { epoch: resume.epoch } : {}), seq: resume.watermark } : null, step.subscribe);
       const window = { topic: this.#topic, stream_id: "runtime.topic.room.1", oldest_seq: 1, head_seq: 100, replay_budget_events: 100, qos_tier: "warm", ...step.window };
-      reply(message, step.error ? "error" : "ok", step.error ?? { subscription_id: "s", epoch: window.epoch, topics: [this.#topic], current_watermarks: [], windows: [window] });
+      const answer = { subscription_id: "s", epoch: window.epoch, topics: [this.#topic], current_watermarks: [], windows: step.pending ? [] : [window] };
+      reply(message, step.error ? "error" : "ok", step.error ?? { ...answer, ...(step.pending ? { pending: true } : {}) });
     } else if (step.send) socket.send(JSON.stringify([null, null, CHANNEL, step.send, step.payload]));
     else if ("text" in step) socket.send(step.text);
     else if (step.close) socket.close(step.close);

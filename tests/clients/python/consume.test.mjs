@@ -188,3 +188,82 @@ test("a loop that breaks leaves its last frame unapplied, and the next loop begi
   await third.until(() => third.end, "the end");
   assert.equal(third.end.error, null);
 });
+
+/** The three transports, each with a client of its own. */
+const TRANSPORTS = ["websocket", "sse", "poll"];
+
+test("from_ starts a topic without a position at its head, at a time or at its beginning", async (t) => {
+  const own = await operateRun(t, { count: 5 });
+  let head = 5;
+  for (const transport of TRANSPORTS) {
+    const storage = { kind: "memory", name: `from ${transport}` };
+    const follow = async (options, more = {}) => python.follow(await open(t, { server: own.server, token: own.reader, transports: [transport], ...more }), TOPIC, options);
+    // Without a reset function: a start that the application chose loses nothing.
+    const last = await follow({ from_: "head", is_handled: false }, { storage });
+    await until(async () => (await last.look()).position?.seq === head, `${transport}: the head`);
+    const late = await follow({ since: "0s" });
+    await until(async () => (await late.look()).position, `${transport}: the position of a time`);
+    const all = await follow({ since: "1h" });
+    const start = await follow({ from_: "start" });
+    await own.batch(events(1));
+    for (const seen of [last, late]) {
+      await frames(seen, 1);
+      assert.deepEqual(seqs(seen), [head + 1], transport);
+    }
+    for (const seen of [all, start]) {
+      await frames(seen, head + 1);
+      assert.deepEqual(seqs(seen), range(1, head + 1), transport);
+    }
+    assert.deepEqual(late.resets, [{ ...START, from_seq: head + 1 }]);
+    await until(async () => (await last.look()).position.seq === head + 1, "the position");
+    await last.close();
+    await own.batch(events(1));
+    const again = await follow({ from_: "head" }, { storage });
+    await frames(again, 1);
+    assert.deepEqual(seqs(again), [head + 2], "a stored position comes first");
+    head += 2;
+  }
+  const wrong = await python.follow(await open(t), TOPIC, { from_: "tail" }).catch((error) => error);
+  assert.equal(wrong.code, "ValueError");
+});
+
+test("a run that does not exist yet is pending, and its frames come when it does", async (t) => {
+  const own = await operate(t);
+  const token = own.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events"] });
+  const all = [];
+  for (const transport of TRANSPORTS) {
+    const khala = await open(t, { server: own.server, token, transports: [transport] });
+    const seen = await python.follow(khala, "run:later:events");
+    await until(async () => (await seen.look()).is_pending, `${transport}: pending`);
+    await khala.warnings.until(() => khala.warnings.all.some(({ code }) => code === "topic_pending"), "the warning");
+    all.push({ transport, seen });
+  }
+  await own.did("runs", { run_id: "later", owner_user_id: "u" }, 201);
+  for (const { transport, seen } of all) {
+    await frames(seen, 1);
+    assert.deepEqual([seqs(seen), seen.end], [[1], undefined], transport);
+    assert.equal((await seen.look()).is_pending, false);
+  }
+});
+
+test("code, message and request of a refusal belong together on every transport", async (t) => {
+  const granted = operator.sign({ oa_sync_scopes: ["runtime.append"], oa_sync_topics: ["room:*"] });
+  const bare = operator.sign({ oa_sync_scopes: ["runtime.append"] });
+  for (const transport of TRANSPORTS) {
+    for (const [token, topic, code, words] of [[granted, "hall:1", "forbidden_topic", /does not grant this topic/], [bare, SUMMARIES, "missing_scope", /missing_scope|lacks the required scope/]]) {
+      const seen = await python.follow(await open(t, { token, transports: [transport] }), topic);
+      await seen.until(() => seen.end, `${transport}: the refusal of ${code}`);
+      const { error } = seen.end;
+      assert.equal(error.code, code, transport);
+      assert.match(error.message, words);
+      assert.match(error.request_id, /^[0-9a-f-]{32,36}$/);
+    }
+  }
+});
+
+test("a loop that ends and begins again at once does not read a position that is still being stored", async (t) => {
+  const khala = await open(t, { storage: { kind: "slow", name: "slow" } });
+  const seen = await python.follow(khala, TOPIC, { until: [3, 4] });
+  await seen.until(() => seen.end, "the end of the loops");
+  assert.deepEqual([seqs(seen), seen.resets], [[1, 2, 3, 3, 4], [START]]);
+});

@@ -66,6 +66,15 @@ class FixedStorage:
         pass
 
 
+class SlowStorage(khala.MemoryStorage):
+    """Answers a save much later."""
+
+    async def save(self, key, text):
+        for _ in range(500):
+            await asyncio.sleep(0)
+        super().save(key, text)
+
+
 class Driver:
     def __init__(self):
         self.objects = {}
@@ -78,7 +87,7 @@ class Driver:
         kind = given["kind"]
         name = given.get("name", "")
         if (kind, name) not in self.storages:
-            make = {"memory": khala.MemoryStorage, "failing": FailingStorage, "fixed": lambda: FixedStorage(given["value"]),
+            make = {"memory": khala.MemoryStorage, "failing": FailingStorage, "slow": SlowStorage, "fixed": lambda: FixedStorage(given["value"]),
                     "file": lambda: khala.FileStorage(given["folder"])}
             self.storages[kind, name] = make[kind]()
         return self.storages[kind, name]
@@ -105,8 +114,10 @@ class Driver:
 
     # ---- consuming ----
 
-    async def do_open(self, name, url, token, storage=None, back_off=None, ca_file=None, **options):
+    async def do_open(self, name, url, token, storage=None, back_off=None, prefer_again=None, ca_file=None, **options):
         options.update(trusting(ca_file))
+        if prefer_again:
+            options["prefer_again"] = khala.BackOff(*prefer_again)
         client = khala.Khala(url, token=self.token_callback(token, name), storage=self.storage(storage),
                              back_off=khala.BackOff(*back_off or [0.02, 0.2]), **options)
         client.on_warning(lambda error: tell({"of": name, "warning": error_of(error)}))
@@ -114,7 +125,10 @@ class Driver:
             "status": state.status, "transport": state.transport, "error": state.error and error_of(state.error)}}))
         self.objects[name] = client
 
-    async def do_follow(self, name, client, topic, is_handled=True, until=None, **options):
+    async def do_follow(self, name, client, topic, is_handled=True, until=None, since=None, **options):
+        if since:
+            options["from_"] = khala.since(since)
+
         def reset(reset):
             tell({"of": name, "reset": reset_of(reset)})
 
@@ -122,10 +136,11 @@ class Driver:
 
         async def run():
             try:
-                async for frame in one:
-                    tell({"of": name, "frame": frame.members})
-                    if frame.seq == until:
-                        break
+                for last in until if isinstance(until, list) else [until]:  # one loop after another
+                    async for frame in one:
+                        tell({"of": name, "frame": frame.members})
+                        if frame.seq == last:
+                            break
                 tell({"of": name, "end": None})
             except Exception as error:
                 tell({"of": name, "end": error_of(error)})
@@ -133,7 +148,7 @@ class Driver:
 
     async def do_topic(self, name):
         one = self.objects[name]
-        return {"state": one.state, "position": position_of(one.position)}
+        return {"state": one.state, "position": position_of(one.position), "is_pending": one.is_pending}
 
     async def do_close(self, name, **options):
         await self.objects.pop(name).close(**options)

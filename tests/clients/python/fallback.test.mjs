@@ -1,6 +1,7 @@
 // The Python client over event streams and long polling, and its way there where WebSockets are blocked.
 import assert from "node:assert/strict";
 import http from "node:http";
+import net from "node:net";
 import { after, before } from "node:test";
 import { test } from "../../lib/cases.mjs";
 import { folder } from "../../lib/khala.mjs";
@@ -87,8 +88,8 @@ test("collections have the snapshot, and tokens are renewed before they expire",
   }
 });
 
-/** A server between client and server that passes only the requests whose path fits, and no WebSocket. */
-async function blocking(t, operator, pattern) {
+/** A server between client and server that passes only the requests whose path fits, and no WebSocket. change gets polls. */
+async function blocking(t, operator, pattern, change = (text) => text) {
   const pass = async (request, response) => {
     if (!pattern.test(request.url)) {
       response.writeHead(403, { "content-type": "text/html" }).end("<html>Blocked</html>");
@@ -98,9 +99,10 @@ async function blocking(t, operator, pattern) {
     const { request: passed, answer } = operator.begin("GET", request.url, { authorization, "x-request-id": id });
     passed.end();
     const incoming = await answer;
-    response.writeHead(incoming.statusCode, incoming.headers);
+    const { "content-length": _, ...headers } = incoming.headers;
+    response.writeHead(incoming.statusCode, headers);
     if (request.url.includes("/sse")) incoming.pipe(response);
-    else response.end(await textOf(incoming));
+    else response.end(change(await textOf(incoming), request.url));
     response.on("close", () => passed.destroy());
   };
   const server = http.createServer((request, response) => void pass(request, response).catch(() => response.destroy()));
@@ -121,5 +123,131 @@ test("a client whose WebSockets are blocked uses event streams, and polls where 
     await operator.batch(events(1));
     await until(() => seen.frames.length > 5, "a live frame");
     assert.equal(khala.state.transport, transport);
+  }
+});
+
+test("a fallback takes positions as N@EPOCH, and sends a position without an epoch as it is", async (t) => {
+  const operator = await operateRun(t, { count: 5 });
+  const asked = [];
+  // As a server whose log has had two epochs answers.
+  const url = await blocking(t, operator, /\/v1\/topics\//, (text, path) => {
+    asked.push(new URL(path, "http://x").searchParams);
+    const page = JSON.parse(text);
+    return JSON.stringify(asked.at(-1).has("epoch") ? page : { ...page, next_cursor: `${page.next_cursor}@${page.epoch}` });
+  });
+  for (const [transport, seq] of [["poll", 0], ["poll", 2], ["sse", 2]]) {
+    const storage = { kind: "memory", name: `bare ${transport} ${seq}` };
+    if (seq > 0) await python.call("save", { storage, key: `khala:${TOPIC}`, text: JSON.stringify({ seq }) });
+    const seen = await python.follow(await python.open(t, { url, token: operator.reader, transports: [transport], storage }), TOPIC);
+    await frames(seen, 5 - seq);
+    assert.deepEqual([seqs(seen), seen.resets], [range(seq + 1, 5), seq > 0 ? [] : [START]]);
+    await until(async () => (await seen.look()).position.seq === 5, "the position");
+    assert.ok((await seen.look()).position.epoch, "the server told the epoch");
+  }
+  assert.ok(asked.some((query) => query.get("after_seq") === "2" && !query.has("epoch")), String(asked));
+});
+
+/** Passes connections to the server. What is set decides about each: "pass", or "block" for WebSockets alone. */
+async function gate(t, port) {
+  const door = { rule: "pass", sockets: new Set() };
+  const server = net.createServer((socket) => {
+    door.sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => door.sockets.delete(socket));
+    socket.once("data", (head) => {
+      if (door.rule === "block" && /upgrade: websocket/i.test(head.toString("latin1"))) {
+        socket.end("HTTP/1.1 403 Blocked\r\nContent-Type: text/html\r\nContent-Length: 7\r\nConnection: close\r\n\r\nBlocked");
+        return;
+      }
+      const onward = net.connect(port, "127.0.0.1");
+      onward.on("error", () => socket.destroy());
+      socket.on("close", () => onward.destroy());
+      onward.write(head);
+      socket.pipe(onward).pipe(socket);
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.close();
+    for (const socket of door.sockets) socket.destroy();
+  });
+  door.url = `http://127.0.0.1:${server.address().port}`;
+  return door;
+}
+
+test("a client moves from a fallback to the WebSocket without a gap or a repetition", async (t) => {
+  const operator = await operateRun(t, { count: 5 });
+  const door = await gate(t, operator.server.port);
+  door.rule = "block";
+  let tokens = 0;
+  const token = () => {
+    tokens++;
+    return operator.reader;
+  };
+  const all = [];
+  for (const transports of [["websocket", "sse"], ["websocket", "poll"]]) {
+    const khala = await python.open(t, { url: door.url, token, transports, prefer_again: [0.05, 0.1] });
+    const seen = await python.follow(khala, TOPIC);
+    const board = await python.collect(khala, "runtime.run_summaries");
+    await frames(seen, 5);
+    assert.equal(khala.state.transport, transports[1]);
+    all.push({ khala, seen, board });
+  }
+  const before = tokens;
+  let count = 5;
+  const feed = async () => {
+    await operator.batch(events(3));
+    count += 3;
+  };
+  // Events come while the attempts fail, and while one succeeds.
+  await until(async () => {
+    await feed();
+    return tokens >= before + 4;
+  }, "attempts that fail");
+  assert.ok(all.every(({ khala }) => khala.state.transport !== "websocket"));
+  door.rule = "pass";
+  await until(async () => {
+    await feed();
+    return all.every(({ khala }) => khala.state.transport === "websocket");
+  }, "the WebSocket");
+  await feed();
+  for (const { khala, seen, board } of all) {
+    await frames(seen, count);
+    assert.deepEqual([seqs(seen), seen.resets], [range(1, count), [START]]);
+    await until(async () => (await board.get("a"))?.latest_seq === count, "the summary");
+    const last = khala.states.all.map(({ transport }) => transport).lastIndexOf("websocket");
+    assert.ok(khala.states.all.slice(last - 1).every(({ status }) => status === "live"), "the connection was live throughout");
+  }
+  const { items } = await operator.read("connections");
+  assert.deepEqual(items.map(({ dialect }) => dialect).filter((dialect) => dialect !== "http"), ["phoenix", "phoenix"]);
+});
+
+test("an outage and failed tokens leave every client on its WebSocket", async (t) => {
+  const data = folder(t);
+  const first = await operateRun(t, { count: 5, data });
+  let signer = first;
+  let failures = 0;
+  const token = () => {
+    if (failures-- > 0) throw new Error("offline");
+    return signer.reader;
+  };
+  const all = [];
+  for (let i = 0; i < 10; i++) {
+    const khala = await python.open(t, { url: first.server.url, token, back_off: [0.01, 0.05] });
+    all.push({ khala, seen: await python.follow(khala, TOPIC) });
+  }
+  for (const { seen } of all) await frames(seen, 5);
+  await first.server.crash();
+  // Each of them meets closed doors several times.
+  const losses = ({ states }) => states.all.filter(({ status }) => status === "connecting").length;
+  for (const { khala } of all) await khala.states.until(() => losses(khala) >= 6, "attempts");
+  failures = 30;
+  signer = await operate(t, { data, bind: `127.0.0.1:${first.server.port}` });
+  await signer.batch(events(1));
+  for (const { khala, seen } of all) {
+    await frames(seen, 6);
+    assert.deepEqual([seqs(seen), seen.resets], [range(1, 6), [START]]);
+    assert.equal(khala.state.transport, "websocket");
+    assert.ok(khala.states.all.every(({ transport }) => transport === null || transport === "websocket"));
   }
 });

@@ -7,7 +7,31 @@ import { ScriptedServer } from "../scripted.mjs";
 import { Python } from "./client.mjs";
 
 const { topic, scenarios } = JSON.parse(readFileSync(new URL("../../../spec/client_scenarios.json", import.meta.url), "utf8"));
-const chosen = scenarios.filter(({ name }) => name.includes(process.env.SCENARIO ?? ""));
+const batch = (after, through, seqs) => ({ send: "sync:update_batch", payload: {
+  topic, after, through, updates: seqs.map((seq) => ({ seq, kind: "said", event_id: `event-${seq}`, payload: {} })), epoch: "epoch-1", replay_complete: true, head_watermarks: [],
+} });
+const start = (window = {}) => ({ subscribe: null, window: { epoch: "epoch-1", bootstrap: { from_seq: 1, truncated: false }, ...window } });
+const stale = (reason) => ({ code: "stale_cursor", message: "stale", full_resync_required: true, reason_codes: [reason], stale_topics: [{ topic, reason_codes: [reason], epoch: "epoch-1" }] });
+
+/** Positions without an epoch, and topics that do not exist yet. */
+const own = [
+  ...["epoch_required", "a_reason_of_a_later_server"].map((reason) => ({
+    name: `a stored position without an epoch is sent without one, and ${reason} starts again`, stored: { seq: 5 },
+    connections: [[{ join: "ok" }, { subscribe: { seq: 5 }, error: stale(reason) }, start(), batch(0, 1, [1])]],
+    events: [{ reset: { reason, from_seq: 1, truncated: false } }, { frame: 1 }], position: { epoch: "epoch-1", seq: 1 },
+  })),
+  { name: "a position without an epoch that the server accepts gets the epoch of its topic", stored: "5",
+    connections: [[{ join: "ok" }, { subscribe: { seq: 5 }, window: { epoch: "epoch-1", resume_after: "5@epoch-1" } }, batch(5, 6, [6]), { drop: true }],
+      [{ join: "ok" }, { subscribe: { epoch: "epoch-1", seq: 6 }, window: { epoch: "epoch-1" } }]],
+    events: [{ frame: 6 }], position: { epoch: "epoch-1", seq: 6 } },
+  ...[[start({ pending: true })], [{ subscribe: null, pending: true }, batch(0, 0, []), start()]].map((steps, index) => ({
+    name: `a topic that does not exist yet is pending, and begins with its first frame ${index}`, stored: null,
+    connections: [[{ join: "ok" }, ...steps, batch(0, 1, [1])]],
+    events: [{ reset: { reason: "start", from_seq: 1, truncated: false } }, { frame: 1 }], position: { epoch: "epoch-1", seq: 1 }, warnings: ["topic_pending"],
+  })),
+];
+
+const chosen = [...scenarios, ...own].filter(({ name }) => name.includes(process.env.SCENARIO ?? ""));
 const key = `khala:${topic}`;
 const ends = [];
 let python;

@@ -8,11 +8,14 @@ import unittest
 
 from support import StillWorld, settle
 
+from khala._collection import Collection
 from khala._connection import Connection, Options
+from khala._errors import Refusal, lost, refusal_of
 from khala._machine import token_life
 from khala._frames import Position
-from khala._position import Part, Parts, Range, continues, is_range, read_position, stream_of
+from khala._position import Part, Parts, Range, continues, is_of_entity, is_range, read_position, stream_of, write_position
 from khala._recent import GENERATION_IDS, GENERATIONS_MAX, Recent
+from khala._subscription import Beginning, Subscription
 from khala.producer import event_id
 
 
@@ -111,6 +114,116 @@ class Time(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(counts["opens"], 2)
 
 
+class Transports(unittest.IsolatedAsyncioTestCase):
+    """Which transport is used, with two that do as they are told."""
+
+    def connect(self, *ends):
+        """ends: how the attempts with the first transport end, one after another; then they succeed."""
+        world, opened, ends = StillWorld(), [], list(ends)
+
+        class First(StillTransport):
+            name = "first"
+
+            def open(self, token):
+                opened.append((world.mono, "first"))
+                end = ends.pop(0) if ends else None
+                asyncio.get_running_loop().call_soon(self.events.closed, end) if end else self.events.opened()
+
+            def join(self):
+                self.events.heard(True)
+                self.events.joined(15.0)
+
+            def subscribe(self, name, position, start):
+                opened.append((name, position))
+
+        class Second(First):
+            name = "second"
+
+            def open(self, token):
+                opened.append((world.mono, "second"))
+                self.events.opened()
+
+        counts = {"is_silent": False, "opens": 0, "refreshes": 0}
+        options = Options(lambda: token_of(world, 100_000), [lambda events: First(counts, events), lambda events: Second(counts, events)],
+                          lambda: None, lambda error: None)
+        connection = Connection(options, world)
+        self.addAsyncCleanup(connection.finished)
+        self.addCleanup(connection.give, "stop")
+        subscription = Subscription("room:1", connection, world, None, "", Beginning())
+        connection.add(subscription)
+        subscription.begin(Position("e", 7), "start")
+        return world, connection, opened, ends
+
+    async def test_a_server_that_is_away_or_refuses_a_token_is_no_fault_of_the_transport(self):
+        away = lost(ConnectionRefusedError(111, "refused"), "connect_failed")
+        many = lost(OSError("Multiple exceptions: [Errno 111] Connect call failed, [Errno 111] Connect call failed"), "connect_failed")
+        denied = Refusal("reauthenticate", "invalid_token", status=401, body={})
+        full = Refusal("retry", "too_many_connections", status=503, body={})
+        world, connection, opened, _ = self.connect(away, many, away, denied, full, full, away)
+        for _ in range(600):
+            await world.advance(1)
+        self.assertEqual({one[1] for one in opened if isinstance(one[0], float)}, {"first"})
+        self.assertEqual(connection.transport_name, "first")
+
+    async def test_a_fallback_is_left_for_the_first_transport_after_waits_that_grow_to_five_minutes(self):
+        blocked = Refusal("retry", "bad_gateway", status=403)
+        world, connection, opened, ends = self.connect(*[blocked] * 9)
+        await world.advance(10)
+        self.assertEqual(connection.transport_name, "second")
+        self.assertEqual([name for at, name in opened if isinstance(at, float)], ["first", "first", "second"])
+        begun, tried = world.mono, len(opened)
+        for _ in range(1600):
+            await world.advance(1)
+        at = [time - begun for time, name in opened[tried:] if name == "first"]
+        waits = [later - earlier for earlier, later in zip([-9.0, *at], at)]
+        for wait, least in zip(waits, (30, 60, 120, 240, 300, 300, 300)):
+            self.assertTrue(least <= wait <= least * 1.25 + 12, waits)
+        self.assertEqual((connection.transport_name, connection.state), ("second", "live"))
+        ends.clear()
+        for _ in range(400):
+            await world.advance(1)
+        self.assertEqual((connection.transport_name, connection.state), ("first", "live"))
+        self.assertEqual(opened[-1], ("room:1", Position("e", 7)), "the topic goes on behind its position")
+        count = len(opened)
+        for _ in range(1000):
+            await world.advance(1)
+        self.assertEqual(len(opened), count)
+
+
+class Collections(unittest.IsolatedAsyncioTestCase):
+    async def test_a_collection_that_is_opened_while_it_ends_follows_its_topic_again(self):
+        for turns in range(11):
+            followed = []
+
+            class Endless:
+                name = "runtime.run_summaries"
+
+                def __init__(self):
+                    self.closed = asyncio.Event()
+
+                async def __aiter__(self):
+                    followed.append(1)
+                    self.closed.clear()
+                    await self.closed.wait()
+                    await asyncio.sleep(0)
+                    return
+                    yield
+
+                async def close(self):
+                    self.closed.set()
+
+            collection = Collection(lambda reset: Endless())
+            release = collection.open()
+            await settle()
+            release()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            collection.open()
+            await settle()
+            self.assertIsNotNone(collection._running, turns)
+            await collection.close()
+
+
 class Pure(unittest.TestCase):
     def test_the_life_of_a_token_comes_from_its_claims_or_is_unknown(self):
         world = StillWorld()
@@ -136,7 +249,7 @@ class Pure(unittest.TestCase):
         self.assertEqual((len(recent), recent.repeats(document, 1000)), (0, False))
 
     def test_events_are_recognised_at_a_thousand_a_second_in_stated_memory_and_no_new_one_is_taken_for_known(self):
-        ids = [event_id(1_700_000_000 + i / 1000) for i in range(400_000)]
+        ids = [event_id(1_700_000_000 + i / 1000) for i in range(350_000)]
         recent = Recent()
         tracemalloc.start()
         try:
@@ -158,9 +271,12 @@ class Pure(unittest.TestCase):
         self.assertEqual(len(recent), 0)
 
     def test_positions_are_read_strictly(self):
-        for good in ('{"epoch":"e","seq":5}', {"epoch": "e", "seq": 5}, Position("e", 5)):
+        for good in ('{"epoch":"e","seq":5}', {"epoch": "e", "seq": 5}, Position("e", 5), "5@e"):
             self.assertEqual(read_position(good), ("e", 5))
-        for bad in ("", "null", "[]", '{"epoch":"e","seq":1.5}', '{"epoch":"e","seq":true}', '{"epoch":"","seq":1}', 7, None,
+        for bare in ('{"seq":5}', {"seq": 5, "epoch": None}, Position(None, 5), 5, "5"):
+            self.assertEqual(read_position(bare), (None, 5), bare)
+        self.assertEqual([write_position(Position("e", 5)), write_position(Position(None, 5))], ['{"epoch":"e","seq":5}', '{"seq":5}'])
+        for bad in ("", "null", "[]", '{"epoch":"e","seq":1.5}', '{"epoch":"e","seq":true}', '{"epoch":"","seq":1}', True, 1.5, None, "5@", "x@e", "-1", "²",
                     {"epoch": "e", "seq": -1}, {"epoch": "x" * 129, "seq": 1}, "x" * 1000, "[" * 100_000):
             self.assertIsNone(read_position(bad), bad)
 
@@ -177,6 +293,7 @@ class Pure(unittest.TestCase):
         self.assertFalse(continues(position, Range("e", 6, 9, [])))
         self.assertFalse(continues(position, Range("f", 5, 9, [])))
         self.assertFalse(continues(None, Range("e", 5, 9, [])))
+        self.assertTrue(continues(Position(None, 5), Range("e", 5, 9, [])), "the server has accepted it")
 
     def test_a_snapshot_is_whole_or_not_at_all(self):
         def part(number, **more):
@@ -192,10 +309,19 @@ class Pure(unittest.TestCase):
         position, documents = parts.take()
         self.assertEqual((position, [one.doc_key for one in documents]), (("e", 7), ["0", "1"]))
 
+    def test_a_message_is_never_paired_with_the_code_of_another_error(self):
+        own = refusal_of({"error": "missing_scope", "reason_code": "missing_scope", "message": "The token lacks the required scope."})
+        self.assertEqual((own.code, own.message), ("missing_scope", "The token lacks the required scope."))
+        other = refusal_of({"code": "forbidden_topic", "reason_code": "missing_scope", "message": "The token does not grant this topic."})
+        self.assertEqual((other.code, other.message),
+                         ("missing_scope", "The reason is missing_scope. The server answered forbidden_topic: The token does not grant this topic."))
+
     def test_stream_ids(self):
         for topic, stream in (("run:a:events", "runtime.run.a.events"), ("worker:w:lifecycle", "runtime.worker.w.lifecycle"),
                               ("fleet:user:7:workers", "runtime.fleet.user.7.workers"), ("room:1", "runtime.topic.room.1")):
             self.assertEqual(stream_of(topic), stream)
+        found = [is_of_entity(name) for name in ("run:a:events", "runtime.run.a.events", "worker:w:lifecycle", "room:1", "runtime.run_summaries")]
+        self.assertEqual(found, [True, True, True, False, False])
 
 
 if __name__ == "__main__":

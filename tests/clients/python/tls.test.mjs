@@ -36,7 +36,7 @@ test("the Python client refuses certificates that it must not trust", async (t) 
       await khala.states.until(() => khala.states.all.filter(({ status, error }) => status === "backing_off" && error).length >= 2, `two refusals of a certificate ${name} over ${transport}`);
       await khala.close();
     }
-    await producer.close();
+    await producer.close({ timeout: 0 });
     assert.deepEqual((await appended).map(({ error }) => error?.code), ["closed"], name);
     assert.equal(counts.trusted, 0, name);
   }

@@ -1,6 +1,6 @@
 """Client of the resumable sync server Khala, for asyncio."""
 
-from ._client import ConnectionState, Khala
+from ._client import ConnectionState, Khala, Since, since
 from ._collection import Change, Collection
 from ._errors import KhalaError, TokenDenied
 from ._frames import Document, Frame, Position, Reset
@@ -27,8 +27,10 @@ __all__ = [
     "Position",
     "Producer",
     "Reset",
+    "Since",
     "Storage",
     "TokenDenied",
     "Topic",
     "event_id",
+    "since",
 ]

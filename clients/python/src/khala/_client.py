@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl as tls
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional, Sequence, Set, Union
+from datetime import datetime, timedelta, timezone
+from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
+from weakref import WeakValueDictionary
 
 from ._collection import Collection, call
-from ._connection import Connection, Options, TokenCallback, Transport, TransportEvents
+from ._connection import PREFER_AGAIN, Connection, Options, TokenCallback, Transport, TransportEvents
 from ._errors import KhalaError
 from ._fallback import EventStreamTransport, PollTransport
 from ._fallback import Settings as HttpSettings
@@ -17,7 +19,7 @@ from ._http import base_of
 from ._machine import BackOff, World
 from ._phoenix import PhoenixTransport, Settings
 from ._position import read_position
-from ._subscription import Subscription
+from ._subscription import Beginning, Subscription
 from ._topic import ResetHandler, Topic
 from .storage import MemoryStorage, Storage
 
@@ -31,6 +33,33 @@ class ConnectionState:
 
 class _Stored:
     """Stands for the stored position, which None cannot: None starts at the beginning."""
+
+
+@dataclass(frozen=True)
+class Since:
+    """A time to start at. Make it with since()."""
+
+    text: str
+
+
+def since(time: Union[str, datetime, timedelta]) -> Since:
+    """A start for from_: a time, or how long ago. A text is of RFC 3339, or such as `90s`, `15m`, `2h` or `7d`."""
+    if isinstance(time, datetime):
+        return Since(time.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+    if isinstance(time, timedelta):
+        return Since(f"{max(0, int(time.total_seconds() * 1000))}ms")
+    if not isinstance(time, str) or not time:
+        raise TypeError("since takes a text, a datetime or a timedelta")
+    return Since(time)
+
+
+def start_text(from_: Union[str, Since]) -> Optional[str]:
+    """The text of a start; None for the beginning."""
+    if isinstance(from_, Since):
+        return from_.text
+    if from_ not in ("start", "head"):
+        raise ValueError('from_ must be "start", "head" or since(…)')
+    return None if from_ == "start" else from_
 
 
 STORED = _Stored()
@@ -48,6 +77,7 @@ class Khala:
         storage: Optional[Storage] = None,
         transports: Sequence[str] = TRANSPORTS,
         back_off: BackOff = BackOff(),
+        prefer_again: BackOff = PREFER_AGAIN,
         token_timeout: float = 15.0,
         connect_timeout: float = 10.0,
         client_build_id: Optional[str] = None,
@@ -61,6 +91,8 @@ class Khala:
         self._listeners: Set[Callable[[ConnectionState], Any]] = set()
         self._warners: Set[Callable[[KhalaError], Any]] = set()
         self._collections: Dict[str, Collection] = {}
+        # Of each storage and key. One that still stores a position is kept by its task.
+        self._last: WeakValueDictionary[Tuple[int, str], Subscription] = WeakValueDictionary()
         self._loading: Set[asyncio.Future[None]] = set()
         self._state = ConnectionState("idle", None, None)
         join: Dict[str, Any] = {"protocol_version": "khala.ws.v1", "schema_version": 1}
@@ -70,7 +102,9 @@ class Khala:
         usable = [makers[name] for name in transports if name in makers]
         if not usable:
             raise ValueError(f"transports must name some of {', '.join(TRANSPORTS)}")
-        options = Options(token, usable, self._changed, self._warn, token_timeout, connect_timeout, back_off)
+        options = Options(
+            token, usable, self._changed, self._warn, token_timeout, connect_timeout, back_off, prefer_again
+        )
         self._connection = Connection(options, self._world)
 
     def _makers(
@@ -109,7 +143,8 @@ class Khala:
     def on_warning(self, listener: Callable[[KhalaError], Any]) -> Callable[[], None]:
         """Calls the listener for errors that the client survives.
 
-        They are of the storage, of the token callback, or of a topic that is stale again and again.
+        They are of the storage, of the token callback, of the log, or of a topic that does not exist
+        yet or is stale again and again.
         """
         self._warners.add(listener)
         return lambda: self._warners.discard(listener)
@@ -123,7 +158,8 @@ class Khala:
         name: str,
         *,
         reset: Optional[ResetHandler] = None,
-        after: Union[Position, None, _Stored] = STORED,
+        from_: Union[str, Since] = "start",
+        after: Union[Position, str, int, None, _Stored] = STORED,
         replay: Optional[str] = None,
         storage: Optional[Storage] = None,
         key: Optional[str] = None,
@@ -131,13 +167,16 @@ class Khala:
         """A topic to follow.
 
         reset(reset) is called before the first frame of each history; without it, a history that
-        lost frames ends the loop with an error. after is a position in place of the stored one, or
-        None for the beginning; the position is then not stored. replay="all" reads the whole log,
+        lost frames ends the loop with an error. from_ says where a topic without a position starts:
+        "start", "head" (the next new frame) or since(…). after is a position in place of the stored
+        one, or None for none; the position is then not stored. replay="all" reads the whole log,
         with the scope runtime.replay_all. key is the key of the position in the storage.
         """
 
+        start = Beginning(replay, start_text(from_))
+
         def follow(is_given: bool, position: Optional[Position]) -> Subscription:
-            return self._follow(name, replay, None if is_given else storage or self._storage, key, position)
+            return self._follow(name, start, None if is_given else storage or self._storage, key, position)
 
         is_given = after is not STORED
         position = read_position(after) if is_given else None
@@ -146,19 +185,21 @@ class Khala:
         return Topic(name, follow, reset, is_given, position)
 
     def _follow(
-        self, name: str, replay: Optional[str], storage: Optional[Storage], key: Optional[str], given: Optional[Position]
+        self, name: str, start: Beginning, storage: Optional[Storage], key: Optional[str], given: Optional[Position]
     ) -> Subscription:
         connection = self._connection
         if connection.state == "closed":
             raise connection.error or KhalaError("closed", "The client is closed.")
         if name in connection.subscriptions:
             raise KhalaError("already_followed", f"The topic {name} is followed already.", topic=name)
-        subscription = Subscription(name, connection, self._world, storage, key or f"khala:{name}", replay)
+        subscription = Subscription(name, connection, self._world, storage, key or f"khala:{name}", start)
         connection.add(subscription)
         if storage is None:
             subscription.begin(given, "start")
         else:
-            loading = asyncio.ensure_future(subscription.load())
+            at = (id(storage), key or name)
+            loading = asyncio.ensure_future(subscription.load(self._last.get(at)))
+            self._last[at] = subscription
             self._loading.add(loading)
             loading.add_done_callback(self._loading.discard)
         return subscription

@@ -98,7 +98,13 @@ class Collection(Mapping[str, Any]):
 
     def _stop_if_unused(self) -> None:
         if self._users == 0 and self._running:
-            asyncio.ensure_future(self.close())
+            asyncio.ensure_future(self._restart_if_used())
+
+    async def _restart_if_used(self) -> None:
+        """Ends the loop. A caller that opened the collection meanwhile found it running, so it begins again."""
+        await self.close()
+        if self._users > 0 and self._running is None:
+            self._running = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
         try:

@@ -11,8 +11,8 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Protocol, Seq
 from ._errors import KhalaError, Refusal
 from ._frames import Position
 from ._machine import BackOff, Machine, Timer, World, back_off, token_life
-from ._position import Part, Range
-from ._subscription import Start, Subscription
+from ._position import Part, Range, is_of_entity
+from ._subscription import Beginning, Start, Subscription
 from ._tables import CONNECTION
 
 TICK_SECONDS = 1.0
@@ -21,7 +21,7 @@ PROBE_SECONDS = 5.0
 STABLE_SECONDS = 10.0  # a connection that lived so long starts the backoff anew
 REFUSALS_MAX = 4  # new tokens in a row
 ATTEMPTS_OF_FIRST_TRANSPORT = 2
-PREFER_AGAIN_SECONDS = 300.0
+PREFER_AGAIN = BackOff(base=30.0, limit=300.0)  # how long a fallback is used before the WebSocket is tried beside it
 HEARTBEAT_SECONDS = 15.0
 RENEW_BACK_OFF = BackOff(limit=10.0)
 
@@ -37,7 +37,7 @@ class Transport(Protocol):
     def join(self) -> None: ...
     def refresh(self, token: str) -> None: ...
     def heartbeat(self) -> None: ...
-    def subscribe(self, name: str, position: Optional[Position], replay: Optional[str]) -> None: ...
+    def subscribe(self, name: str, position: Optional[Position], start: Beginning) -> None: ...
     def unsubscribe(self, name: str) -> None: ...
     def close(self) -> None: ...
     async def closed(self) -> None: ...
@@ -52,6 +52,7 @@ class Options:
     token_timeout: float = 15.0
     connect_timeout: float = 10.0
     back_off: BackOff = BackOff()
+    prefer_again: BackOff = PREFER_AGAIN
 
 
 async def ask_token(callback: TokenCallback, seconds: float) -> str:
@@ -78,7 +79,10 @@ async def ask_token(callback: TokenCallback, seconds: float) -> str:
 
 
 class TransportEvents:
-    """The reports of one transport. Those of a transport that was replaced have no effect."""
+    """The reports of one transport. Those of a transport that was replaced have no effect.
+
+    A candidate only opens, joins and closes; when it has joined, it becomes the transport.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -91,13 +95,22 @@ class TransportEvents:
     def _topic(self, name: Optional[str]) -> Optional[Subscription]:
         return self._connection.subscriptions.get(name) if name is not None and self._is_current else None
 
+    @property
+    def _is_candidate(self) -> bool:
+        candidate = self._connection.candidate
+        return candidate is not None and self.transport is not None and candidate.transport is self.transport
+
     def opened(self) -> None:
         if self._is_current:
             self._connection.give("opened")
+        elif self._is_candidate and self.transport:
+            self.transport.join()
 
     def joined(self, heartbeat: Any, silence: Optional[float] = None) -> None:
         if self._is_current:
             self._connection.joined(heartbeat, silence)
+        elif self._is_candidate:
+            self._connection.move_over(heartbeat, silence)
 
     def heard(self, is_proof: bool) -> None:
         if self._is_current:
@@ -114,11 +127,18 @@ class TransportEvents:
     def closed(self, refusal: Refusal) -> None:
         if self._is_current:
             self._connection.closed(refusal)
+        elif self._is_candidate:
+            self._connection.drop_candidate()
 
-    def accepted(self, name: Optional[str], epoch: Optional[str]) -> None:
+    def pending(self, name: Optional[str], is_pending: bool) -> None:
         topic = self._topic(name)
         if topic:
-            topic.accepted(epoch)
+            topic.pending(is_pending)
+
+    def accepted(self, name: Optional[str], epoch: Optional[str], after: Optional[int] = None) -> None:
+        topic = self._topic(name)
+        if topic:
+            topic.accepted(epoch, after)
 
     def started(self, name: Optional[str], start: Start) -> None:
         topic = self._topic(name)
@@ -153,17 +173,30 @@ class TransportEvents:
     def busy(self, name: Optional[str], refusal: Refusal) -> None:
         topic = self._topic(name)
         if topic:
-            topic.give("busy", KhalaError(refusal.code, refusal.message, retry_after=refusal.retry_after))
+            topic.give("busy", refusal.error(name))
 
     def refused(self, name: Optional[str], refusal: Refusal) -> None:
         topic = self._topic(name)
-        if topic:
-            topic.give("final", KhalaError(refusal.code, refusal.message, topic=name))
+        if topic and refusal.code == "owner_mismatch" and is_of_entity(topic.name):
+            # An older server refuses a run or worker that does not exist, as one of another owner. Both may come.
+            topic.pending(True, refusal.request_id)
+            topic.give("busy", refusal.error(name))
+        elif topic:
+            topic.give("final", refusal.error(name))
 
     def position(self, name: str) -> Optional[Position]:
         """The end of the last range of the topic that arrived."""
         topic = self._topic(name)
         return topic.received if topic else None
+
+
+@dataclass
+class Candidate:
+    """An attempt with the first transport, beside a fallback that works."""
+
+    token: str = ""
+    transport: Optional[Transport] = None
+    begun_at: float = math.inf
 
 
 class Connection:
@@ -177,7 +210,10 @@ class Connection:
         self._closing: List[Transport] = []
         self._transport_index = 0
         self._prefer_again_at = math.inf
+        self._prefer_attempts = 0
+        self.candidate: Optional[Candidate] = None
         self._is_proven = False
+        self._end: Optional[Refusal] = None  # of the transport
         self._failed_opens = 0
         self._attempts = 0
         self._refusals = 0
@@ -286,19 +322,26 @@ class Connection:
             return
         if ask != self._asks:
             return
+        self._take_token(token)
+        self.give("token")
+
+    def _take_token(self, token: str) -> None:
         self._token = token
         self._renewal = None
         life = token_life(token, self._world.wall())
         if life is not None:
             self._renew_in(life * 0.75)
-        self.give("token")
 
     def _token_failed(self, cause: Exception) -> None:
+        error = self._warn_of_token(cause)
+        self.give("final" if getattr(cause, "final", False) is True else "token_failed", error)
+
+    def _warn_of_token(self, cause: Exception) -> KhalaError:
         error = cause if isinstance(cause, KhalaError) else KhalaError("token_failed", "The token callback failed.")
         if error is not cause:
             error.__cause__ = cause
         self.warn(error)
-        self.give("final" if getattr(cause, "final", False) is True else "token_failed", error)
+        return error
 
     def _renew_later(self) -> None:
         self._renew_in(back_off(self._attempts, None, self._world.random(), RENEW_BACK_OFF))
@@ -323,18 +366,25 @@ class Connection:
             self._prefer_again_at = math.inf
         self._opened_at = now
         self._is_proven = False
+        self._end = None
+        self.active = self._make(self._transport_index)
+        self.active.open(self._token)
+
+    def _make(self, index: int) -> Transport:
         events = TransportEvents(self)
-        transport = self._options.transports[self._transport_index](events)
-        self.active = events.transport = transport
-        transport.open(self._token)
+        events.transport = self._options.transports[index](events)
+        return events.transport
 
     def joined(self, heartbeat: Any, silence: Optional[float]) -> None:
+        self._welcomed(heartbeat, silence)
+        self.give("joined")
+
+    def _welcomed(self, heartbeat: Any, silence: Optional[float]) -> None:
         is_interval = isinstance(heartbeat, (int, float)) and 0.01 <= heartbeat <= 3600
         self._beat = float(heartbeat) if is_interval else HEARTBEAT_SECONDS
         self._silence = 2 * self._beat + PROBE_SECONDS if silence is None else silence
         self._live_since = self._beat_at = self._world.now()
         self.heard(False)
-        self.give("joined")
 
     def heard(self, is_proof: bool) -> None:
         """The server sent something. The first message proves that nothing blocks the transport."""
@@ -343,33 +393,100 @@ class Connection:
             return
         self._is_proven = True
         self._failed_opens = 0
-        if self._transport_index > 0:
-            self._prefer_again_at = self._heard_at + PREFER_AGAIN_SECONDS
+        if self._transport_index == 0:
+            self._prefer_first()
+        elif self._prefer_again_at == math.inf:
+            self._prefer_later()
+
+    # ---- the way back to the first transport ----
+
+    def _prefer_first(self) -> None:
+        self._transport_index = self._prefer_attempts = 0
+        self._prefer_again_at = math.inf
+
+    def _prefer_later(self) -> None:
+        limits = self._options.prefer_again
+        seconds = min(limits.limit, limits.base * 2.0 ** min(self._prefer_attempts, 20))
+        self._prefer_attempts += 1
+        self._prefer_again_at = self._world.now() + seconds * (1 + self._world.random() / 4)
+
+    async def _try_first(self, candidate: Candidate) -> None:
+        """Opens the first transport beside the one that works."""
+        try:
+            token = await ask_token(self._options.token, self._options.token_timeout)
+        except Exception as cause:
+            if self.candidate is candidate:
+                self.candidate = None
+                self._warn_of_token(cause)
+            return
+        if self.candidate is candidate:
+            candidate.token = token
+            candidate.begun_at = self._world.now()
+            candidate.transport = self._make(0)
+            candidate.transport.open(token)
+
+    def drop_candidate(self) -> None:
+        candidate, self.candidate = self.candidate, None
+        if candidate and candidate.transport:
+            self._close(candidate.transport)
+
+    def move_over(self, heartbeat: Any, silence: Optional[float]) -> None:
+        """The candidate becomes the transport.
+
+        Every topic subscribes on it behind the frames that arrived, and what the old transport still
+        sends is not heard, so no frame is missing or comes twice.
+        """
+        candidate, self.candidate = self.candidate, None
+        assert candidate and self.active
+        old, self.active = self.active, candidate.transport
+        self._close(old)
+        self._asks += 1  # an answer for the old connection is of no use
+        self._is_proven = True
+        self._prefer_first()
+        self._each("disconnected")
+        self._take_token(candidate.token)
+        self._welcomed(heartbeat, silence)
+        self.give("refreshed")  # if a token for the old transport was on its way
+        self._each("connected")
+        self._options.changed()
+
+    def _close(self, transport: Transport) -> None:
+        transport.close()
+        self._closing.append(transport)
+        self._begin(self._forget(transport))
+
+    # ---- the end of a transport ----
 
     def closed(self, refusal: Refusal) -> None:
-        error = KhalaError(refusal.code, refusal.message, status=refusal.status, retry_after=refusal.retry_after)
-        self.error = error
+        self._end = refusal
+        error = self.error = refusal.error()
         inputs = {"final": "final", "reauthenticate": "refused"}
         self.give(inputs.get(refusal.policy, "lost"), error)
 
     def _drop(self) -> None:
         transport, self.active = self.active, None
         self._asks += 1  # an answer for the old connection is of no use
+        self.drop_candidate()
         if not self._is_proven:
-            self._failed_opens += 1
-            if self._failed_opens >= (ATTEMPTS_OF_FIRST_TRANSPORT if self._transport_index == 0 else 1):
-                # Perhaps something between client and server blocks it. If the next fails too, the first comes again.
-                self._failed_opens = 0
-                self._transport_index = (self._transport_index + 1) % len(self._options.transports)
+            self._judge(self._end)
         if self._live_since is not None and self._world.now() - self._live_since >= STABLE_SECONDS:
             self._attempts = self._refusals = 0
         self._live_since = None
         self._renewal = None
         if transport:
-            transport.close()
-            self._closing.append(transport)
-            self._begin(self._forget(transport))
+            self._close(transport)
         self._each("disconnected")
+
+    def _judge(self, end: Optional[Refusal]) -> None:
+        """The transport ended before its first message: perhaps something between client and server blocks it."""
+        if end and end.is_unreachable:
+            self._failed_opens = self._transport_index = 0  # the server is away, which is no fault of a transport
+        elif end is None or end.is_of_transport():
+            self._failed_opens += 1
+            if self._failed_opens >= (ATTEMPTS_OF_FIRST_TRANSPORT if self._transport_index == 0 else 1):
+                # If the next fails too, the first comes again.
+                self._failed_opens = 0
+                self._transport_index = (self._transport_index + 1) % len(self._options.transports)
 
     async def _forget(self, transport: Transport) -> None:
         await transport.closed()
@@ -415,6 +532,12 @@ class Connection:
         for subscription in self.subscriptions.values():
             subscription.tick(now)
         if self.is_live:
+            if self.candidate is None and now >= self._prefer_again_at:
+                self.candidate = Candidate()
+                self._prefer_later()
+                self._begin(self._try_first(self.candidate))
+            elif self.candidate and now - self.candidate.begun_at > self._options.connect_timeout:
+                self.drop_candidate()
             self._renew_if_due()
             if now - self._heard_at > self._silence:
                 self.give("lost", KhalaError("silent", "The server sent nothing for too long."))
@@ -428,7 +551,8 @@ class Connection:
 
     def subscribe(self, subscription: Subscription, position: Optional[Position]) -> None:
         if self.active:
-            self.active.subscribe(subscription.name, position, subscription.replay)
+            start = Beginning(subscription.replay, None if position else subscription.since)
+            self.active.subscribe(subscription.name, position, start)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         if self.active:

@@ -101,7 +101,7 @@ def refusal_of(body: Any, *, status: Optional[int] = None, close: Optional[int] 
     texts = {name: value for name, value in members.items() if isinstance(value, str)}
     own, reason, message = texts.get("code", texts.get("error")), texts.get("reason_code"), texts.get("message")
     if reason and own and reason != own:
-        message = f"{reason}: the server answered {own}{': ' + message if message else ''}"
+        message = f"The reason is {reason}. The server answered {own}{': ' + message if message else '.'}"
     hints = [
         holder.get(name)
         for holder in (members, details if isinstance(details, dict) else {})

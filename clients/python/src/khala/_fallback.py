@@ -13,16 +13,18 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
 from urllib.parse import quote, urlencode
 
 from ._connection import TransportEvents
-from ._errors import Refusal, hint_of, refusal_of
+from ._errors import Refusal, hint_of, lost, refusal_of
 from ._frames import Position
 from ._http import Answer, BadAnswer, HttpClient
 from ._machine import World
-from ._phoenix import reasons_of, start_of
-from ._position import Part, Range, is_seq, stream_of
+from ._phoenix import HEAD_TIME, reasons_of, start_of
+from ._position import Part, Range, is_seq, read_position, stream_of
+from ._subscription import Beginning
 
 EVENT_CHARS_MAX = 64 << 20
 POLL_WAIT_MS = 20_000
 POLL_PAUSE_SECONDS = 0.26  # the server's least time between polls that have caught up
+POLL_PENDING_SECONDS = 1.0  # between polls for a topic that does not exist yet
 POLL_FRAMES_MAX = 200
 
 
@@ -44,9 +46,9 @@ class Settings:
 class Stream:
     """One topic of a transport."""
 
-    def __init__(self, name: str, replay: Optional[str], now: float) -> None:
+    def __init__(self, name: str, start: Beginning, now: float) -> None:
         self.name = name
-        self.replay = replay
+        self.start = start
         self.heard_at = now
         self.task: Optional[asyncio.Task[None]] = None
 
@@ -81,7 +83,7 @@ class HttpTransport:
         """Every stream begins again with the new token, behind the frames that arrived."""
         self._token = token
         for stream in list(self._streams.values()):
-            self.subscribe(stream.name, self._events.position(stream.name), stream.replay)
+            self.subscribe(stream.name, self._events.position(stream.name), stream.start)
         self._soon(self._events.refreshed)
 
     def heartbeat(self) -> None:
@@ -104,9 +106,9 @@ class HttpTransport:
         if stream and stream.task and stream.task is not asyncio.current_task():
             stream.task.cancel()
 
-    def subscribe(self, name: str, position: Optional[Position], replay: Optional[str]) -> None:
+    def subscribe(self, name: str, position: Optional[Position], start: Beginning) -> None:
         self.unsubscribe(name)
-        stream = self._streams[name] = Stream(name, replay, self._world.now())
+        stream = self._streams[name] = Stream(name, start, self._world.now())
         stream.task = asyncio.ensure_future(self._run(stream, position))
         self._tasks.add(stream.task)
         stream.task.add_done_callback(self._tasks.discard)
@@ -116,11 +118,50 @@ class HttpTransport:
 
     async def _run(self, stream: Stream, position: Optional[Position]) -> None:
         try:
-            await self.follow(stream, position)
+            if position is None and stream.start.since:
+                position = await self._place(stream)
+            if self.is_current(stream):
+                await self.follow(stream, position)
         except Refused as cause:
             self._failed(stream, cause.refusal)
         except Exception as cause:  # of the network, of TLS, of the peer's bytes
-            self._failed(stream, Refusal("retry", "connection_lost", f"The connection failed: {cause!r}."))
+            self._failed(stream, lost(cause, "connection_lost"))
+
+    async def _place(self, stream: Stream) -> Optional[Position]:
+        """Asks for the position of a time. A stream that ends before its first frame would lose it."""
+        since = HEAD_TIME if stream.start.since == "head" else stream.start.since
+        while True:
+            page, _ = await self.read(stream, "messages", {"since": since, "limit": 1, "wait_ms": 0})
+            is_pending = page.get("pending") is True
+            self._events.pending(stream.name, is_pending)
+            if not is_pending:
+                break
+            await asyncio.sleep(POLL_PENDING_SECONDS)
+        frames, bootstrap, through = page.get("messages"), page.get("bootstrap"), read_position(page.get("next_cursor"))
+        epoch = page.get("epoch") or (through.epoch if through else None)
+        if not self.is_current(stream):
+            return None
+        if through is None or not isinstance(epoch, str) or not isinstance(frames, list):
+            raise BadAnswer("a malformed page")
+        from_seq = frames[0].get("seq") if frames else through.seq + 1
+        start = start_of(epoch, bootstrap if isinstance(bootstrap, dict) else {"from_seq": from_seq})
+        self._events.started(stream.name, start)
+        if page.get("replay_complete") is True:
+            await asyncio.sleep(POLL_PAUSE_SECONDS)
+        return Position(epoch, start.from_seq - 1)
+
+    async def read(self, stream: Stream, route: str, query: Mapping[str, Any]) -> Any:
+        """The object that answers a request, and its size."""
+        async with self.ask(stream, route, query) as answer:
+            await expect(answer, "application/json")
+            text = await answer.read()
+        body = json.loads(text)
+        if not isinstance(body, dict):
+            raise BadAnswer("the answer is not an object")
+        self.check(stream, body)
+        if self.is_current(stream):
+            self.heard(stream)
+        return body, len(text)
 
     async def follow(self, stream: Stream, position: Optional[Position]) -> None:
         raise NotImplementedError
@@ -152,8 +193,10 @@ class HttpTransport:
 
     @staticmethod
     def query_of(stream: Stream, position: Optional[Position]) -> Dict[str, Any]:
-        query: Dict[str, Any] = {"after_seq": position.seq, "epoch": position.epoch} if position else {}
-        return {**query, "replay": stream.replay} if stream.replay else query
+        query: Dict[str, Any] = {"after_seq": position.seq} if position else {}
+        if position and position.epoch is not None:
+            query["epoch"] = position.epoch
+        return {**query, "replay": stream.start.replay} if stream.start.replay else query
 
     @staticmethod
     def check(stream: Stream, body: Mapping[str, Any]) -> None:
@@ -261,10 +304,11 @@ class EventStream:
         body = json.loads(data)
         if not isinstance(body, dict):
             raise BadAnswer("an event is not an object")
+        name = self._stream.name
         if event.type in ("message", "bootstrap", "snapshot"):
             self._transport.check(self._stream, body)
             self._is_known = True
-        name = self._stream.name
+            self._events.pending(name, body.get("pending") is True)
         if event.type in ("message", "progress"):
             self._range(event, body, len(data))
         elif event.type == "stale_cursor":
@@ -280,13 +324,16 @@ class EventStream:
             self._events.part(name, Part(body, len(data)))
         elif event.type == "reauth_required":
             self._events.expiring()
+        elif body.get("pending") is True:
+            self._events.pending(name, True)
         else:
             self.last = refusal_of(body)  # the stream ends next
 
     def _range(self, event: Event, body: Dict[str, Any], size: int) -> None:
         if not self._is_known:
             return  # progress names no topic, so a frame must have done so
-        epoch = event.id.partition("@")[2]
+        position = read_position(event.id)
+        epoch = position.epoch if position else None
         after = body.pop("after", None)
         is_frame = event.type == "message"
         through = body.get("seq") if is_frame else body.get("through")
@@ -302,9 +349,15 @@ class PollTransport(HttpTransport):
         while True:
             wait_ms = 0 if is_first else POLL_WAIT_MS
             query = {**self.query_of(stream, position), "limit": POLL_FRAMES_MAX, "wait_ms": wait_ms}
-            page, size = await self._read(stream, "messages", query)
+            page, size = await self.read(stream, "messages", query)
             if not self.is_current(stream):
                 return
+            self._events.pending(stream.name, page.get("pending") is True)
+            if page.get("pending") is True:
+                if position and is_first:
+                    self._events.accepted(stream.name, None)
+                await asyncio.sleep(POLL_PENDING_SECONDS)
+                continue
             position = await self._take(stream, position, page, size, is_first)
             if position is None or not self.is_current(stream):
                 return
@@ -312,24 +365,15 @@ class PollTransport(HttpTransport):
             if page.get("replay_complete") is True:
                 await asyncio.sleep(POLL_PAUSE_SECONDS)
 
-    async def _read(self, stream: Stream, route: str, query: Mapping[str, Any]) -> Any:
-        async with self.ask(stream, route, query) as answer:
-            await expect(answer, "application/json")
-            text = await answer.read()
-        body = json.loads(text)
-        if not isinstance(body, dict):
-            raise BadAnswer("the answer is not an object")
-        self.check(stream, body)
-        if self.is_current(stream):
-            self.heard(stream)
-        return body, len(text)
-
     async def _take(
         self, stream: Stream, position: Optional[Position], page: Mapping[str, Any], size: int, is_first: bool
     ) -> Optional[Position]:
-        epoch, through, bootstrap = page.get("epoch"), page.get("next_cursor"), page.get("bootstrap")
-        if not isinstance(epoch, str) or not isinstance(through, int) or not is_seq(through):
+        # A position without an epoch is answered with one, as N@EPOCH, once the log has had two.
+        cursor, bootstrap = read_position(page.get("next_cursor")), page.get("bootstrap")
+        epoch = page.get("epoch") or (cursor.epoch if cursor else None)
+        if cursor is None or not isinstance(epoch, str):
             raise BadAnswer("a malformed page")
+        through = cursor.seq
         after = position.seq if position else None
         if isinstance(bootstrap, dict):
             # A position is refused as stale, never replaced by a start.
@@ -348,7 +392,7 @@ class PollTransport(HttpTransport):
 
     async def _snapshot(self, stream: Stream) -> Optional[Position]:
         self._events.snapshot(stream.name)
-        body, size = await self._read(stream, "snapshot", {})
+        body, size = await self.read(stream, "snapshot", {})
         if not self.is_current(stream):
             return None
         epoch, watermark = body.get("epoch"), body.get("watermark")

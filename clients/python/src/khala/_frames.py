@@ -7,9 +7,9 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 
 class Position(NamedTuple):
-    """The position of a topic, exclusive."""
+    """The position of a topic, exclusive. Only the server can tell of which history one without an epoch is."""
 
-    epoch: str
+    epoch: Optional[str]
     seq: int
 
 

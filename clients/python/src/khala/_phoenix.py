@@ -10,22 +10,23 @@ import asyncio
 import json
 import secrets
 import ssl
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote
 
 from ._connection import TransportEvents
-from ._errors import Refusal, policy_of, refusal_of
+from ._errors import Refusal, lost, policy_of, refusal_of
 from ._frames import Position
 from ._http import refusal_of_answer
 from ._machine import World
-from ._position import Part, Range, is_seq, stream_of
-from ._subscription import Start
+from ._position import Part, Range, is_seq, read_position, stream_of
+from ._subscription import Beginning, Start
 from ._websocket import ConnectionClosed, HandshakeRefused, close_code_of, open_websocket
 
 CHANNEL = "sync:v1"
 TOPICS_PER_PUSH = 100
 REPLY_SECONDS = 20.0
+HEAD_TIME = "9999-12-31T00:00:00Z"  # a time of the future means the head
 
 Replied = Callable[[str, Mapping[str, Any]], None]
 
@@ -42,7 +43,7 @@ class Settings:
 class Want:
     name: str
     position: Optional[Position]
-    replay: Optional[str]
+    start: Beginning = field(default_factory=Beginning)
     is_alone: bool = False
 
 
@@ -73,6 +74,7 @@ class PhoenixTransport:
         self._wanted: Dict[str, Want] = {}
         self._names: Dict[str, str] = {}  # topic or stream id of the server: name of the application
         self._last_error: Any = None
+        self._request_id = secrets.token_hex(16)  # names the connection in the server's log
         self._is_flushing = False
 
     # ---- the socket ----
@@ -83,7 +85,7 @@ class PhoenixTransport:
     async def _run(self, token: str) -> None:
         base = "ws" + self._settings.url[len("http") :]
         address = f"{base}/socket/websocket?vsn=2.0.0&token={quote(token, safe='')}"
-        request_id = secrets.token_hex(16)
+        request_id = self._request_id
         try:
             socket = await open_websocket(
                 address, {"x-request-id": request_id}, self._settings.ssl, self._settings.connect_timeout
@@ -92,7 +94,7 @@ class PhoenixTransport:
             self._events.closed(refusal_of_answer(cause.status, cause.headers, cause.body, request_id))
             return
         except Exception as cause:  # of the network, of TLS, of the peer's bytes
-            self._events.closed(Refusal("retry", "connect_failed", f"The connection failed: {cause!r}."))
+            self._events.closed(lost(cause, "connect_failed", request_id))
             return
         writing = asyncio.ensure_future(self._write(socket))
         try:
@@ -114,7 +116,7 @@ class PhoenixTransport:
                 self._received(data)
             except Exception:
                 message = "The server sent something that is not a message."
-                self._events.closed(Refusal("retry", "invalid_message", message))
+                self._events.closed(Refusal("retry", "invalid_message", message, request_id=self._request_id))
             # The application applies this message before the next one, or its queue would fill up.
             await asyncio.sleep(0)
 
@@ -133,8 +135,12 @@ class PhoenixTransport:
             return  # it is closed
 
     def _ended(self, code: int) -> None:
-        refusal = refusal_of(self._last_error, close=code)
+        refusal = self._refusal(self._last_error, close=code)
         self._events.closed(replace(refusal, message=refusal.message or f"The connection was closed with {code}."))
+
+    def _refusal(self, body: Any, close: Optional[int] = None) -> Refusal:
+        refusal = refusal_of(body, close=close)
+        return replace(refusal, request_id=refusal.request_id or self._request_id)
 
     def close(self) -> None:
         self._is_closed = True
@@ -150,7 +156,7 @@ class PhoenixTransport:
     def join(self) -> None:
         def replied(status: str, response: Mapping[str, Any]) -> None:
             if status != "ok":
-                self._events.closed(refusal_of(response))
+                self._events.closed(self._refusal(response))
                 return
             server = response.get("server")
             interval = server.get("heartbeat_interval_ms") if isinstance(server, dict) else None
@@ -164,20 +170,21 @@ class PhoenixTransport:
                 self._events.refreshed()
             else:
                 policy = "final" if policy_of(response) == "final" else "reauthenticate"
-                self._events.closed(replace(refusal_of(response), policy=policy))
+                self._events.closed(replace(self._refusal(response), policy=policy))
 
         self._push("sync:refresh", {"token": token}, replied)
 
     def heartbeat(self) -> None:
         first = next(iter(self._pushes.values()), None)
         if first and self._world.now() - first[1] > REPLY_SECONDS:
-            self._events.closed(Refusal("retry", "silent", "The server did not reply."))
+            message = "The server did not reply."
+            self._events.closed(Refusal("retry", "silent", message, request_id=self._request_id))
             return
         self._ref += 1
         self._send([None, str(self._ref), "phoenix", "heartbeat", {}])
 
-    def subscribe(self, name: str, position: Optional[Position], replay: Optional[str]) -> None:
-        self._want(Want(name, position, replay))
+    def subscribe(self, name: str, position: Optional[Position], start: Beginning) -> None:
+        self._want(Want(name, position, start))
 
     def unsubscribe(self, name: str) -> None:
         self._wanted.pop(name, None)
@@ -192,9 +199,9 @@ class PhoenixTransport:
     def _flush(self) -> None:
         """Sends the wanted subscriptions, as few pushes as possible."""
         self._is_flushing = False
-        groups: Dict[str, List[Want]] = {}
+        groups: Dict[Any, List[Want]] = {}
         for want in self._wanted.values():
-            groups.setdefault(f"alone {want.name}" if want.is_alone else want.replay or "", []).append(want)
+            groups.setdefault(want.name if want.is_alone else want.start, []).append(want)
         self._wanted.clear()
         for wants in groups.values():
             for i in range(0, len(wants), TOPICS_PER_PUSH):
@@ -204,13 +211,20 @@ class PhoenixTransport:
         payload: Dict[str, Any] = {
             "topics": [want.name for want in wants],
             "resume_after": [
-                {"topic": want.name, "watermark": want.position.seq, "epoch": want.position.epoch}
+                {
+                    "topic": want.name,
+                    "watermark": want.position.seq,
+                    **({} if want.position.epoch is None else {"epoch": want.position.epoch}),
+                }
                 for want in wants
                 if want.position
             ],
         }
-        if wants[0].replay:
-            payload["replay"] = wants[0].replay
+        start = wants[0].start
+        if start.replay:
+            payload["replay"] = start.replay
+        if start.since:
+            payload["since"] = HEAD_TIME if start.since == "head" else start.since
 
         def replied(status: str, response: Mapping[str, Any]) -> None:
             if status == "ok":
@@ -222,28 +236,36 @@ class PhoenixTransport:
 
     def _accepted(self, wants: List[Want], response: Mapping[str, Any]) -> None:
         open_names = {want.name for want in wants}
+        is_pending = response.get("pending") is True
         for window in response.get("windows") or []:
             names = [window.get("topic"), window.get("stream_id")]
             name = next((one for one in names if one in open_names), None)
             if name is None:
                 continue
             self._names.update({alias: name for alias in names if isinstance(alias, str)})
+            open_names.discard(name)
+            self._events.pending(name, window.get("pending") is True or (is_pending and len(wants) == 1))
             epoch, bootstrap = window.get("epoch"), window.get("bootstrap")
             if not isinstance(bootstrap, dict):
-                self._events.accepted(name, epoch if isinstance(epoch, str) else None)
+                after = read_position(window.get("resume_after"))
+                self._events.accepted(name, epoch if isinstance(epoch, str) else None, after.seq if after else None)
             elif bootstrap.get("snapshot"):
                 self._events.snapshot(name)
             else:
                 self._events.started(name, start_of(epoch, bootstrap))
+        for name in open_names:
+            self._events.pending(name, is_pending)
 
     def _refused(self, wants: List[Want], body: Mapping[str, Any]) -> None:
         """A subscribe is all or nothing. The topics that caused the error get it, and the others try again."""
-        refusal = refusal_of(body)
+        refusal = self._refusal(body)
         listed = self._stale_of(body) if refusal.policy == "stale" else self._forbidden_of(body)
         is_listed = any(want.name in listed for want in wants)
+        # Of several refused topics the body has the reason of the first alone.
+        is_shared = refusal.policy != "stale" and len(listed) > 1
         for want in wants:
-            if len(wants) > 1 and want.name not in listed:
-                self._want(replace(want, is_alone=not is_listed))
+            if len(wants) > 1 and (want.name not in listed or is_shared):
+                self._want(replace(want, is_alone=not is_listed or want.name in listed))
             elif refusal.policy == "stale":
                 self._events.stale(want.name, listed.get(want.name) or reasons_of(body.get("reason_codes")))
             else:
@@ -289,6 +311,8 @@ class PhoenixTransport:
         self._events.heard(channel == CHANNEL)
         if channel != CHANNEL:
             return
+        if event != "sync:error":
+            self._last_error = None  # an error before a close is the last message
         if event == "phx_reply":
             push = self._pushes.pop(ref, None) if isinstance(ref, str) else None
             if push:
@@ -308,7 +332,7 @@ class PhoenixTransport:
         elif event == "sync:error":
             self._failed(body)
         elif event in ("phx_error", "phx_close"):
-            self._events.closed(refusal_of(body))
+            self._events.closed(self._refusal(body))
 
     def _name_of(self, body: Mapping[str, Any]) -> Optional[str]:
         topic = body.get("topic")
@@ -326,6 +350,6 @@ class PhoenixTransport:
             for name, reasons in stale.items():
                 self._events.stale(name, reasons)
         elif isinstance(body.get("topic"), str) and policy_of(body) == "topic_final":
-            self._topic_failed(self._name_of(body), refusal_of(body))
+            self._topic_failed(self._name_of(body), self._refusal(body))
         else:
             self._last_error = body  # the close that follows has only a code

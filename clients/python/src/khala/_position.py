@@ -31,6 +31,9 @@ _STREAMS = (
 )
 
 
+_is_entity_stream = re.compile(r"runtime\.(run\..+\.events|worker\..+\.lifecycle)").fullmatch
+
+
 def stream_of(topic: str) -> str:
     """The stream id of a topic: the server answers with the topic's name to a client that named the stream."""
     for pattern, stream in _STREAMS:
@@ -40,23 +43,41 @@ def stream_of(topic: str) -> str:
     return f"runtime.topic.{topic.replace(':', '.')}"
 
 
-def read_position(stored: Any) -> Optional[Position]:
-    """A position that a storage or the application answered, or None if it is not one."""
-    try:
-        value = json.loads(stored) if isinstance(stored, str) else stored
-    except (ValueError, RecursionError):
-        return None
+def is_of_entity(topic: str) -> bool:
+    """Whether the topic is one of a run or a worker, which may not exist yet."""
+    return any(_is_entity_stream(name) is not None for name in (topic, stream_of(topic)))
+
+
+def read_position(given: Any) -> Optional[Position]:
+    """A position of a storage, of the application or of an answer, or None if it is not one.
+
+    It is {epoch, seq}, {seq}, a number, or a text: one of these as JSON, or `N@EPOCH`.
+    """
+    value = given
+    if isinstance(given, str):
+        seq, at, epoch = given.partition("@")
+        try:
+            is_short = seq.isascii() and seq.isdigit() and len(seq) < 17
+            value = (epoch if at else None, int(seq)) if is_short else json.loads(given)
+        except (ValueError, RecursionError):
+            return None
     if isinstance(value, dict):
         value = (value.get("epoch"), value.get("seq"))
+    elif is_seq(value):
+        value = (None, value)
     if not isinstance(value, tuple) or len(value) != 2:
         return None
-    epoch, seq = value
-    is_epoch = isinstance(epoch, str) and 0 < len(epoch) <= EPOCH_CHARS_MAX
-    return Position(epoch, seq) if is_epoch and is_seq(seq) else None
+    is_epoch = value[0] is None or (isinstance(value[0], str) and 0 < len(value[0]) <= EPOCH_CHARS_MAX)
+    return Position(*value) if is_epoch and is_seq(value[1]) else None
 
 
 def write_position(position: Position) -> str:
-    return _encode({"epoch": position.epoch, "seq": position.seq})
+    return _encode({"seq": position.seq} if position.epoch is None else {"epoch": position.epoch, "seq": position.seq})
+
+
+def is_of_epoch(position: Position, epoch: str) -> bool:
+    """Whether the epoch may be that of the position. The server has accepted one without an epoch."""
+    return position.epoch is None or is_same_epoch(epoch, position.epoch)
 
 
 @dataclass
@@ -91,7 +112,7 @@ def continues(position: Optional[Position], given: Range) -> bool:
     return (
         position is not None
         and is_range(given)
-        and is_same_epoch(given.epoch, position.epoch)
+        and is_of_epoch(position, given.epoch)
         and given.after <= position.seq
     )
 

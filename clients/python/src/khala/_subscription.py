@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Deque, List, Optional, Protocol, Sequence, Tuple
 
 from ._errors import KhalaError
 from ._frames import Frame, Position, Reset
 from ._machine import BackOff, Machine, Timer, World, back_off
-from ._position import Part, Parts, Range, continues, is_range, is_same_epoch, read_position, write_position
+from ._position import Part, Parts, Range, continues, is_of_epoch, is_range, read_position, write_position
 from ._recent import Recent
 from ._tables import TOPIC
 
@@ -23,6 +23,7 @@ QUEUE_CHARS_MAX = 8 << 20
 FAULTS_MAX = 5  # within FAULTS_SECONDS the breaker trips
 FAULTS_SECONDS = 60.0
 TRIP_BACK_OFF = BackOff(base=1.0)
+PENDING_BACK_OFF = BackOff(base=1.0, limit=5.0)
 
 
 @dataclass
@@ -37,6 +38,14 @@ class Entry:
     reset: Optional[Reset]
     position: Position
     size: float
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What the application asks for: all frames of the log, or only those since a time or "head"."""
+
+    replay: Optional[str] = None
+    since: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -62,10 +71,12 @@ class Link(Protocol):
 
 class Subscription:
     def __init__(
-        self, name: str, link: Link, world: World, storage: Optional[Storage], key: str, replay: Optional[str]
+        self, name: str, link: Link, world: World, storage: Optional[Storage], key: str, start: Beginning
     ) -> None:
         self.name = name
-        self.replay = replay
+        self.replay = start.replay
+        self.since = start.since  # until there is a position
+        self.is_pending = False
         self.received: Optional[Position] = None  # the end of the last range that arrived
         self.applied: Optional[Position] = None  # behind the last entry that the application applied
         self._link = link
@@ -95,7 +106,7 @@ class Subscription:
             "apply_snapshot": self._apply_snapshot,
             "deliver": self._deliver,
             "forget": self._forget,
-            "report": lambda _: link.warn(self._failure("repeatedly_stale", f"The topic {name} was stale again and again.")),
+            "report": lambda _: self._report("repeatedly_stale", f"The topic {name} was stale again and again."),
             "back_off": self._back_off,
             "cancel": lambda _: self._cancel(),
             "fail": self._end,
@@ -107,14 +118,16 @@ class Subscription:
     def state(self) -> str:
         return self._machine.state
 
-    def _failure(self, code: str, message: str) -> KhalaError:
-        return KhalaError(code, message, topic=self.name)
+    def _report(self, code: str, message: str, request_id: Optional[str] = None) -> None:
+        self._link.warn(KhalaError(code, message, topic=self.name, request_id=request_id))
 
     # ---- the stored position ----
 
-    async def load(self) -> None:
-        """Reads the stored position, and begins."""
+    async def load(self, before: Optional[Subscription]) -> None:
+        """Reads the position that the subscription before has stored, and begins."""
         assert self._storage is not None
+        if before:
+            await before.saved()
         reason = "start"
         text: Optional[str] = None
         try:
@@ -129,6 +142,8 @@ class Subscription:
     def begin(self, position: Optional[Position], reason: str) -> None:
         self.received = self.applied = position
         self._reasons = [reason]
+        if position or reason != "start":
+            self.since = None
         self._machine.give("loaded")
         if self._link.is_live:
             self._machine.give("connected")
@@ -179,7 +194,7 @@ class Subscription:
             await asyncio.wait({self._saving})
 
     def _warn(self, message: str, cause: Exception) -> None:
-        error = self._failure("storage_failed", message)
+        error = KhalaError("storage_failed", message, topic=self.name)
         error.__cause__ = cause
         self._link.warn(error)
 
@@ -189,8 +204,18 @@ class Subscription:
         """Gives the machine an input of the connection or of the server."""
         self._machine.give(name, data)
 
-    def accepted(self, epoch: Optional[str]) -> None:
-        """Takes the epoch by which the server knows the position."""
+    def pending(self, is_pending: bool, request_id: Optional[str] = None) -> None:
+        """The topic does not exist yet, or belongs to another owner; the server does not tell which."""
+        if is_pending and not self.is_pending:
+            message = f"The topic {self.name} does not exist yet, or it belongs to another owner. It begins when it exists."
+            self._report("topic_pending", message, request_id)
+        self.is_pending = is_pending
+
+    def accepted(self, epoch: Optional[str], after: Optional[int] = None) -> None:
+        """Takes the epoch by which the server knows the position, and the position that it chose for a time."""
+        if self.received is None and self.since and epoch is not None and after is not None:
+            self._machine.give("started", Start(epoch, after + 1, False))
+            return
         if self.received and epoch is not None and self.state == "joining":
             self.received = Position(epoch, self.received.seq)
         self._machine.give("accepted")
@@ -198,15 +223,19 @@ class Subscription:
     def started(self, start: Start) -> None:
         """Takes a start of the history. One at the client's own position, such as 0, is a resume."""
         mine = self.received
-        if mine and not start.reasons and is_same_epoch(start.epoch, mine.epoch) and mine.seq == start.from_seq - 1:
+        if mine and not start.reasons and is_of_epoch(mine, start.epoch) and mine.seq == start.from_seq - 1:
             self.accepted(start.epoch)
         else:
-            self._machine.give("started", start)
+            # What lies before a time that the application chose is not lost.
+            is_chosen = self.since is not None and not start.reasons
+            self._machine.give("started", replace(start, truncated=start.truncated and not is_chosen))
 
     def range(self, given: Range) -> None:
         """Takes a range, or a fault in its place."""
         name = "caught_up" if given.complete else "range"
-        if self.state not in ("replaying", "live"):
+        if self.state == "joining" and self.is_pending and self.received is None:
+            self._link.subscribe(self, None)  # the topic exists now; the answer tells where it begins
+        elif self.state not in ("replaying", "live"):
             self._machine.give(name, given)
         elif not continues(self.received, given):
             self.fault("gap")
@@ -218,7 +247,8 @@ class Subscription:
     def covered(self, given: Range) -> None:
         """Takes a range without frames, from a heartbeat. One that begins behind the position shows that a message is missing."""
         mine = self.received
-        if self.state not in ("replaying", "live") or mine is None or not is_range(given) or not is_same_epoch(given.epoch, mine.epoch):
+        is_streaming = self.state in ("replaying", "live")
+        if not is_streaming or mine is None or not is_range(given) or not is_of_epoch(mine, given.epoch):
             return
         if given.after > mine.seq:
             self.fault("gap")
@@ -243,7 +273,7 @@ class Subscription:
         self._faults = []
         if name == "stale":
             self._reasons = reasons or self._reasons
-            self.received = None
+            self.received = self.since = None
         self._machine.give("tripped")
 
     # ---- actions ----
@@ -254,7 +284,7 @@ class Subscription:
             self._reasons = reasons
 
     def _forget(self, reasons: Any) -> None:
-        self.received = None
+        self.received = self.since = None
         if isinstance(reasons, list):
             self._reasons = reasons
         elif not self._reasons:
@@ -274,7 +304,7 @@ class Subscription:
         return (reasons or self._reasons or ["start"])[0]
 
     def _begin_history(self, reset: Reset, position: Position, size: int) -> None:
-        self._reasons = None
+        self._reasons = self.since = None
         self._recent.clear()
         self.received = position
         self._put(Entry(None, reset, position, size))
@@ -291,13 +321,15 @@ class Subscription:
             return
         self.received = Position(given.epoch, given.through)
         self._trips = 0
+        self.is_pending = False
         self._faults = [one for one in self._faults if one[1] != "gap"]
         if not self._queue or self._queue[-1].position.seq != given.through:
             self._move(self.received)
 
     def _back_off(self, error: Any) -> None:
         hint = error.retry_after if isinstance(error, KhalaError) else None
-        seconds = back_off(self._trips, hint, self._world.random(), TRIP_BACK_OFF)
+        limits = PENDING_BACK_OFF if self.is_pending else TRIP_BACK_OFF
+        seconds = back_off(self._trips, hint, self._world.random(), limits)
         self._trips += 1
         self._timer = self._world.call_later(seconds, lambda: self._machine.give("timer"))
 

@@ -88,6 +88,11 @@ class Topic:
         return self._subscription.state if self._subscription else "closed"
 
     @property
+    def is_pending(self) -> bool:
+        """Whether the topic does not exist yet, or belongs to another owner, as far as the server tells."""
+        return self._subscription is not None and self._subscription.is_pending
+
+    @property
     def position(self) -> Optional[Position]:
         """The position behind the last frame that the application applied."""
         return self._subscription.applied if self._subscription else None
