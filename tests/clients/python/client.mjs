@@ -97,7 +97,16 @@ export class Python {
   }
 
   /** Follows a topic and gathers its frames, its resets and its end. */
-  async follow(client, topic, options = {}) {
+  follow(client, topic, options = {}) {
+    return this.#gather("topic", "follow", { client: client.name, topic, ...options });
+  }
+
+  /** Follows the whole log, as follow() does. look() answers the cursor. */
+  async log(client, options = {}) {
+    return this.#gather("log_position", "log", { client: client.name, ...options });
+  }
+
+  async #gather(look, action, options) {
     const seen = new Received();
     Object.assign(seen, { frames: [], resets: [] });
     const name = this.name("topic", ({ frame, reset, end }) => {
@@ -106,8 +115,8 @@ export class Python {
       else seen.end = { error: end };
       seen.add(frame ? { frame } : reset ? { reset } : { end });
     });
-    await this.call("follow", { name, client: client.name, topic, ...options });
-    seen.look = () => this.call("topic", { name });
+    await this.call(action, { name, ...options });
+    seen.look = () => this.call(look, { name });
     seen.close = () => this.call("close", { name });
     return seen;
   }

@@ -165,6 +165,30 @@ class Driver:
         text = self.storage(storage).load(key)
         return json.loads(await text if asyncio.iscoroutine(text) else text or "null")
 
+    async def do_log(self, name, client, is_handled=True, until=None, since=None, **options):
+        if since:
+            options["from_"] = khala.since(since)
+        reset = (lambda reset: tell({"of": name, "reset": {"reason": reset.reason}})) if is_handled else None
+        one = self.objects[name] = self.objects[client].log(reset=reset, **options)
+        count = 0
+
+        async def run():
+            nonlocal count
+            try:
+                async for event in one:
+                    assert event.cursor == event.members["cursor"]
+                    tell({"of": name, "frame": event.members})
+                    count += 1
+                    if count == until:
+                        break
+                tell({"of": name, "end": None})
+            except Exception as error:
+                tell({"of": name, "end": error_of(error)})
+        asyncio.ensure_future(run())
+
+    async def do_log_position(self, name):
+        return self.objects[name].position
+
     # ---- collections ----
 
     async def do_collect(self, name, client, topic):

@@ -79,6 +79,22 @@ test("Collections: the snapshot, then each change", async (t) => {
   await seen.until(() => /'runtime\/run_summary:other': 'succeeded'/.test(seen.all.at(-1)), "the change");
 });
 
+test("The whole log: every event once, and a second run goes on behind the first", async (t) => {
+  const given = { ...options(t) };
+  const first = start(t, "The whole log", given);
+  await first.until(() => first.all.length >= 10, "ten events");
+  assert.equal(first.all[9], "run abc 10 run.log");
+  const cursor = join(given.path, "positions/khala-log");
+  await until(() => existsSync(cursor), "the cursor");
+  await first.kill();
+  const { cursor: stored } = JSON.parse(readFileSync(cursor, "utf8"));
+  const rest = (await operator.log()).slice(1 + (await operator.log()).findIndex((event) => event.cursor === stored));
+  const second = start(t, "The whole log", given);
+  await operator.batch([{ topic: "room:9", event_type: "said", payload: {} }]);
+  await second.until(() => second.all.length > rest.length, "the next events");
+  assert.deepEqual(second.all.slice(0, rest.length), rest.map(({ entity, entity_id, seq, event_type }) => `${entity} ${entity_id} ${seq} ${event_type}`));
+});
+
 test("Exactly once: rows and position survive kill -9 of the program and of the server", async (t) => {
   const data = folder(t);
   let own = await operate(t, { data });

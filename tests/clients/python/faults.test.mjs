@@ -11,12 +11,15 @@ const HASTE = [0.001, 0.01];
 test(NAME, async (t) => {
   const world = await FaultWorld.start(t);
   const python = await Python.start(t);
-  const connect = async (transport) => python.open(t, { url: await world.proxied(), token: world.reader, back_off: HASTE, transports: [transport] });
+  const connect = async (...transports) => python.open(t, { url: await world.proxied(), token: world.reader, back_off: HASTE, prefer_again: HASTE, transports });
   const clients = [];
   for (const transport of ["websocket", "sse", "poll", "websocket"]) {
     const khala = await connect(transport);
     for (const topic of TOPICS) clients.push({ transport, topic, seen: await python.follow(khala, topic) });
   }
+  // This one moves between transports.
+  const restless = await connect("websocket", "sse", "poll");
+  for (const topic of TOPICS) clients.push({ transport: "any", topic, seen: await python.follow(restless, topic) });
   const board = await python.collect(await connect("websocket"), SUMMARIES);
   const producer = await python.produce(t, { url: await world.proxied({ bytesMax: 2000 }), back_off: HASTE, request_timeout: 10, token: world.writer });
 

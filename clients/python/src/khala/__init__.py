@@ -4,6 +4,7 @@ from ._client import ConnectionState, Khala, Since, since
 from ._collection import Change, Collection
 from ._errors import KhalaError, TokenDenied
 from ._frames import Document, Frame, Position, Reset
+from ._log import Log, LogEvent, LogReset
 from ._machine import BackOff
 from ._topic import Topic
 from .outbox import Outbox
@@ -22,6 +23,9 @@ __all__ = [
     "Khala",
     "KhalaError",
     "Limits",
+    "Log",
+    "LogEvent",
+    "LogReset",
     "MemoryStorage",
     "Outbox",
     "Position",

@@ -16,6 +16,8 @@ from ._fallback import EventStreamTransport, PollTransport
 from ._fallback import Settings as HttpSettings
 from ._frames import Position
 from ._http import base_of
+from ._keeper import PositionKeeper
+from ._log import Log, LogFollower, LogReset, LogSettings, is_cursor, write_cursor
 from ._machine import BackOff, World
 from ._phoenix import PhoenixTransport, Settings
 from ._position import read_position
@@ -92,13 +94,18 @@ class Khala:
         self._warners: Set[Callable[[KhalaError], Any]] = set()
         self._collections: Dict[str, Collection] = {}
         # Of each storage and key. One that still stores a position is kept by its task.
-        self._last: WeakValueDictionary[Tuple[int, str], Subscription] = WeakValueDictionary()
+        self._keepers: WeakValueDictionary[Tuple[int, str], PositionKeeper] = WeakValueDictionary()
+        self._logs: Set[LogFollower] = set()
         self._loading: Set[asyncio.Future[None]] = set()
         self._state = ConnectionState("idle", None, None)
         join: Dict[str, Any] = {"protocol_version": "khala.ws.v1", "schema_version": 1}
         if client_build_id:
             join["client_build_id"] = client_build_id
         makers = self._makers(base_of(url), join, ssl, connect_timeout)
+        query = join if client_build_id else {}
+        self._log_settings = LogSettings(
+            base_of(url), query, ssl, token, token_timeout, connect_timeout, back_off, self._warn, self._logs.discard
+        )
         usable = [makers[name] for name in transports if name in makers]
         if not usable:
             raise ValueError(f"transports must name some of {', '.join(TRANSPORTS)}")
@@ -188,8 +195,7 @@ class Khala:
         self, name: str, start: Beginning, storage: Optional[Storage], key: Optional[str], given: Optional[Position]
     ) -> Subscription:
         connection = self._connection
-        if connection.state == "closed":
-            raise connection.error or KhalaError("closed", "The client is closed.")
+        self._check_open()
         if name in connection.subscriptions:
             raise KhalaError("already_followed", f"The topic {name} is followed already.", topic=name)
         subscription = Subscription(name, connection, self._world, storage, key or f"khala:{name}", start)
@@ -197,12 +203,58 @@ class Khala:
         if storage is None:
             subscription.begin(given, "start")
         else:
-            at = (id(storage), key or name)
-            loading = asyncio.ensure_future(subscription.load(self._last.get(at)))
-            self._last[at] = subscription
+            before = self._keeper_before(storage, key or f"khala:{name}", subscription.keeper)
+            loading = asyncio.ensure_future(subscription.load(before))
             self._loading.add(loading)
             loading.add_done_callback(self._loading.discard)
         return subscription
+
+    def _check_open(self) -> None:
+        if self._connection.state == "closed":
+            raise self._connection.error or KhalaError("closed", "The client is closed.")
+
+    def _keeper_before(self, storage: Storage, key: str, keeper: PositionKeeper) -> Optional[PositionKeeper]:
+        """The keeper that may still store a position there. The next one is given to the one after."""
+        before = self._keepers.get((id(storage), key))
+        self._keepers[id(storage), key] = keeper
+        return before
+
+    def log(
+        self,
+        *,
+        reset: Optional[Callable[[LogReset], Any]] = None,
+        from_: Union[str, Since] = "start",
+        after: Union[str, None, _Stored] = STORED,
+        storage: Optional[Storage] = None,
+        key: str = "khala-log",
+    ) -> Log:
+        """The whole log: the events of every entity that the token may read, in the order of their commits.
+
+        The token needs runtime.audit or runtime.read_all. reset(reset) is called when the log starts
+        again, because its history is another one; without it, the loop ends with an error. from_ says
+        where a log without a cursor starts. after is a cursor in place of the stored one, or None for
+        none; the cursor is then not stored.
+        """
+        if isinstance(after, str) and not is_cursor(after):
+            raise ValueError("after must be a cursor or None")
+        text, at = start_text(from_), storage or self._storage
+
+        def follow() -> LogFollower:
+            self._check_open()
+            is_stored = isinstance(after, _Stored)
+            keeper = PositionKeeper(at, key, write_cursor, self._storage_failed) if is_stored else None
+            given = after if isinstance(after, str) else None
+            follower = LogFollower(self._log_settings, self._world, keeper, text, given)
+            self._logs.add(follower)
+            follower.start(self._keeper_before(at, key, keeper) if keeper else None)
+            return follower
+
+        return Log(follow, reset)
+
+    def _storage_failed(self, message: str, cause: Exception) -> None:
+        error = KhalaError("storage_failed", message)
+        error.__cause__ = cause
+        self._warn(error)
 
     def collection(self, name: str) -> Collection:
         """The documents of a summary topic. Every call for one name answers the same collection."""
@@ -217,7 +269,10 @@ class Khala:
         for loading in list(self._loading):
             loading.cancel()
         for subscription in subscriptions:
-            await subscription.saved()
+            await subscription.keeper.saved()
+        for follower in list(self._logs):
+            follower.stop()
+            await follower.stopped()
         for collection in self._collections.values():
             await collection.close()
         await self._connection.finished()

@@ -74,7 +74,7 @@ class Refusal:
         )
 
     def is_of_transport(self) -> bool:
-        """Whether something may block the transport: not if the server was away, or refused the token or its load."""
+        """Whether something may block the transport: not if the server is away, or refuses the token or its load."""
         is_busy = self.status in (429, 503) and self.body is not None
         return not (self.is_unreachable or is_busy or self.policy in ("reauthenticate", "final"))
 
@@ -136,5 +136,6 @@ def lost(cause: BaseException, code: str, request_id: Optional[str] = None) -> R
     words = without_connection(cause)
     if words:
         return Refusal("retry", "connect_failed", words, request_id=request_id, is_unreachable=True)
-    message = "The server did not answer in time." if isinstance(cause, asyncio.TimeoutError) else f"The connection failed: {cause!r}."
+    is_late = isinstance(cause, asyncio.TimeoutError)
+    message = "The server did not answer in time." if is_late else f"The connection failed: {cause!r}."
     return Refusal("retry", code, message, request_id=request_id)

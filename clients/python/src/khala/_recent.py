@@ -80,7 +80,8 @@ class Recent:
         self.expire(now)
         if known in self._ids or any(known in one for one in self._older):
             return True
-        if len(self._ids) >= GENERATION_IDS or (self._ids and now - self._begun_at >= self._window / (GENERATIONS_MAX - 1)):
+        is_old = now - self._begun_at >= self._window / (GENERATIONS_MAX - 1)
+        if len(self._ids) >= GENERATION_IDS or (self._ids and is_old):
             self._older.append(_Generation(self._ids, self._numbers, self._used_at))
             del self._older[: -(GENERATIONS_MAX - 1)]
             self._ids, self._numbers = set(), []

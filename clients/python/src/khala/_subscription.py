@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Deque, List, Optional, Protocol, Sequence, Tuple
 
 from ._errors import KhalaError
 from ._frames import Frame, Position, Reset
+from ._keeper import PositionKeeper
 from ._machine import BackOff, Machine, Timer, World, back_off
 from ._position import Part, Parts, Range, continues, is_of_epoch, is_range, read_position, write_position
 from ._recent import Recent
@@ -81,8 +81,7 @@ class Subscription:
         self.applied: Optional[Position] = None  # behind the last entry that the application applied
         self._link = link
         self._world = world
-        self._storage = storage
-        self._key = key
+        self.keeper = PositionKeeper(storage, key, write_position, self._warn)
         self._recent = Recent()
         self._parts = Parts()
         self._queue: Deque[Entry] = deque()
@@ -95,8 +94,6 @@ class Subscription:
         self._faults: List[Tuple[float, str]] = []
         self._trips = 0
         self._timer: Optional[Timer] = None
-        self._unsaved: Optional[Position] = None
-        self._saving: Optional[asyncio.Task[None]] = None
         actions: dict[str, Callable[[Any], None]] = {
             "subscribe": lambda _: link.subscribe(self, self.received),
             "unsubscribe": lambda _: link.unsubscribe(self),
@@ -123,21 +120,11 @@ class Subscription:
 
     # ---- the stored position ----
 
-    async def load(self, before: Optional[Subscription]) -> None:
-        """Reads the position that the subscription before has stored, and begins."""
-        assert self._storage is not None
-        if before:
-            await before.saved()
-        reason = "start"
-        text: Optional[str] = None
-        try:
-            found = self._storage.load(self._key)
-            text = await found if inspect.isawaitable(found) else found
-        except Exception as cause:
-            reason = "position_unreadable"
-            self._warn("The stored position could not be read.", cause)
+    async def load(self, before: Optional[PositionKeeper]) -> None:
+        """Reads the stored position, and begins."""
+        text, is_read = await self.keeper.load(before)
         position = read_position(text) if isinstance(text, str) else None
-        self.begin(position, reason if text is None else "position_unreadable")
+        self.begin(position, "start" if is_read and text is None else "position_unreadable")
 
     def begin(self, position: Optional[Position], reason: str) -> None:
         self.received = self.applied = position
@@ -151,47 +138,7 @@ class Subscription:
     def acknowledge(self, entry: Entry) -> None:
         """The application has applied the entry, so its position is stored."""
         self.applied = entry.position
-        if self._storage is None:
-            return
-        self._unsaved = entry.position
-        if self._saving is None:
-            self._save()
-
-    def _save(self) -> None:
-        """Stores the newest position. A storage that answers at once needs no task."""
-        assert self._storage is not None
-        if self._unsaved is None:
-            return
-        position, self._unsaved = self._unsaved, None
-        try:
-            saving = self._storage.save(self._key, write_position(position))
-            if inspect.isawaitable(saving):
-                self._saving = asyncio.ensure_future(self._save_rest(saving))
-        except Exception as cause:
-            self._warn("The position could not be stored.", cause)
-
-    async def _save_rest(self, saving: Any) -> None:
-        """Waits for the storage. Meanwhile only the newest of the other positions waits."""
-        assert self._storage is not None
-        try:
-            while True:
-                try:
-                    if inspect.isawaitable(saving):
-                        await saving
-                    if self._unsaved is None:
-                        return
-                    position, self._unsaved = self._unsaved, None
-                    saving = self._storage.save(self._key, write_position(position))
-                except Exception as cause:
-                    saving = None
-                    self._warn("The position could not be stored.", cause)
-        finally:
-            self._saving = None
-
-    async def saved(self) -> None:
-        """Waits until the position is stored."""
-        while self._saving is not None:
-            await asyncio.wait({self._saving})
+        self.keeper.save(entry.position)
 
     def _warn(self, message: str, cause: Exception) -> None:
         error = KhalaError("storage_failed", message, topic=self.name)
@@ -207,8 +154,8 @@ class Subscription:
     def pending(self, is_pending: bool, request_id: Optional[str] = None) -> None:
         """The topic does not exist yet, or belongs to another owner; the server does not tell which."""
         if is_pending and not self.is_pending:
-            message = f"The topic {self.name} does not exist yet, or it belongs to another owner. It begins when it exists."
-            self._report("topic_pending", message, request_id)
+            why = "does not exist yet, or it belongs to another owner. It begins when it exists."
+            self._report("topic_pending", f"The topic {self.name} {why}", request_id)
         self.is_pending = is_pending
 
     def accepted(self, epoch: Optional[str], after: Optional[int] = None) -> None:

@@ -58,7 +58,7 @@ class Frames:
         except BaseException:
             self._subscription.give("stop")
             raise
-        await self._subscription.saved()
+        await self._subscription.keeper.saved()
         raise StopAsyncIteration
 
     def __del__(self) -> None:
@@ -158,7 +158,7 @@ class Topic:
         """Ends the loop, and waits until the last position is stored."""
         if self._subscription:
             self._subscription.give("stop")
-            await self._subscription.saved()
+            await self._subscription.keeper.saved()
 
     async def __aenter__(self) -> Topic:
         return self

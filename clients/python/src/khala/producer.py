@@ -462,7 +462,8 @@ class Producer:
         for refusal, lanes, waits in reasons.values():
             count = sum(lane.count for lane in lanes)
             entity = lanes[0].key if len(lanes) == 1 else None
-            self._warn(refusal, f"{_count(count)} of {entity or f'{len(lanes)} entities'}", min(waits), entity)
+            what = f"{_count(count)} of {entity or f'{len(lanes)} entities'}"
+            self._warn(refusal, what, min(waits), entity)
 
     def _go_on(self, lane: _Lane) -> None:
         lane.timer = None
