@@ -26,6 +26,7 @@ def error_of(error):
     return {"code": getattr(error, "code", type(error).__name__), "message": str(error),
             "status": getattr(error, "status", None), "cause": str(error.__cause__) if error.__cause__ else None,
             "topic": getattr(error, "topic", None), "request_id": getattr(error, "request_id", None),
+            "event_id": getattr(error, "event_id", None),
             "retry_after": getattr(error, "retry_after", None)}
 
 

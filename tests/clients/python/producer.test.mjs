@@ -264,6 +264,7 @@ test("each failed attempt is a warning in words, with code, request and delay", 
   await none.close({ timeout: 0.05 });
   for (const { error } of await answers) {
     assert.equal(error.code, "closed");
+    assert.ok(error.event_id);
     assert.match(error.message, /^The producer was closed while 2 events had no answer\. Some may be stored: append them again with their event_id\. The last attempt failed: Retrying .*refused the connection/);
   }
 
@@ -290,6 +291,7 @@ test("a refusal names its request", async (t) => {
   const { producer } = await open(t);
   const [{ error }] = await producer.append(said("hall:1", 1));
   assert.deepEqual([error.code, error.status], ["forbidden_topic", 403]);
+  assert.ok(error.event_id);
   assert.match(error.request_id, /^[0-9a-f]{32}$/);
 });
 

@@ -39,6 +39,7 @@ class KhalaError(Exception):
         self.status = status
         self.details = details
         self.retry_after = retry_after
+        self.event_id: Optional[str] = None  # the event that was not appended
         self.entity: Optional[str] = None  # whose events the server refuses for now, such as "run abc"
         self.request_id = request_id  # names the request or the connection in the server's log
 
@@ -95,7 +96,7 @@ def hint_of(milliseconds: Any) -> Optional[float]:
 
 
 def refusal_of(body: Any, *, status: Optional[int] = None, close: Optional[int] = None) -> Refusal:
-    """The error in a body, with its policy. A message belongs to the body's own code, and says so beside another one."""
+    """The error in a body, with its policy. A message belongs to the body's own code; beside another it says so."""
     members = body if isinstance(body, dict) else {}
     details = members.get("details")
     texts = {name: value for name, value in members.items() if isinstance(value, str)}

@@ -12,6 +12,7 @@ import secrets
 import ssl as tls
 import time
 from collections import deque
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, Deque, Dict, Iterable, List, Mapping, Optional, Set, Tuple
@@ -167,7 +168,7 @@ class Producer:
         return len(self._items) >= self._limits.queue_items or self._bytes >= self._limits.queue_bytes
 
     def _has_room(self, lane: Optional[_Lane]) -> bool:
-        """Whether the entity may have one more event. One that is refused leaves as much of the queue free as it uses."""
+        """Whether the entity may have one more event. A refused one leaves as much of the queue free as it uses."""
         if self.is_full:
             return False
         if lane is None or lane.attempts == 0:
@@ -300,7 +301,8 @@ class Producer:
         if not self._items:
             return "The producer is closed."
         cause = f" The last attempt failed: {self._warning}" if self._warning else ""
-        where = "The outbox keeps them." if self._outbox else "Some may be stored: append them again with their event_id."
+        again = "Some may be stored: append them again with their event_id."
+        where = "The outbox keeps them." if self._outbox else again
         return f"The producer was closed while {_count(len(self._items))} had no answer. {where}{cause}"
 
     async def __aenter__(self) -> Producer:
@@ -423,7 +425,8 @@ class Producer:
             members: Mapping[str, Any] = error if isinstance(error, dict) else {}
             if isinstance(event, dict) and item.event_id and event.get("event_id") != item.event_id:
                 continue  # an answer to other events
-            code, message, details = str(members.get("error", "refused")), members.get("message"), members.get("details")
+            code, details = str(members.get("error", "refused")), members.get("details")
+            message = members.get("message")
             given_id = str(members.get("request_id", request_id))
             if status in (424, 429) or status >= 500:
                 hint = hint_of(details.get("retry_after_ms")) if isinstance(details, dict) else None
@@ -498,10 +501,12 @@ class Producer:
             call(warner, self._warning)
 
     def _refuse(self, item: _Item, error: KhalaError) -> None:
+        event = json.loads(item.line)
+        error.event_id = event.get("event_id")
         if not item.answer.done():
             item.answer.set_exception(error)
         if self._rejected:
-            rejected, event = self._rejected, json.loads(item.line)
+            rejected = self._rejected
             call(lambda _: rejected(event, error), None)
 
     def _remove(self, items: Iterable[_Item]) -> None:
@@ -548,7 +553,9 @@ class Producer:
                 timer.cancel()
         for item in self._items:
             if not item.answer.done():
-                item.answer.set_exception(error)
+                own = copy(error)
+                own.event_id = json.loads(item.line).get("event_id")
+                item.answer.set_exception(own)
         self._items.clear()
         self._lanes.clear()
         self._ready.clear()
