@@ -271,6 +271,7 @@ export class Connection {
     const slept = Math.max(now - this.#last.mono, wall - this.#last.wall) - TICK_MS;
     this.#last = { mono: now, wall };
     if (slept > SLEEP_MS) this.give("wake");
+    for (const subscription of this.subscriptions.values()) subscription.tick(now);
     if (this.isLive) {
       this.#renewIfDue();
       if (now - this.#heardAt > this.#silenceMs) this.give("lost", new KhalaError("silent", "The server sent nothing for too long."));

@@ -42,63 +42,6 @@ export function continues(position, range) {
   return position !== null && isRange(range) && isSameEpoch(range.epoch, position.epoch) && range.after <= position.seq;
 }
 
-const WINDOW_MS = 300_000;
-const WINDOW_ITEMS_MAX = 8192;
-
-/**
- * Recognises events by id and documents by version for five minutes, in bounded memory. The order is a
- * list of its own: a Map whose first entries were deleted takes long to find the next.
- */
-export class Recent {
-  #entries = new Map(); // key → {key, version, at}
-  #order = []; // entries by age from #oldest on, with some that were replaced
-  #oldest = 0;
-
-  constructor({ windowMs = WINDOW_MS, itemsMax = WINDOW_ITEMS_MAX } = {}) {
-    this.windowMs = windowMs;
-    this.itemsMax = itemsMax;
-  }
-
-  /** Whether the frame repeats an earlier one. A new frame is remembered. */
-  repeats(frame, now) {
-    const isDocument = typeof frame.doc_key === "string" && frame.kind?.endsWith?.("_summary") === true;
-    const key = isDocument ? frame.doc_key : frame.event_id;
-    if (typeof key !== "string") return false;
-    const version = isDocument ? Number(frame.doc_version) : 0;
-    this.#expire(now);
-    const known = this.#entries.get(key);
-    if (known && known.version >= version) return true;
-    const entry = { key, version, at: now };
-    if (known) this.#entries.delete(key); // so that a Map keeps the order of age
-    this.#entries.set(key, entry);
-    this.#order.push(entry);
-    return false;
-  }
-
-  #expire(now) {
-    if (this.#order.length >= 2 * this.itemsMax) {
-      this.#order = [...this.#entries.values()];
-      this.#oldest = 0;
-    }
-    for (; this.#oldest < this.#order.length; this.#oldest++) {
-      const entry = this.#order[this.#oldest];
-      const isCurrent = this.#entries.get(entry.key) === entry;
-      if (isCurrent && now - entry.at <= this.windowMs && this.#entries.size < this.itemsMax) break;
-      if (isCurrent) this.#entries.delete(entry.key);
-    }
-  }
-
-  get size() {
-    return this.#entries.size;
-  }
-
-  clear() {
-    this.#entries.clear();
-    this.#order = [];
-    this.#oldest = 0;
-  }
-}
-
 /** Gathers the parts of a snapshot. All parts are of one epoch and watermark, in order. */
 export class Parts {
   #parts = [];

@@ -1,7 +1,8 @@
 // One topic: runs the topic's machine, keeps its position and queues what the application applies.
 import { KhalaError } from "./errors.js";
 import { backOffMs, Machine, topicStep } from "./machine.js";
-import { continues, isRange, isSameEpoch, Parts, readPosition, Recent } from "./position.js";
+import { continues, isRange, isSameEpoch, Parts, readPosition } from "./position.js";
+import { Recent } from "./recent.js";
 
 const QUEUE_FRAMES_MAX = 1000;
 const QUEUE_BYTES_MAX = 8 << 20;
@@ -228,6 +229,11 @@ export class Subscription {
       this.#takers.push({ resolve, reject });
       this.#serve();
     });
+  }
+
+  /** Forgets repetitions that are too old. */
+  tick(now) {
+    this.#recent.expire(now);
   }
 
   /** The application has applied the entry, so its position is stored. */

@@ -5,7 +5,7 @@ import { createHmac } from "node:crypto";
 import { after, before, test } from "node:test";
 import { Connection } from "../../../clients/js/src/connection.js";
 import { tokenLifeMs } from "../../../clients/js/src/machine.js";
-import { Recent } from "../../../clients/js/src/position.js";
+import { Recent } from "../../../clients/js/src/recent.js";
 import { operateRun } from "../../lib/operator.mjs";
 import { TOPIC } from "../../lib/samples.mjs";
 import { follow, frames, open } from "./client.mjs";
@@ -199,19 +199,49 @@ test("the life of a token comes from its claims, or is unknown", () => {
   for (const text of ["", "a.b.c", "opaque", `a.${btoa("{}")}.c`, `a.${btoa("{\"iat\":5,\"exp\":1}")}.c`]) assert.equal(tokenLifeMs(text, world.clock), undefined, text);
 });
 
-test("repeated events are recognised for five minutes, in bounded memory", () => {
-  const recent = new Recent({ itemsMax: 100 });
-  const event = (i) => ({ kind: "said", event_id: `e${i}` });
-  assert.deepEqual([recent.repeats(event(1), 0), recent.repeats(event(1), 299_999)], [false, true]);
-  assert.equal(recent.repeats(event(1), 600_001), false);
-  for (let i = 0; i < 1000; i++) recent.repeats(event(i), 600_002);
-  assert.equal(recent.size, 100);
-  assert.deepEqual([recent.repeats(event(899), 600_003), recent.repeats(event(999), 600_003)], [false, true]);
-  const document = (key, doc_version) => ({ kind: "run_summary", doc_key: key, doc_version });
+/** A UUIDv7 of that number. */
+const uuidOf = (n) => `01a1efff-${(n >>> 16).toString(16).padStart(4, "0")}-7${(n & 0xfff).toString(16).padStart(3, "0")}-8000-${n.toString(16).padStart(12, "0")}`;
+
+test("repeated events are recognised for five minutes at a thousand a second, in 8 MiB for a topic", () => {
+  const recent = new Recent();
+  const event = (i) => ({ kind: "said", event_id: uuidOf(i) });
+  const count = 400_000;
+  let bytes = 0;
+  for (let i = 0; i < count; i++) {
+    assert.equal(recent.repeats(event(i), i), false, `event ${i} is new`);
+    if (i % 1000 === 0) bytes = Math.max(bytes, recent.bytes);
+  }
+  for (let i = count - 300_000; i < count; i++) assert.equal(recent.repeats(event(i), count), true, `event ${i} came within five minutes`);
+  assert.ok(bytes <= 8 << 20, `${bytes} bytes`);
+  // No new event is taken for a known one, however many are known.
+  for (let i = 0; i < 100_000; i++) assert.equal(recent.repeats({ kind: "said", event_id: uuidOf(i).replace("-8000-", "-8001-") }, count), false);
+  assert.ok(recent.bytes <= 8 << 20, `${recent.bytes} bytes`);
+  recent.expire(count + 300_001);
+  assert.deepEqual([recent.size, recent.bytes], [0, 0], "an idle topic keeps nothing");
+});
+
+test("a quiet topic keeps little, and other ids than UUIDs are recognised too", () => {
+  const recent = new Recent();
+  const event = (id) => ({ kind: "said", event_id: id });
+  for (let i = 0; i < 40; i++) recent.repeats(event(uuidOf(i)), i);
+  assert.equal(recent.bytes, 1024);
+  const odd = ["00000000-0000-0000-0000-000000000000", "event-1", "", "01A1EFFF-0000-7000-8000-000000000000", "x".repeat(36)];
+  for (const id of odd) assert.deepEqual([recent.repeats(event(id), 100), recent.repeats(event(id), 299_999)], [false, true], id);
+  assert.equal(recent.repeats(event("event-1"), 600_001), false);
+  for (let i = 0; i < 100_000; i++) recent.repeats(event(`e${i}`), 600_002);
+  assert.ok(recent.size <= 8 * 4096, `${recent.size} texts`);
+  assert.deepEqual([recent.repeats(event("e99999"), 600_003), recent.repeats(event("e50000"), 600_003)], [true, false]);
   recent.clear();
+  assert.deepEqual([recent.size, recent.repeats({ kind: "x" }, 0)], [0, false]);
+});
+
+test("documents are recognised by their version, in bounded memory", () => {
+  const recent = new Recent({ documentsMax: 100 });
+  const document = (key, doc_version) => ({ kind: "run_summary", doc_key: key, doc_version });
   assert.equal(recent.repeats(document("old", 1), 0), false);
   for (let i = 1; i < 1000; i++) assert.equal(recent.repeats(document("k", i), i), false);
   assert.deepEqual([recent.size, recent.repeats(document("old", 1), 1000), recent.repeats(document("k", 998), 1000), recent.repeats(document("k", 1000), 1000)], [2, true, true, false]);
   assert.equal(recent.repeats(document("old", 1), 300_001), false);
-  assert.equal(recent.repeats({ kind: "x" }, 0), false);
+  for (let i = 0; i < 1000; i++) recent.repeats(document(`many${i}`, 1), 300_002);
+  assert.equal(recent.size, 100);
 });

@@ -12,7 +12,7 @@ import { folder } from "../../lib/khala.mjs";
 const client = fileURLToPath(new URL("../../../clients/js", import.meta.url));
 const modules = fileURLToPath(new URL("../../node_modules", import.meta.url));
 const manifest = JSON.parse(readFileSync(join(client, "package.json"), "utf8"));
-const CORE_BYTES_MAX = 10_000;
+const CORE_BYTES_MAX = 12_500;
 
 test("every export has its source and its types, and every declared name exists", async () => {
   for (const [name, { types, default: source }] of Object.entries(manifest.exports)) {
@@ -26,7 +26,7 @@ test("every export has its source and its types, and every declared name exists"
   assert.equal(manifest.dependencies, undefined);
 });
 
-test("the core is below 10 kB, minified and compressed", async (t) => {
+test("the core is below 12.5 kB, minified and compressed", async (t) => {
   // Everything that the entry exports. The fallback is loaded only where WebSockets are blocked.
   const { outputFiles: [core] } = await build({
     stdin: { contents: "export * from \"./src/khala.js\";", resolveDir: client }, external: ["./http.js"],
