@@ -1,6 +1,7 @@
 // The connection: runs its machine, asks for tokens, chooses the transport and passes messages to topics.
 import { KhalaError } from "./errors.js";
-import { backOffMs, connectionStep, Machine, tokenLifeMs } from "./machine.js";
+import { backOffMs, connectionStep, Machine } from "./machine.js";
+import { tokenLifeMs } from "./token.js";
 
 const TICK_MS = 1000;
 const SLEEP_MS = 10_000; // a tick that late means that the machine slept

@@ -26,13 +26,20 @@ export function hintOf(value) {
   return typeof value === "number" && value >= 0 ? Math.min(value, HINT_MS_MAX) : undefined;
 }
 
-/** The error in a body, with its policy. The context has the HTTP status or the close code. */
+/**
+ * The error in a body, with its policy. The context has the HTTP status or the close code. A body with a
+ * code and another reason may have the message of either, so the message names both.
+ */
 export function errorOf(body, context) {
   const details = body?.details ?? {};
+  const answered = body?.code ?? body?.error;
+  const code = body?.reason_code ?? answered ?? `closed_${context?.close ?? context?.status ?? "early"}`;
+  const isOther = answered !== undefined && code !== answered;
   return {
     policy: policyOf(body, context),
-    code: body?.reason_code ?? body?.code ?? body?.error ?? `closed_${context?.close ?? context?.status ?? "early"}`,
-    message: body?.message,
+    code,
+    message: isOther ? `${answered} (${code}): ${body.message}` : body?.message,
+    request_id: body?.request_id,
     retryAfterMs: hintOf(body?.reconnect_after_ms ?? body?.retry_after_ms ?? details.reconnect_after_ms ?? details.retry_after_ms),
   };
 }

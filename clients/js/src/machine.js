@@ -16,20 +16,6 @@ export function backOffMs(attempt, hintMs, random, { baseMs = 300, maxMs = 30_00
   return hintMs === undefined ? whole / 2 + (random * whole) / 2 : hintMs + random * Math.max(baseMs, hintMs / 4);
 }
 
-/** How long the token lives from now, by its own claims; undefined if it does not tell. */
-export function tokenLifeMs(token, wall) {
-  try {
-    const text = atob(token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/"));
-    const { iat, exp } = JSON.parse(text);
-    const whole = (exp - iat) * 1000;
-    const left = exp * 1000 - wall;
-    // A wrong clock of this machine shows as a rest that cannot be.
-    return whole > 0 ? (left > 0 && left <= whole ? left : whole) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 /** Turns inputs into steps one after another, also those that an action gives. */
 export class Machine {
   #inputs = [];
@@ -68,3 +54,14 @@ export const realWorld = {
   setTimeout: (act, ms) => setTimeout(act, ms),
   clearTimeout: (timer) => clearTimeout(timer),
 };
+
+/** Calls every listener. An error of one does not stop the others, nor the machine: the platform reports it. */
+export function tell(listeners, value) {
+  for (const listener of [...listeners]) {
+    try {
+      listener(value);
+    } catch (error) {
+      queueMicrotask(() => { throw error; });
+    }
+  }
+}

@@ -65,7 +65,16 @@ export class KhalaError extends Error {
   readonly reset?: Reset;
   readonly status?: number;
   readonly details?: unknown;
+  /** In how many milliseconds the client tries again. */
   readonly retryAfterMs?: number;
+  /** The id of the request, which the server's log has too. */
+  readonly request_id?: string;
+  /** The event that was not appended. */
+  readonly event_id?: string;
+  /** The run, worker or topic whose events wait, such as `run abc`. */
+  readonly entity?: string;
+  /** The browser hides the cause, so the code is a guess. */
+  readonly isGuess?: boolean;
 }
 
 export interface BackOff {

@@ -1,4 +1,4 @@
-import type { BackOff } from "./khala.js";
+import type { BackOff, KhalaError } from "./khala.js";
 
 export interface ProducerOptions {
   url: string;
@@ -11,8 +11,12 @@ export interface ProducerOptions {
   batchBytesMax?: number;
   /** How long an event waits for others. */
   batchMs?: number;
+  /** How many requests may be in flight; each has events of other entities. */
+  requestsMax?: number;
   requestTimeoutMs?: number;
   tokenTimeoutMs?: number;
+  /** How long close() waits for answers. */
+  closeTimeoutMs?: number;
   backOff?: BackOff;
 }
 
@@ -50,8 +54,12 @@ export class Producer {
   /** Rejects with `queue_full` at once if the queue is full. */
   append(event: NewEvent): Promise<Appended>;
   room(): Promise<void>;
+  /** Resolves when every event has its answer. */
   flush(): Promise<void>;
-  close(): Promise<void>;
+  /** Each refusal and each failed request that is repeated, in words. */
+  onWarning(listener: (error: KhalaError) => void): () => void;
+  /** Flushes, and rejects with `closed` what has no answer at the deadline. */
+  close(options?: { timeoutMs?: number }): Promise<void>;
 }
 
 /** A UUIDv7. */

@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import { eventId, Producer } from "../../../clients/js/src/producer.js";
 import { operate } from "../../lib/operator.mjs";
 import { range } from "../../lib/samples.mjs";
+import { Received, until, within } from "../../lib/wait.mjs";
 import { QUICK } from "./client.mjs";
 
 const ends = [];
@@ -25,8 +26,10 @@ function open(t, options = {}, act = null) {
     return (await act?.(requests.length, init, () => fetch(url, init))) ?? fetch(url, init);
   };
   const producer = new Producer({ url: operator.server.url, token: () => token, fetch: counted, backOff: QUICK, ...options });
+  const warnings = new Received();
+  producer.onWarning((warning) => warnings.add(warning));
   t.after(() => producer.close());
-  return { producer, requests };
+  return { producer, requests, warnings };
 }
 
 const said = (topic, n, more = {}) => ({ topic, event_type: "said", payload: { n, ...more } });
@@ -39,6 +42,105 @@ test("events get ids, go in batches and keep their order", async (t) => {
   assert.ok(requests.length <= 3, `${requests.length} requests`);
   const ids = requests.flat().map((line) => JSON.parse(line).event_id);
   assert.deepEqual((await stored("room:order")).map(({ event_id }) => event_id), ids);
+});
+
+test("an event that is appended some microtasks after an answer is sent", async (t) => {
+  const { producer } = open(t);
+  for (let microtasks = 0; microtasks <= 10; microtasks++) {
+    const topic = `room:later-${microtasks}`;
+    await producer.append(said(topic, 1));
+    for (let i = 0; i < microtasks; i++) await null;
+    const { event } = await within(producer.append(said(topic, 2)), `the answer to an event ${microtasks} microtasks later`, 10_000);
+    assert.equal(event.seq, 2);
+    for (let i = 0; i < microtasks; i++) await null;
+    await within(producer.flush(), "the end of the flush", 10_000);
+  }
+});
+
+test("an entity above its rate waits alone, and its neighbours go on", async (t) => {
+  const { producer, warnings } = open(t, { queueItemsMax: 2000, batchItemsMax: 50 });
+  let left = 1200; // six seconds at the rate of this server
+  const hot = range(1, 1200).map((n) => producer.append(said("room:hot", n)).then(({ event }) => { left--; return event.seq; }));
+  await warnings.until(() => warnings.all.length > 0, "a refusal of the hot topic");
+  const before = left;
+  for (const n of range(1, 10)) await producer.append(said("room:cold", n));
+  assert.ok(left > 0 && before > 0, "the cold topic had its answers before the hot one");
+  assert.deepEqual(await Promise.all(hot), range(1, 1200));
+  assert.deepEqual((await stored("room:cold")).map(({ payload }) => payload.n), range(1, 10));
+  const [{ code, status, entity, retryAfterMs, request_id, message }] = warnings.all;
+  assert.deepEqual([code, status, entity], ["khala_publish_rate_limited", 429, "topic room:hot"]);
+  assert.ok(retryAfterMs > 0 && request_id, message);
+  assert.match(message, /^429 khala_publish_rate_limited: \S.*\d+ events of topic room:hot wait, and are sent again in \d+ ms\.$/);
+  assert.ok(warnings.all.every((one) => one.entity === "topic room:hot"));
+});
+
+test("one batch of an entity is in flight, and other entities do not wait for it", async (t) => {
+  let release;
+  const held = new Promise((resolve) => { release = resolve; });
+  let inFlight = 0;
+  const { producer, requests } = open(t, { batchMs: 0 }, async (count, init, send) => {
+    if (!init.body.includes("room:held")) return null;
+    assert.equal(++inFlight, 1, "one batch of the entity");
+    const answer = await send();
+    await held;
+    inFlight--;
+    return answer;
+  });
+  const first = producer.append(said("room:held", 1));
+  await until(() => requests.length === 1, "the first request");
+  const second = producer.append(said("room:held", 2));
+  for (const n of range(1, 3)) await producer.append(said("room:free", n));
+  release();
+  assert.deepEqual([(await first).event.seq, (await second).event.seq], [1, 2]);
+});
+
+test("a server that cannot be reached is a warning with a reason, and the events are sent later", async (t) => {
+  let isDown = true;
+  const { producer, warnings } = open(t, {}, (count, init) => {
+    if (isDown) init.body = undefined;
+    return isDown ? fetch("http://127.0.0.1:9/", init) : null;
+  });
+  const answer = producer.append(said("room:down", 1));
+  await warnings.until(() => warnings.all.length >= 2, "two warnings");
+  const [{ code, message, request_id, retryAfterMs }] = warnings.all;
+  assert.equal(code, "connection_lost");
+  assert.match(message, /^connection_lost: The server cannot be reached \(.+\)\. 1 events wait, and are sent again in \d+ ms\.$/);
+  assert.ok(request_id.length === 32 && retryAfterMs > 0);
+  isDown = false;
+  assert.equal((await answer).event.seq, 1);
+});
+
+test("a listener that throws stops no event", async (t) => {
+  const problems = [];
+  const keep = (error) => problems.push(error.message);
+  const others = process.listeners("uncaughtException");
+  process.removeAllListeners("uncaughtException");
+  process.on("uncaughtException", keep);
+  t.after(() => {
+    process.removeAllListeners("uncaughtException");
+    for (const one of others) process.on("uncaughtException", one);
+  });
+  const { producer } = open(t, {}, (count) => (count === 1 ? new Response("", { status: 502 }) : null));
+  producer.onWarning(() => { throw new Error("of the listener"); });
+  await producer.append(said("room:throws", 1));
+  assert.deepEqual(problems, ["of the listener"]);
+});
+
+test("close sends what is left, and rejects at its deadline what has no answer", async (t) => {
+  const { producer } = open(t, { batchMs: 60_000 });
+  const answers = range(1, 5).map((n) => producer.append(said("room:close", n)));
+  const closing = producer.close();
+  await assert.rejects(producer.append(said("room:close", 6)), { code: "closed", message: "The producer is closed." });
+  await closing;
+  assert.deepEqual((await Promise.all(answers)).map(({ event }) => event.seq), range(1, 5));
+  const stuck = open(t, {}, () => new Response("", { status: 503 })).producer;
+  const lost = stuck.append(said("room:close", 7)).catch((error) => error);
+  await stuck.close({ timeoutMs: 20 });
+  const { code, message, event_id } = await lost;
+  assert.equal(code, "closed");
+  assert.match(message, /had no answer within 20 ms/);
+  assert.match(event_id, /^[0-9a-f]{8}-/);
+  await assert.rejects(stuck.append(said("room:close", 8)), { code: "closed" });
 });
 
 test("an answer that is lost or breaks off is asked for again, and no event is stored twice", async (t) => {
@@ -93,6 +195,7 @@ test("413 rejects its own event, and a batch that is too large is halved", async
     .map((event) => producer.append(event)));
   assert.deepEqual(results.map(({ status, reason }) => (status === "fulfilled" ? 200 : `${reason.status} ${reason.code}`)),
     [200, "413 khala_frame_payload_too_large", 200, "403 forbidden_topic", "400 invalid_request"]);
+  for (const { reason } of results) assert.ok(!reason || (reason.request_id && reason.event_id), reason?.message);
   assert.ok(requests.length >= 2);
 });
 
