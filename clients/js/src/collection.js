@@ -1,5 +1,7 @@
 // The documents of a summary topic as an observable map. It starts with the snapshot of each connection
 // that cannot resume, and keeps no position in a storage, because the documents are in memory only.
+import { tell } from "./machine.js";
+
 export class Collection {
   #documents = new Map(); // doc_key → {doc_key, doc_version, payload}
   #view = new Map(); // made anew after a change, so that equal references mean equal content
@@ -8,6 +10,7 @@ export class Collection {
   #topic;
   #running = null;
   #users = 0;
+  #isUnused = false; // the topic ends because nothing uses it, so it begins again if it is opened meanwhile
   #whenReady;
   error = null;
 
@@ -32,13 +35,21 @@ export class Collection {
       if (!isOpen) return;
       isOpen = false;
       // Later, so that a view that is replaced by another does not drop the documents.
-      if (--this.#users === 0) setTimeout(() => this.#users === 0 && void this.close(), 0);
+      if (--this.#users === 0) setTimeout(() => this.#users === 0 && this.#release(), 0);
     };
+  }
+
+  #release() {
+    this.#isUnused = true;
+    void this.close();
   }
 
   async #run() {
     try {
-      for await (const frame of this.#topic) this.#set(frame);
+      do {
+        this.#isUnused = false;
+        for await (const frame of this.#topic) this.#set(frame);
+      } while (this.#isUnused && this.#users > 0);
       this.#whenReady.reject(new Error("The collection was closed."));
     } catch (error) {
       this.error = error;
@@ -67,7 +78,7 @@ export class Collection {
 
   #tell(change) {
     this.#isViewCurrent = false;
-    for (const listener of [...this.#listeners]) listener(change);
+    tell(this.#listeners, change);
   }
 
   /** The payload of a document, by its key or by the id at the end of it. */

@@ -7,7 +7,8 @@ import { Connection } from "../../../clients/js/src/connection.js";
 import { Recent } from "../../../clients/js/src/recent.js";
 import { tokenLifeMs } from "../../../clients/js/src/token.js";
 import { operateRun } from "../../lib/operator.mjs";
-import { TOPIC } from "../../lib/samples.mjs";
+import { events, TOPIC } from "../../lib/samples.mjs";
+import { until } from "../../lib/wait.mjs";
 import { follow, frames, open } from "./client.mjs";
 
 const ends = [];
@@ -68,6 +69,30 @@ test("a token callback that fails, hangs or answers nothing is called again", as
   await seen.until(() => seen.end, "the end");
   assert.deepEqual([seen.end.error.code, last.state.status], ["token_failed", "closed"]);
   assert.throws(() => { void open(t, of(), { token: "text" }); }, TypeError);
+});
+
+test("a collection that is opened again while it closes goes on", async (t) => {
+  await operator.did("runs", { run_id: "board" }, 201);
+  const khala = open(t, of());
+  const collection = khala.collection("runtime.run_summaries");
+  for (let microtasks = 0; microtasks <= 10; microtasks++) {
+    const stop = collection.open();
+    await collection.ready;
+    const reopened = new Promise((resolve) => {
+      const unlisten = khala.subscribe(async ({ status }) => {
+        if (status !== "idle") return; // the topic has ended, and its loop has not
+        unlisten();
+        for (let i = 0; i < microtasks; i++) await null;
+        resolve(collection.open());
+      });
+    });
+    stop();
+    const release = await reopened;
+    const [{ event: { seq } }] = await operator.batch(events(1, { run_id: "board" }));
+    await until(() => collection.get("board")?.latest_seq === seq, `the change, ${microtasks} microtasks later`, 10_000);
+    release();
+    await khala.states.until(() => khala.state.status === "idle", "the end");
+  }
 });
 
 test("a revoked session and tokens that are always refused end the client", async (t) => {
