@@ -1,15 +1,16 @@
 // The connection: runs its machine, asks for tokens, chooses the transport and passes messages to topics.
 import { KhalaError } from "./errors.js";
 import { backOffMs, connectionStep, Machine } from "./machine.js";
-import { tokenLifeMs } from "./token.js";
+import { isOfEntity } from "./position.js";
+import { askToken, tokenLifeMs } from "./token.js";
 
 const TICK_MS = 1000;
 const SLEEP_MS = 10_000; // a tick that late means that the machine slept
 const PROBE_MS = 5000;
 const STABLE_MS = 10_000; // a connection that lived so long starts the backoff anew
 const REFUSALS_MAX = 4; // new tokens in a row
-const ATTEMPTS_PER_TRANSPORT = 2;
-const PREFER_AGAIN_MS = 300_000;
+const PREFER_AGAIN = { baseMs: 30_000, maxMs: 300_000 };
+const HIDDEN_MIN = 2; // a page cannot tell one 502 of a proxy from a refused origin
 const HEARTBEAT_MS = 15_000;
 const TIMER_MS_MAX = 2 ** 31 - 1; // of setTimeout
 
@@ -19,9 +20,12 @@ export class Connection {
   #machine;
   #transport = null;
   #transportIndex = 0;
-  #preferAgainAt = Infinity;
+  #preferAgainAt = Infinity; // when the first transport is tried again, while another one works
+  #preferAttempts = 0;
+  #candidate = null; // {transport, token, timer} of such an attempt
   #isProven = false;
-  #failedOpens = 0;
+  #reachableAt = Infinity; // since then the server answers over HTTP, as far as is known
+  #hidden = 0; // attempts in a row whose answers the browser hid
   #attempts = 0;
   #refusals = 0;
   #asks = 0;
@@ -40,7 +44,10 @@ export class Connection {
   subscriptions = new Map();
   error = null; // the last reason for an end
 
-  /** options: {token, tokenTimeoutMs, connectTimeoutMs, transports: [(events) => transport], changed, warn}. */
+  /**
+   * options: {token, tokenTimeoutMs, connectTimeoutMs, transports: [(events) => transport], backOff, preferAgain, changed,
+   * warn, inquire, warnHidden}. inquire finds out why nothing answers, as that of request.js does.
+   */
   constructor(options, world) {
     this.#options = options;
     this.#world = world;
@@ -117,27 +124,23 @@ export class Connection {
 
   async #askToken() {
     const ask = ++this.#asks;
-    let timer;
-    const late = new Promise((_, reject) => {
-      timer = this.#world.setTimeout(() => reject(new KhalaError("token_timeout", "The token callback was too slow.")), this.#options.tokenTimeoutMs);
-    });
     try {
-      const token = await Promise.race([Promise.resolve().then(() => this.#options.token()), late]);
+      const token = await askToken(this.#options.token, this.#options.tokenTimeoutMs, this.#world);
       if (ask !== this.#asks) return;
-      if (typeof token !== "string" || token === "") throw new KhalaError("token_missing", "The token callback did not answer a token.");
-      this.#token = token;
-      const life = tokenLifeMs(token, this.#world.wall());
-      this.#renewal = null;
-      if (life !== undefined) this.#renewIn(life * 0.75);
+      this.#takeToken(token);
       this.give("token");
-    } catch (cause) {
+    } catch (error) {
       if (ask !== this.#asks) return;
-      const error = cause instanceof KhalaError ? cause : new KhalaError("token_failed", "The token callback failed.", { cause });
       this.#options.warn(error);
-      this.give(cause?.final ? "final" : "token_failed", error);
-    } finally {
-      this.#world.clearTimeout(timer);
+      this.give(error.final ? "final" : "token_failed", error);
     }
+  }
+
+  #takeToken(token) {
+    this.#token = token;
+    const life = tokenLifeMs(token, this.#world.wall());
+    this.#renewal = null;
+    if (life !== undefined) this.#renewIn(life * 0.75);
   }
 
   #renewIn(afterMs) {
@@ -159,54 +162,71 @@ export class Connection {
   // ---- transports ----
 
   #open() {
-    const now = this.#world.now();
-    if (now >= this.#preferAgainAt) {
+    if (this.#world.now() >= this.#preferAgainAt) {
       this.#transportIndex = 0;
       this.#preferAgainAt = Infinity;
     }
-    this.#openedAt = now;
+    this.#openedAt = this.#world.now();
     this.#isProven = false;
-    const guarded = (act) => (...data) => {
+    this.#transport = this.#make(this.#transportIndex);
+    try {
+      this.#transport.open(this.#token);
+    } catch (cause) {
+      this.#closed({ policy: "retry", code: "connect_failed", message: String(cause) });
+    }
+  }
+
+  /** Makes a transport, whose events count while it is the present one. A candidate only opens, joins or closes. */
+  #make(index) {
+    const guarded = (act, candidateAct) => (...data) => {
       if (this.#transport === transport) act(...data);
+      else if (this.#candidate?.transport === transport) candidateAct?.(...data);
     };
     const topic = (act) => guarded((name, data) => {
       const subscription = this.subscriptions.get(name);
       if (subscription) act(subscription, data);
     });
-    const events = {
-      opened: guarded(() => this.give("opened")),
-      joined: guarded((welcome) => this.#joined(welcome)),
+    const transport = this.#options.transports[index]({
+      opened: guarded(() => this.give("opened"), () => transport.join()),
+      joined: guarded((welcome) => this.#joined(welcome), (welcome) => this.#moveOver(welcome)),
       heard: guarded((isProof) => this.#heard(isProof)),
       expiring: guarded(() => this.give("expiring")),
       refreshed: guarded(() => this.give("refreshed")),
-      closed: guarded((error) => this.#closed(error)),
+      closed: guarded((error) => this.#closed(error), () => this.#dropCandidate()),
       accepted: topic((one, data) => one.accepted(data)),
       started: topic((one, data) => one.started(data)),
+      pending: topic((one) => one.pend()),
       snapshot: topic((one, data) => one.give("snapshot", data)),
       part: topic((one, data) => one.part(data)),
       range: topic((one, data) => one.range(data)),
       covered: topic((one, data) => one.covered(data)),
       stale: topic((one, data) => one.fault("stale", data)),
       busy: topic((one, error) => one.give("busy", error)),
-      refused: topic((one, { code, message }) => one.give("final", new KhalaError(code, message, { topic: one.name }))),
+      refused: topic((one, error) => this.#refused(one, error)),
       position: (name) => this.subscriptions.get(name)?.received ?? null,
-    };
-    const transport = this.#options.transports[this.#transportIndex](events);
-    this.#transport = transport;
-    try {
-      transport.open(this.#token);
-    } catch (cause) {
-      this.#closed({ policy: "retry", code: "connect_failed", message: String(cause) });
-    }
+    });
+    return transport;
   }
 
-  #joined({ heartbeatMs, silenceMs }) {
+  /** An older server refuses a run or worker that does not exist, as one of another owner. Both may come. */
+  #refused(one, { code, message, status, request_id, ...error }) {
+    if (code === "owner_mismatch" && isOfEntity(one.name)) {
+      one.pend({ request_id });
+      one.give("busy", error);
+    } else one.give("final", new KhalaError(code, message, { topic: one.name, status, request_id }));
+  }
+
+  #joined(welcome) {
+    this.#welcomed(welcome);
+    this.give("joined");
+  }
+
+  #welcomed({ heartbeatMs, silenceMs }) {
     const isInterval = heartbeatMs >= 10 && heartbeatMs <= 3_600_000;
     this.#beatMs = isInterval ? heartbeatMs : HEARTBEAT_MS;
     this.#silenceMs = silenceMs ?? 2 * this.#beatMs + PROBE_MS;
     this.#liveSince = this.#beatAt = this.#world.now();
     this.#heard();
-    this.give("joined");
   }
 
   /** The server sent something. The first message proves that nothing blocks the transport. */
@@ -214,13 +234,93 @@ export class Connection {
     this.#heardAt = this.#world.now();
     if (!isProof || this.#isProven) return;
     this.#isProven = true;
-    this.#failedOpens = 0;
-    if (this.#transportIndex > 0) this.#preferAgainAt = this.#world.now() + PREFER_AGAIN_MS;
+    this.#hidden = 0;
+    this.#reachableAt = Infinity;
+    if (this.#transportIndex === 0) this.#preferFirst();
+    else if (this.#preferAgainAt === Infinity) this.#preferLater();
   }
 
-  #closed({ policy, code, message, retryAfterMs }) {
-    const error = new KhalaError(code, message, { retryAfterMs });
+  // ---- the way back to the first transport ----
+
+  #preferFirst() {
+    this.#transportIndex = this.#preferAttempts = 0;
+    this.#preferAgainAt = Infinity;
+  }
+
+  #preferLater() {
+    const { baseMs, maxMs } = { ...PREFER_AGAIN, ...this.#options.preferAgain };
+    const ms = Math.min(maxMs, baseMs * 2 ** this.#preferAttempts++) * (1 + this.#world.random() / 4);
+    this.#preferAgainAt = this.#world.now() + ms;
+  }
+
+  /** Opens the first transport beside the one that works. */
+  async #tryFirst() {
+    const candidate = { transport: null, token: null, timer: null };
+    this.#candidate = candidate;
+    this.#preferLater();
+    const drop = () => this.#candidate === candidate && this.#dropCandidate();
+    try {
+      candidate.token = await askToken(this.#options.token, this.#options.tokenTimeoutMs, this.#world);
+      if (this.#candidate !== candidate) return;
+      candidate.timer = this.#world.setTimeout(drop, this.#options.connectTimeoutMs);
+      candidate.transport = this.#make(0);
+      candidate.transport.open(candidate.token);
+    } catch {
+      drop(); // a later attempt may succeed; the present transport goes on meanwhile
+    }
+  }
+
+  #dropCandidate() {
+    const { transport, timer } = this.#candidate;
+    this.#candidate = null;
+    this.#world.clearTimeout(timer);
+    transport?.close();
+  }
+
+  /**
+   * The candidate becomes the transport. Every topic subscribes on it behind the frames that arrived, and
+   * what the old transport still sends is not heard, so no frame is missing or comes twice.
+   */
+  #moveOver(welcome) {
+    const { transport, token, timer } = this.#candidate;
+    const old = this.#transport;
+    this.#candidate = null;
+    this.#world.clearTimeout(timer);
+    this.#transport = transport;
+    this.#preferFirst();
+    old.close();
+    this.#each("disconnected");
+    this.#takeToken(token);
+    this.#welcomed(welcome);
+    this.#each("connected");
+    this.#options.changed();
+  }
+
+  /**
+   * The transport ended before its first message. If the attempt began when the server answered over HTTP,
+   * something between may block the transport, so the next one is tried. A server that is away says nothing
+   * about a transport.
+   */
+  async #judge() {
+    if (this.#reachableAt <= this.#openedAt) this.#transportIndex = (this.#transportIndex + 1) % this.#options.transports.length;
+    const found = await this.#options.inquire?.();
+    if (found === undefined || this.state === "closed" || this.#isProven) return;
+    if (found === "unreachable") {
+      this.#transportIndex = 0;
+      this.#reachableAt = Infinity;
+    } else this.#reachableAt = Math.min(this.#reachableAt, this.#world.now());
+    this.#hidden = found === "hidden" ? this.#hidden + 1 : 0;
+    if (this.#hidden === HIDDEN_MIN) this.#options.warnHidden();
+  }
+
+  #closed({ policy, code, message, retryAfterMs, status, request_id }) {
+    const error = new KhalaError(code, message, { retryAfterMs, status, request_id });
     this.error = error;
+    if (policy === "reauthenticate" && !this.#isProven && this.#transportIndex > 0) {
+      // The token was the reason why the first transport failed too.
+      this.#transportIndex = 0;
+      this.#reachableAt = Infinity;
+    }
     if (policy === "final") this.give("final", error);
     else if (policy === "reauthenticate") this.give("refused", error);
     else this.give("lost", error);
@@ -230,11 +330,8 @@ export class Connection {
     const transport = this.#transport;
     this.#transport = null;
     this.#asks++; // an answer for the old connection is of no use
-    if (!this.#isProven && ++this.#failedOpens >= (this.#transportIndex === 0 ? ATTEMPTS_PER_TRANSPORT : 1)) {
-      // Perhaps something between client and server blocks it. If the next fails too, the first comes again.
-      this.#failedOpens = 0;
-      this.#transportIndex = (this.#transportIndex + 1) % this.#options.transports.length;
-    }
+    if (this.#candidate) this.#dropCandidate();
+    if (!this.#isProven) void this.#judge();
     const isStable = this.#liveSince !== null && this.#world.now() - this.#liveSince >= STABLE_MS;
     if (isStable) this.#attempts = this.#refusals = 0;
     this.#liveSince = null;
@@ -274,6 +371,7 @@ export class Connection {
     if (slept > SLEEP_MS) this.give("wake");
     for (const subscription of this.subscriptions.values()) subscription.tick(now);
     if (this.isLive) {
+      if (now >= this.#preferAgainAt && !this.#candidate) void this.#tryFirst();
       this.#renewIfDue();
       if (now - this.#heardAt > this.#silenceMs) this.give("lost", new KhalaError("silent", "The server sent nothing for too long."));
       else if (now - this.#beatAt >= this.#beatMs) {
@@ -288,7 +386,7 @@ export class Connection {
   // ---- topics ----
 
   subscribe(subscription, position) {
-    this.#transport?.subscribe(subscription.name, position, { replay: subscription.replay });
+    this.#transport?.subscribe(subscription.name, position, { replay: subscription.replay, since: subscription.since });
   }
 
   unsubscribe(subscription) {

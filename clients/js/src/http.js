@@ -1,12 +1,13 @@
 // Transports for networks that block WebSockets: an event stream or a long poll for each topic. Both
 // use fetch, so that the token is in a header and Node needs no package.
 import { errorOf, hintOf } from "./errors.js";
-import { streamOf } from "./position.js";
-import { fetchOwn, refusalOf } from "./request.js";
+import { readPosition, streamOf } from "./position.js";
+import { causeOf, fetchOwn, newRequestId, refusalOf } from "./request.js";
 
 const TEXT_CHARS_MAX = 64 << 20;
 const POLL_WAIT_MS = 20_000;
 const POLL_PAUSE_MS = 260; // the server's least time between polls that have caught up
+const POLL_PENDING_MS = 1000; // between polls of a topic that does not exist yet
 
 class HttpTransport {
   #token = null;
@@ -70,7 +71,7 @@ class HttpTransport {
   #failed(name, stream, cause) {
     if (!this.isCurrent(name, stream)) return;
     this.streams.delete(name);
-    const error = cause?.refusal ?? { policy: "retry", code: "connection_lost", message: String(cause?.message ?? cause) };
+    const error = cause?.refusal ?? { policy: "retry", code: "connection_lost", message: causeOf(cause) };
     if (error.policy === "stale") this.events.stale(name, { reasons: (error.body?.details ?? error.body)?.reason_codes });
     else if (error.policy === "topic_final") this.events.refused(name, error);
     else if (error.status === 409 || error.status === 429) this.events.busy(name, error);
@@ -86,9 +87,10 @@ class HttpTransport {
   async ask(name, route, query, stream, type) {
     const search = new URLSearchParams({ ...query, ...this.settings.query });
     const address = `${this.settings.url}/v1/topics/${encodeURIComponent(name)}/${route}?${search}`;
-    const response = await fetchOwn(this.settings.fetch, address, { headers: { authorization: `Bearer ${this.#token}` }, signal: stream.abort.signal });
+    const id = newRequestId();
+    const response = await fetchOwn(this.settings.fetch, address, { headers: { authorization: `Bearer ${this.#token}` }, signal: stream.abort.signal }, id);
     const isExpected = response.status === 200 && response.headers.get("content-type")?.startsWith(type);
-    if (!isExpected) throw Object.assign(new Error("refused"), { refusal: await refusalOf(response) });
+    if (!isExpected) throw Object.assign(new Error("refused"), { refusal: await refusalOf(response, id) });
     return response;
   }
 
@@ -97,8 +99,11 @@ class HttpTransport {
     if (topic !== name && (typeof topic !== "string" || streamOf(topic) !== name)) throw new Error("The answer belongs to another request.");
   }
 
-  queryOf(position, { replay } = {}) {
-    return { ...(position ? { after_seq: position.seq, epoch: position.epoch } : {}), ...(replay ? { replay } : {}) };
+  queryOf(position, { replay, since } = {}) {
+    const query = replay ? { replay } : {};
+    if (position) Object.assign(query, { after_seq: position.seq }, position.epoch === undefined ? {} : { epoch: position.epoch });
+    else if (since) Object.assign(query, since === "head" ? { from: "head" } : { since });
+    return query;
   }
 }
 
@@ -139,6 +144,7 @@ class EventStreamTransport extends HttpTransport {
     const response = await this.ask(name, "sse", this.queryOf(position, stream.options), stream, "text/event-stream");
     if (!this.isCurrent(name, stream)) return;
     stream.isResume = position?.seq > 0;
+    stream.isStarted = position !== null;
     if (position) this.events.accepted(name, {});
     const reader = response.body.getReader();
     const text = new TextDecoder("utf-8", { fatal: true });
@@ -159,24 +165,29 @@ class EventStreamTransport extends HttpTransport {
     if (retry !== undefined) stream.hintMs = hintOf(retry);
     if (data === "") return;
     const body = JSON.parse(data);
-    const epoch = id?.slice(id.indexOf("@") + 1);
+    const epoch = readPosition(id ?? null)?.epoch;
     if (["message", "bootstrap", "snapshot", "progress"].includes(type)) this.check(name, body);
+    if (body.pending === true) this.events.pending(name);
     if (type === "message" || type === "progress") {
       const { after, ...frame } = body;
       const frames = type === "message" ? [frame] : [];
+      // The position of a time is told by its first frame.
+      if (!stream.isStarted && stream.options.since) this.events.started(name, { epoch, from_seq: after + 1, truncated: false });
+      stream.isStarted = true;
       this.events.range(name, { epoch, after, through: type === "message" ? frame.seq : body.through, frames, complete: true, bytes: data.length });
     } else if (type === "stale_cursor") {
-      stream.reasons = body.reason_codes; // the bootstrap follows
+      stream.reasons = body.reason_codes ?? ["stale_cursor"]; // the bootstrap follows
     } else if (type === "bootstrap") {
       const { reasons } = stream;
       if (stream.isResume && !reasons) throw new Error("The answer belongs to another request.");
+      stream.isStarted = true;
       if (body.snapshot) this.events.snapshot(name, { reasons });
       else this.events.started(name, { epoch: body.epoch, from_seq: body.from_seq, truncated: body.truncated === true, reasons });
     } else if (type === "snapshot") {
       this.events.part(name, { ...body, bytes: data.length });
     } else if (type === "reauth_required") {
       this.events.expiring();
-    } else {
+    } else if (body.pending !== true) {
       stream.last = errorOf(body); // the stream ends next
     }
   }
@@ -194,16 +205,26 @@ class PollTransport extends HttpTransport {
       if (!this.isCurrent(name, stream)) return;
       this.heard(stream);
       position = await this.#take(name, stream, position, JSON.parse(text), text.length, isFirst);
-      if (!this.isCurrent(name, stream) || !position) return;
-      if (stream.isCaughtUp) await new Promise((resolve) => this.settings.world.setTimeout(resolve, POLL_PAUSE_MS));
+      if (!this.isCurrent(name, stream) || position === undefined) return;
+      const pauseMs = stream.isPending ? POLL_PENDING_MS : stream.isCaughtUp ? POLL_PAUSE_MS : 0;
+      if (pauseMs > 0) await new Promise((resolve) => this.settings.world.setTimeout(resolve, pauseMs));
       if (!this.isCurrent(name, stream)) return;
     }
   }
 
+  /** Takes a page, and answers the position of the next; undefined if the stream is over. */
   async #take(name, stream, position, page, bytes, isFirst) {
-    const { epoch, bootstrap, messages: frames, next_cursor: through } = page;
+    const { bootstrap, messages: frames } = page;
     this.check(name, page);
     stream.isCaughtUp = page.replay_complete === true;
+    stream.isPending = page.pending === true;
+    if (stream.isPending) {
+      this.events.pending(name);
+      if (isFirst && position) this.events.accepted(name, {});
+      return position; // it begins when the topic exists
+    }
+    // To a request without an epoch the server may answer positions with one.
+    const { seq: through, epoch = page.epoch } = readPosition(page.next_cursor) ?? {};
     let after = position?.seq;
     // A position is refused as stale, never replaced by a start.
     if (bootstrap && after > 0) throw new Error("The answer belongs to another request.");
@@ -211,6 +232,9 @@ class PollTransport extends HttpTransport {
     if (bootstrap) {
       this.events.started(name, { epoch, from_seq: bootstrap.from_seq, truncated: bootstrap.truncated === true });
       after = bootstrap.from_seq - 1;
+    } else if (!position && stream.options.since) {
+      after = frames?.[0] ? frames[0].seq - 1 : through;
+      this.events.started(name, { epoch, from_seq: after + 1, truncated: false });
     } else if (isFirst) this.events.accepted(name, { epoch });
     this.events.range(name, { epoch, after, through, frames, complete: stream.isCaughtUp, bytes });
     return { epoch, seq: through };
@@ -220,7 +244,7 @@ class PollTransport extends HttpTransport {
     this.events.snapshot(name, {});
     const response = await this.ask(name, "snapshot", {}, stream, "application/json");
     const text = await response.text();
-    if (!this.isCurrent(name, stream)) return null;
+    if (!this.isCurrent(name, stream)) return undefined;
     this.heard(stream);
     const { topic, epoch, watermark, documents } = JSON.parse(text);
     this.check(name, { topic });

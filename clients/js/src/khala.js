@@ -2,7 +2,7 @@
 import { Collection } from "./collection.js";
 import { Connection } from "./connection.js";
 import { KhalaError } from "./errors.js";
-import { realWorld } from "./machine.js";
+import { realWorld, tell } from "./machine.js";
 import { PhoenixTransport } from "./phoenix.js";
 import { memoryStorage } from "./storage.js";
 import { Subscription } from "./subscription.js";
@@ -12,6 +12,14 @@ export { KhalaError } from "./errors.js";
 export { indexedDbStorage, localStorageStorage, memoryStorage } from "./storage.js";
 
 const TRANSPORTS = ["websocket", "sse", "poll"];
+
+/** The start that the option from names: "head", a time, or undefined for the beginning. */
+function sinceOf(from) {
+  if (from === undefined || from === "start") return undefined;
+  if (from === "head") return from;
+  if (typeof from?.since === "string" && from.since !== "") return from.since;
+  throw new TypeError("from must be \"start\", \"head\" or {since}");
+}
 
 /** A transport over HTTP, whose code is loaded when WebSockets are blocked. */
 class LazyTransport {
@@ -72,9 +80,13 @@ export class Khala {
     };
     const usable = transports.map((name) => makers[name]).filter(Boolean);
     if (usable.length === 0) throw new TypeError(`transports must name some of ${TRANSPORTS.join(", ")}`);
+    this.#options.tokenTimeoutMs ??= 15_000;
+    this.#options.connectTimeoutMs ??= 10_000;
     this.#connection = new Connection({
-      token, transports: usable, backOff: options.backOff, changed: () => this.#changed(), warn: (error) => this.#warn(error),
-      tokenTimeoutMs: options.tokenTimeoutMs ?? 15_000, connectTimeoutMs: options.connectTimeoutMs ?? 10_000,
+      ...this.#options, transports: usable, changed: () => this.#changed(), warn: (error) => this.#warn(error),
+      // Without another transport and outside of pages, nothing depends on the answer.
+      inquire: usable.length > 1 || globalThis.location ? async () => (await import("./request.js")).inquire(http.fetch, base, world) : undefined,
+      warnHidden: async () => this.#warn((await import("./request.js")).hiddenError(base)),
     }, world);
     this.#listen();
   }
@@ -93,11 +105,11 @@ export class Khala {
     const { state: status, transport, error } = this.#connection;
     if (status === this.#state.status && transport === this.#state.transport && error === this.#state.error) return;
     this.#state = { status, transport, error };
-    for (const listener of [...this.#listeners]) listener(this.#state);
+    tell(this.#listeners, this.#state);
   }
 
   #warn(error) {
-    for (const warner of [...this.#warners]) warner(error);
+    tell(this.#warners, error);
   }
 
   /** {status, transport, error}. The same object until it changes. */
@@ -111,7 +123,10 @@ export class Khala {
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Calls the listener for errors that the client survives: of the storage, of the token callback, a topic that is stale again and again. */
+  /**
+   * Calls the listener for errors that the client survives: of the storage, of the token callback, a
+   * topic that is pending or stale again and again, an origin that the server seems to refuse.
+   */
   onWarning(listener) {
     this.#warners.add(listener);
     return () => void this.#warners.delete(listener);
@@ -121,9 +136,13 @@ export class Khala {
     return new Topic(name, (...call) => this.#follow(...call), options);
   }
 
-  #follow(name, { replay, key = `khala:${name}`, storage = this.#options.storage }, given) {
+  #checkOpen() {
+    if (this.#connection.state === "closed") throw this.#connection.error ?? new KhalaError("closed", "The client is closed.");
+  }
+
+  #follow(name, { replay, from, key = `khala:${name}`, storage = this.#options.storage }, given) {
     const connection = this.#connection;
-    if (connection.state === "closed") throw connection.error ?? new KhalaError("closed", "The client is closed.");
+    this.#checkOpen();
     if (connection.subscriptions.has(name)) throw new KhalaError("already_followed", `The topic ${name} is followed already.`);
     const link = {
       subscribe: (one, position) => connection.subscribe(one, position),
@@ -133,7 +152,8 @@ export class Khala {
       changed: () => this.#changed(),
       done: (one) => connection.remove(one),
     };
-    const subscription = new Subscription(name, link, { storage: given === undefined ? storage : null, key, world: this.#world, replay });
+    const since = sinceOf(from);
+    const subscription = new Subscription(name, link, { storage: given === undefined ? storage : null, key, world: this.#world, replay, since });
     connection.add(subscription);
     void subscription.load(given);
     return subscription;

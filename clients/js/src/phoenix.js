@@ -16,7 +16,7 @@ export class PhoenixTransport {
   #socket = null;
   #ref = 0;
   #pushes = new Map(); // ref → what to do with the reply
-  #wanted = new Map(); // name → {position, replay, isAlone}
+  #wanted = new Map(); // name → {position, replay, since, isAlone}
   #names = new Map(); // topic or stream id of the server → name of the application
   #lastError = null;
   #isFlushing = false;
@@ -78,8 +78,8 @@ export class PhoenixTransport {
     socket.onclose = () => clearTimeout(timer);
   }
 
-  subscribe(name, position, { replay }) {
-    this.#wanted.set(name, { position, replay });
+  subscribe(name, position, { replay, since }) {
+    this.#wanted.set(name, { position, replay, since: position ? undefined : since });
     this.#flushSoon();
   }
 
@@ -101,7 +101,7 @@ export class PhoenixTransport {
   #flush() {
     const groups = new Map();
     for (const [name, want] of this.#wanted) {
-      const key = want.isAlone ? `alone ${name}` : want.replay ?? "";
+      const key = want.isAlone ? `alone ${name}` : `${want.replay ?? ""} ${want.since ?? ""}`;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push([name, want]);
     }
@@ -114,24 +114,29 @@ export class PhoenixTransport {
   #subscribeAll(wants) {
     const resume_after = wants.filter(([, { position }]) => position)
       .map(([topic, { position: { epoch, seq } }]) => ({ topic, watermark: seq, epoch }));
-    const payload = { topics: wants.map(([name]) => name), resume_after, replay: wants[0][1].replay };
+    const { replay, since } = wants[0][1];
+    // A time of the future is the head.
+    const payload = { topics: wants.map(([name]) => name), resume_after, replay, since: since === "head" ? "9999-12-31T00:00:00Z" : since };
     this.#push("sync:subscribe", payload, ({ status, response }) => {
       if (status === "ok") this.#accepted(wants, response);
       else this.#refused(wants, response);
     });
   }
 
-  #accepted(wants, { windows } = {}) {
+  #accepted(wants, { windows, pending } = {}) {
     const open = new Set(wants.map(([name]) => name));
     for (const window of Array.isArray(windows) ? windows : []) {
       const name = [window.topic, window.stream_id].find((one) => open.has(one));
       if (name === undefined) continue;
       for (const alias of [window.topic, window.stream_id]) if (alias) this.#names.set(alias, name);
-      const { epoch, bootstrap } = window;
+      open.delete(name);
+      const { epoch, bootstrap, resume_after } = window;
+      if (window.pending === true || (pending === true && wants.length === 1)) this.#events.pending(name);
       if (bootstrap?.snapshot) this.#events.snapshot(name, {});
       else if (bootstrap) this.#events.started(name, { epoch, from_seq: bootstrap.from_seq, truncated: bootstrap.truncated === true });
-      else this.#events.accepted(name, { epoch });
+      else this.#events.accepted(name, { epoch, seq: resume_after });
     }
+    if (pending === true) for (const name of open) this.#events.pending(name);
   }
 
   /** A subscribe is all or nothing. The topics that caused the error get it, and the others try again. */
@@ -139,10 +144,12 @@ export class PhoenixTransport {
     const error = errorOf(body);
     const listed = error.policy === "stale" ? this.#staleOf(body) : new Map((body?.forbidden_topics ?? []).map((topic) => [topic?.topic ?? topic, body]));
     const isSingle = wants.length === 1;
+    // Of several refused topics the body has the reason of the first alone.
+    const isShared = error.policy !== "stale" && listed.size > 1;
     const isListed = wants.some(([name]) => listed.has(name));
     for (const [name, want] of wants) {
-      const isCause = isSingle || listed.has(name);
-      if (!isCause) this.#wanted.set(name, { ...want, isAlone: !isListed });
+      const isCause = isSingle || (listed.has(name) && !isShared);
+      if (!isCause) this.#wanted.set(name, { ...want, isAlone: !isListed || listed.has(name) });
       else if (error.policy === "stale") this.#events.stale(name, { reasons: listed.get(name) ?? body.reason_codes });
       else this.#topicFailed(name, error);
     }

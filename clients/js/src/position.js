@@ -16,14 +16,25 @@ export function streamOf(topic) {
   return `runtime.${pattern ? topic.replace(pattern, stream) : `topic.${topic.replaceAll(":", ".")}`}`;
 }
 
-/** A position that a storage answered, or null if it is not one. */
-export function readPosition(text) {
-  try {
-    const { epoch, seq } = typeof text === "string" ? JSON.parse(text) : text;
-    return typeof epoch === "string" && epoch.length > 0 && epoch.length <= 128 && isSeq(seq) ? { epoch, seq } : null;
-  } catch {
-    return null;
+/**
+ * A position of a storage, of the application or of an answer, or null if it is not one: {epoch, seq},
+ * {seq}, a number, or a text `N` or `N@EPOCH`. A position without an epoch stays without one: only the
+ * server can tell whether it is of the present history.
+ */
+export function readPosition(given) {
+  let value = given;
+  if (typeof given === "string") {
+    const [, seq, epoch] = given.match(/^(\d+)(?:@(.+))?$/) ?? [];
+    try {
+      value = seq ? { seq: Number(seq), epoch } : JSON.parse(given);
+    } catch {
+      return null;
+    }
   }
+  const { epoch, seq } = typeof value === "number" ? { seq: value } : value ?? {};
+  if (!isSeq(seq)) return null;
+  if (epoch === undefined || epoch === null) return { seq };
+  return typeof epoch === "string" && epoch.length > 0 && epoch.length <= 128 ? { epoch, seq } : null;
 }
 
 /** Whether the range is well-formed: its frames ascend and lie after its start, up to its end. */
@@ -37,9 +48,19 @@ export function isRange({ epoch, after, through, frames }) {
   });
 }
 
+/** Whether the epoch may be that of the position. The server has accepted one without an epoch. */
+export function isOfEpoch(position, epoch) {
+  return position.epoch === undefined || isSameEpoch(epoch, position.epoch);
+}
+
 /** Whether a range continues the position. It may begin earlier, and then repeats frames. */
 export function continues(position, range) {
-  return position !== null && isRange(range) && isSameEpoch(range.epoch, position.epoch) && range.after <= position.seq;
+  return position !== null && isRange(range) && isOfEpoch(position, range.epoch) && range.after <= position.seq;
+}
+
+/** Whether the topic is one of a run or a worker, which may not exist yet. */
+export function isOfEntity(name) {
+  return /^run:.+:events$|^worker:.+:lifecycle$|^runtime\.run\..+\.events$|^runtime\.worker\..+\.lifecycle$/.test(name);
 }
 
 /** Gathers the parts of a snapshot. All parts are of one epoch and watermark, in order. */

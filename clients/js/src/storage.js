@@ -1,5 +1,51 @@
 // Storages of positions: {load(key), save(key, text)}, plain or with promises.
 
+/** Stores the position of one topic. While one is being stored, only the newest of the others waits. */
+export class PositionKeeper {
+  #storage;
+  #key;
+  #failed;
+  #isSaving = false;
+  #unsaved = null;
+  saved = undefined; // settles when the last position is stored
+
+  /** failed: gets the message and the cause of each failure. Without a storage nothing is stored. */
+  constructor(storage, key, failed) {
+    this.#storage = storage;
+    this.#key = key;
+    this.#failed = failed;
+  }
+
+  /** {text}, which is null if nothing was stored, and whether it could be read. */
+  async load() {
+    try {
+      return { text: (await this.#storage?.load(this.#key)) ?? null, isRead: true };
+    } catch (cause) {
+      this.#failed("The stored position could not be read.", cause);
+      return { text: null, isRead: false };
+    }
+  }
+
+  save(position) {
+    this.#unsaved = position;
+    if (this.#storage && !this.#isSaving) this.saved = this.#saveAll();
+  }
+
+  async #saveAll() {
+    this.#isSaving = true;
+    while (this.#unsaved) {
+      const position = this.#unsaved;
+      this.#unsaved = null;
+      try {
+        await this.#storage.save(this.#key, JSON.stringify(position));
+      } catch (cause) {
+        this.#failed("The position could not be stored.", cause);
+      }
+    }
+    this.#isSaving = false; // in the same turn as the last look at #unsaved, so that none is left behind
+  }
+}
+
 /** Forgets with the process. */
 export function memoryStorage() {
   const all = new Map();

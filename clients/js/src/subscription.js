@@ -1,13 +1,15 @@
 // One topic: runs the topic's machine, keeps its position and queues what the application applies.
 import { KhalaError } from "./errors.js";
 import { backOffMs, Machine, topicStep } from "./machine.js";
-import { continues, isRange, isSameEpoch, Parts, readPosition } from "./position.js";
+import { continues, isOfEpoch, isRange, Parts, readPosition } from "./position.js";
 import { Recent } from "./recent.js";
+import { PositionKeeper } from "./storage.js";
 
 const QUEUE_FRAMES_MAX = 1000;
 const QUEUE_BYTES_MAX = 8 << 20;
 const FAULTS_MAX = 5; // within FAULTS_MS the breaker trips
 const FAULTS_MS = 60_000;
+const PENDING_MS_MAX = 5000; // between attempts for a topic that does not exist yet
 
 /**
  * Entries of the queue: {frame, position}, {reset, position}, {position}. The application applies
@@ -17,7 +19,7 @@ export class Subscription {
   #machine;
   #link;
   #world;
-  #storage;
+  #keeper;
   #recent = new Recent();
   #parts = new Parts();
   #queue = [];
@@ -29,24 +31,28 @@ export class Subscription {
   #faults = [];
   #trips = 0;
   #timer = null;
-  #saving = false;
-  #unsaved = null;
 
   /** link: {subscribe, unsubscribe, isLive, warn, changed, done} of the connection. */
-  constructor(name, link, { storage, key, world, replay }) {
+  constructor(name, link, { storage, key, world, replay, since }) {
     this.name = name;
-    this.key = key;
     this.replay = replay;
+    this.since = since; // where to start instead of the beginning, until there is a position
+    this.isPending = false; // the topic does not exist yet, or belongs to another owner
     this.received = null; // the end of the last range that arrived
     this.applied = null; // the position behind the last entry that the application applied
     this.#link = link;
     this.#world = world;
-    this.#storage = storage;
+    this.#keeper = new PositionKeeper(storage, key, (message, cause) => link.warn(new KhalaError("storage_failed", message, { cause, topic: name })));
     this.#machine = new Machine(topicStep, "loading", this.#actions(), () => link.changed(this));
   }
 
   get state() {
     return this.#machine.state;
+  }
+
+  /** The last attempt to store a position. */
+  get saved() {
+    return this.#keeper.saved;
   }
 
   #actions() {
@@ -65,12 +71,12 @@ export class Subscription {
       },
       deliver: (range) => this.#deliver(range),
       forget: (data) => {
-        this.received = null;
+        this.received = this.since = null;
         this.#reasons = data?.reasons ?? this.#reasons ?? ["gap"];
       },
       report: () => this.#link.warn(new KhalaError("repeatedly_stale", `The topic ${this.name} was stale again and again.`, { topic: this.name })),
       back_off: (error) => {
-        const ms = backOffMs(this.#trips++, error?.retryAfterMs, this.#world.random(), { baseMs: 1000 });
+        const ms = backOffMs(this.#trips++, error?.retryAfterMs, this.#world.random(), { baseMs: 1000, ...(this.isPending ? { maxMs: PENDING_MS_MAX } : {}) });
         this.#timer = this.#world.setTimeout(() => this.#machine.give("timer"), ms);
       },
       cancel: () => this.#world.clearTimeout(this.#timer),
@@ -81,25 +87,10 @@ export class Subscription {
 
   /** Reads the stored position, or takes the given one, and begins. */
   async load(given) {
-    if (given !== undefined) {
-      this.#loaded(readPosition(given), given ? "position_unreadable" : "start");
-      return;
-    }
-    let text = null;
-    let reason = "start";
-    try {
-      text = await this.#storage.load(this.key);
-    } catch (cause) {
-      reason = "position_unreadable";
-      this.#link.warn(new KhalaError("storage_failed", "The stored position could not be read.", { cause, topic: this.name }));
-    }
-    this.#loaded(readPosition(text), text === null || text === undefined ? reason : "position_unreadable");
-  }
-
-  #loaded(position, reason) {
-    this.received = position;
-    this.applied = position;
-    this.#reasons = [reason];
+    const { text, isRead } = given === undefined ? await this.#keeper.load() : { text: given, isRead: true };
+    this.received = this.applied = readPosition(text);
+    this.#reasons = [isRead && text === null ? "start" : "position_unreadable"];
+    if (this.received || this.#reasons[0] !== "start") this.since = null;
     this.#machine.give("loaded");
     if (this.#link.isLive()) this.#machine.give("connected");
   }
@@ -109,22 +100,35 @@ export class Subscription {
     this.#machine.give(input, data);
   }
 
-  /** Takes the epoch by which the server knows the position. */
-  accepted({ epoch }) {
+  /** The server has not got the topic for this client yet: it does not exist, or belongs to another owner. */
+  pend(error) {
+    if (this.isPending) return;
+    this.isPending = true;
+    this.#link.warn(new KhalaError("topic_pending", `The topic ${this.name} does not exist yet, or it belongs to another owner. It begins when it exists.`, { topic: this.name, request_id: error?.request_id }));
+  }
+
+  /** Takes the epoch by which the server knows the position, and the position that it chose for a time. */
+  accepted({ epoch, seq }) {
+    if (!this.received && this.since && seq >= 0) {
+      this.#machine.give("started", { epoch, from_seq: seq + 1, truncated: false });
+      return;
+    }
     if (this.received && typeof epoch === "string" && this.state === "joining") this.received = { ...this.received, epoch };
     this.#machine.give("accepted");
   }
 
   /** Takes a start of the history. One at the client's own position, such as 0, is a resume. */
   started({ epoch, from_seq, truncated, reasons }) {
-    const isOwn = this.received && !reasons && isSameEpoch(epoch, this.received.epoch) && this.received.seq === from_seq - 1;
+    const isOwn = this.received && !reasons && isOfEpoch(this.received, epoch) && this.received.seq === from_seq - 1;
     if (isOwn) this.accepted({ epoch });
-    else this.#machine.give("started", { epoch, from_seq, truncated, reasons });
+    else this.#machine.give("started", { epoch, from_seq, truncated: truncated && !(this.since && !reasons), reasons });
   }
 
   /** Takes a range or a fault in its place. */
   range(range) {
-    if (this.state !== "replaying" && this.state !== "live") {
+    if (this.state === "joining" && this.isPending && !this.received) {
+      this.#link.subscribe(this, null); // the topic exists now, and another subscription tells where it starts
+    } else if (this.state !== "replaying" && this.state !== "live") {
       this.#machine.give(range.complete ? "caught_up" : "range", range);
     } else if (!continues(this.received, range)) {
       this.fault("gap");
@@ -138,7 +142,7 @@ export class Subscription {
   covered({ epoch, after, through }) {
     const range = { epoch, after, through, frames: [] };
     const isStreaming = this.state === "replaying" || this.state === "live";
-    if (!isStreaming || !this.received || !isRange(range) || !isSameEpoch(epoch, this.received.epoch)) return;
+    if (!isStreaming || !this.received || !isRange(range) || !isOfEpoch(this.received, epoch)) return;
     if (after > this.received.seq) this.fault("gap");
     else if (through > this.received.seq) this.#machine.give("range", range);
   }
@@ -159,13 +163,13 @@ export class Subscription {
     }
     this.#faults = [];
     if (input === "stale") this.#reasons = data?.reasons ?? this.#reasons;
-    if (input === "stale") this.received = null;
+    if (input === "stale") this.received = this.since = null;
     this.#machine.give("tripped", data);
   }
 
   #restart(reset, position, reasons, bytes = 0) {
     const [reason] = reasons ?? this.#reasons ?? ["start"];
-    this.#reasons = null;
+    this.#reasons = this.since = null;
     this.#recent.clear();
     this.received = position;
     this.#put({ reset: { reason, ...reset }, position, bytes });
@@ -183,6 +187,7 @@ export class Subscription {
     if (through <= from) return;
     this.received = { epoch, seq: through };
     this.#trips = 0;
+    this.isPending = false;
     this.#faults = this.#faults.filter(({ input }) => input !== "gap");
     if (this.#queue.at(-1)?.position.seq !== through) this.#put({ position: this.received, bytes: 0 });
   }
@@ -239,23 +244,6 @@ export class Subscription {
   /** The application has applied the entry, so its position is stored. */
   acknowledge({ position }) {
     this.applied = position;
-    if (!this.#storage) return;
-    this.#unsaved = position;
-    if (!this.#saving) this.saved = this.#save();
-  }
-
-  /** Stores the newest position. While one is being stored, only the newest of the others waits. */
-  async #save() {
-    this.#saving = true;
-    while (this.#unsaved) {
-      const position = this.#unsaved;
-      this.#unsaved = null;
-      try {
-        await this.#storage.save(this.key, JSON.stringify(position));
-      } catch (cause) {
-        this.#link.warn(new KhalaError("storage_failed", "The position could not be stored.", { cause, topic: this.name }));
-      }
-    }
-    this.#saving = false;
+    this.#keeper.save(position);
   }
 }

@@ -2,6 +2,12 @@
 import { KhalaError } from "./errors.js";
 import { readPosition } from "./position.js";
 
+/** Gives a reset to the handler, or ends the loop with it. */
+async function handleReset(what, reset, handler, tx) {
+  if (handler) await handler(reset, tx);
+  else throw new KhalaError("reset_unhandled", `${what} starts again${reset.from_seq ? ` at ${reset.from_seq}` : ""} (${reset.reason}). Pass a reset function to handle it.`, { reset });
+}
+
 const isLoss = ({ reason, truncated, documents }) => reason !== "start" || truncated || documents !== undefined;
 
 export class Topic {
@@ -18,6 +24,11 @@ export class Topic {
 
   get state() {
     return this.#subscription?.state ?? "closed";
+  }
+
+  /** Whether the topic does not exist yet, or belongs to another owner, as far as the server tells. */
+  get isPending() {
+    return this.#subscription?.isPending ?? false;
   }
 
   /** The position behind the last frame that the application applied. */
@@ -54,10 +65,7 @@ export class Topic {
   }
 
   async #reset(reset, handler, tx) {
-    if (handler) await handler(reset, tx);
-    else if (isLoss(reset)) {
-      throw new KhalaError("reset_unhandled", `The topic ${this.name} starts again at ${reset.from_seq} (${reset.reason}). Pass a reset function to handle it.`, { reset });
-    }
+    if (handler || isLoss(reset)) await handleReset(`The topic ${this.name}`, reset, handler, tx);
   }
 
   /**

@@ -4,6 +4,15 @@ export interface Position {
   seq: number;
 }
 
+/**
+ * A position as an application may give it: also one without an epoch, or as a text `N` or `N@EPOCH`. The server
+ * refuses one without an epoch if it may be of an earlier history; the topic then starts again.
+ */
+export type GivenPosition = Position | { seq: number; epoch?: string | null } | number | string;
+
+/** Where to start without a position: at the beginning, at the next new item, or at a time such as `2h` ago or `2026-11-16T08:00:00Z`. */
+export type From = "start" | "head" | { since: string };
+
 /** One item of a topic. */
 export interface Frame<Payload = any> {
   topic: string;
@@ -98,13 +107,17 @@ export interface KhalaOptions {
   tokenTimeoutMs?: number;
   connectTimeoutMs?: number;
   backOff?: BackOff;
+  /** How long a client on another transport waits before it tries the first one again: 30 s, doubled up to 5 minutes. */
+  preferAgain?: BackOff;
 }
 
 export interface TopicOptions {
   /** Called before the first frame of each history. Without it, a history that lost frames ends the loop with an error. */
   reset?: (reset: Reset) => void | Promise<void>;
-  /** The position to start after, in place of the stored one; null starts at the beginning. The position is then not stored. */
-  after?: Position | null;
+  /** Where to start if there is no position. `start` is the default. */
+  from?: From;
+  /** The position to start after, in place of the stored one; null for none. The position is then not stored. */
+  after?: GivenPosition | null;
   /** Reads the whole log, with the scope `runtime.replay_all`. */
   replay?: "all";
   storage?: Storage;
@@ -114,7 +127,7 @@ export interface TopicOptions {
 
 export interface ExactlyOnce<Tx, Payload = any> {
   /** The position that was saved last. */
-  load(): Position | null | Promise<Position | null>;
+  load(): GivenPosition | null | Promise<GivenPosition | null>;
   /** Runs the work in one transaction of the application's database. */
   transaction(work: (tx: Tx) => Promise<void>): Promise<void> | void;
   apply(frame: Frame<Payload>, tx: Tx): void | Promise<void>;
@@ -125,6 +138,8 @@ export interface ExactlyOnce<Tx, Payload = any> {
 export interface Topic<Payload = any> extends AsyncIterable<Frame<Payload>> {
   readonly name: string;
   readonly state: TopicState;
+  /** The topic does not exist yet, or belongs to another owner. It begins when it exists. */
+  readonly isPending: boolean;
   /** Behind the last frame that was applied. */
   readonly position: Position | null;
   [Symbol.asyncIterator](): AsyncGenerator<Frame<Payload>, void, void>;
@@ -162,7 +177,7 @@ export class Khala {
   constructor(options: KhalaOptions);
   readonly state: ConnectionState;
   subscribe(listener: (state: ConnectionState) => void): () => void;
-  /** Errors that the client survives. */
+  /** Errors that the client survives, in words. */
   onWarning(listener: (error: KhalaError) => void): () => void;
   topic<Payload = any>(name: string, options?: TopicOptions): Topic<Payload>;
   collection<Payload = any>(name: string): Collection<Payload>;

@@ -3,13 +3,19 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { after, before, test } from "node:test";
+import RealWebSocket from "ws";
 import { Connection } from "../../../clients/js/src/connection.js";
+import { policyOf, errorOf } from "../../../clients/js/src/errors.js";
+import { Khala, memoryStorage } from "../../../clients/js/src/khala.js";
+import { readPosition } from "../../../clients/js/src/position.js";
 import { Recent } from "../../../clients/js/src/recent.js";
 import { tokenLifeMs } from "../../../clients/js/src/token.js";
-import { operateRun } from "../../lib/operator.mjs";
-import { events, TOPIC } from "../../lib/samples.mjs";
+import { folder } from "../../lib/khala.mjs";
+import { operate, operateRun } from "../../lib/operator.mjs";
+import { events, range, TOPIC } from "../../lib/samples.mjs";
 import { until } from "../../lib/wait.mjs";
 import { follow, frames, open } from "./client.mjs";
+import { followScenario, play } from "./scenarios.mjs";
 
 const ends = [];
 let operator;
@@ -43,6 +49,61 @@ test("a client whose WebSockets are blocked uses event streams, and polls where 
   assert.equal(khala.state.transport, "sse");
 });
 
+test("clients keep their WebSockets through an outage of the server", async (t) => {
+  const data = folder(t);
+  const first = await operateRun(t, { count: 5, data });
+  const clients = range(1, 10).map(() => {
+    const khala = open(t, of(), { url: first.server.url, token: () => first.sign({ oa_sync_scopes: ["runtime.read_all"] }) });
+    return { khala, seen: follow(khala, TOPIC) };
+  });
+  for (const { seen } of clients) await frames(seen, 5);
+  await first.server.crash();
+  const attempts = ({ states }) => states.all.filter(({ status }) => status === "connecting").length;
+  for (const { khala } of clients) await khala.states.until(() => attempts(khala) >= 12, "many attempts");
+  const second = await operate(t, { data, bind: `127.0.0.1:${first.server.port}` });
+  await second.batch(events(5));
+  for (const { khala, seen } of clients) {
+    await frames(seen, 10);
+    assert.deepEqual([khala.state.transport, seen.frames.map(({ seq }) => seq)], ["websocket", range(1, 10)]);
+  }
+});
+
+test("a client on a fallback moves back to the WebSocket, without a gap and without a repeated frame", async (t) => {
+  const own = await operateRun(t, { count: 20 });
+  for (const transport of ["sse", "poll"]) {
+    let isBlocked = true;
+    let attempts = 0;
+    const WebSocket = class {
+      constructor(address) {
+        attempts++;
+        return isBlocked ? new Blocked() : new RealWebSocket(address);
+      }
+    };
+    const fetchOf = (url, init) => (transport === "poll" && url.includes("/sse") ? Promise.reject(new Error("blocked")) : fetch(url, init));
+    const khala = open(t, of(), { url: own.server.url, token: () => own.reader, WebSocket, fetch: fetchOf, preferAgain: { baseMs: 100, maxMs: 200 } });
+    const head = (await own.events("a")).length;
+    const seen = follow(khala, TOPIC);
+    await frames(seen, head);
+    assert.equal(khala.state.transport, transport);
+    const before = attempts;
+    await until(() => attempts >= before + 3, "attempts in the background");
+    assert.equal(khala.state.transport, transport, "a failed attempt changes nothing");
+    isBlocked = false;
+    let appended = 0;
+    await until(async () => {
+      await own.batch(events(3));
+      appended += 3;
+      return khala.state.transport === "websocket";
+    }, "the move");
+    await own.batch(events(5));
+    await frames(seen, head + appended + 5);
+    assert.deepEqual(seen.frames.map(({ seq }) => seq), range(1, head + appended + 5));
+    assert.deepEqual(seen.resets, [{ reason: "start", from_seq: 1, truncated: false }]);
+    assert.ok(!khala.states.all.slice(khala.states.all.findIndex((state) => state.transport === transport)).some(({ status }) => status === "backing_off"), "the connection was live all the time");
+    await khala.close();
+  }
+});
+
 test("a storage that fails or answers rubbish is reported, and the topic goes on", async (t) => {
   const failing = { load: () => { throw new Error("no disk"); }, save: async () => { throw new Error("no disk"); } };
   const khala = open(t, of(), { storage: failing });
@@ -51,7 +112,7 @@ test("a storage that fails or answers rubbish is reported, and the topic goes on
   assert.deepEqual(seen.resets, [{ reason: "position_unreadable", from_seq: 1, truncated: false }]);
   await khala.warnings.until(() => khala.warnings.all.length >= 3, "warnings");
   for (const { code, cause, topic } of khala.warnings.all) assert.deepEqual([code, cause.message, topic], ["storage_failed", "no disk", TOPIC]);
-  for (const rubbish of ["", "null", "[]", "{\"epoch\":\"e\",\"seq\":1.5}", 7, { epoch: "", seq: 1 }, "x".repeat(1000)]) {
+  for (const rubbish of ["", "null", "[]", "{\"epoch\":\"e\",\"seq\":1.5}", true, "-7", { epoch: "", seq: 1 }, "x".repeat(1000)]) {
     const other = follow(open(t, of(), { storage: { load: () => rubbish, save: () => {} } }), TOPIC);
     await frames(other, 5);
     assert.equal(other.resets[0].reason, "position_unreadable", JSON.stringify(rubbish));
@@ -70,6 +131,169 @@ test("a token callback that fails, hangs or answers nothing is called again", as
   assert.deepEqual([seen.end.error.code, last.state.status], ["token_failed", "closed"]);
   assert.throws(() => { void open(t, of(), { token: "text" }); }, TypeError);
 });
+
+// ---- positions without an epoch ----
+
+const stale = (reason_codes) => ({ code: "stale_cursor", message: "The cursor is stale.", reason_codes, stale_topics: [{ topic: "room:1", stream_id: "runtime.topic.room.1", reason_codes, epoch: "epoch-2" }] });
+const batch = (after, through, epoch) => ({ send: "sync:update_batch", payload: { topic: "room:1", after, through, updates: range(after + 1, through).map((seq) => ({ seq, kind: "said", event_id: `event-${seq}`, payload: {} })), epoch, replay_complete: true, head_watermarks: [] } });
+const playHere = (t, scenario) => play(t, scenario, async (options, report) => followScenario({ Khala, memoryStorage, WebSocket: RealWebSocket }, options, report));
+
+test("a stored position without an epoch is sent without one, and gets the epoch of what follows", async (t) => {
+  for (const stored of [{ seq: 5 }, { epoch: null, seq: 5 }, "5"]) {
+    await playHere(t, {
+      stored, connections: [[{ join: "ok" }, { subscribe: { seq: 5 }, window: { epoch: "epoch-1" } }, batch(5, 6, "epoch-1")]],
+      events: [{ frame: 6 }], position: { epoch: "epoch-1", seq: 6 },
+    });
+  }
+});
+
+test("every stale reason starts the topic again and is told, also epoch_required and one that is not known yet", async (t) => {
+  for (const reason of ["epoch_required", "reason_of_tomorrow"]) {
+    await playHere(t, {
+      stored: { seq: 15 },
+      connections: [[{ join: "ok" }, { subscribe: { seq: 15 }, error: stale([reason]) }, { subscribe: null, window: { epoch: "epoch-2", bootstrap: { from_seq: 1, truncated: false } } }, batch(0, 2, "epoch-2")]],
+      events: [{ reset: { reason, from_seq: 1, truncated: false } }, { frame: 1 }, { frame: 2 }], position: { epoch: "epoch-2", seq: 2 },
+    });
+  }
+});
+
+test("positions are read in every form that a server or an older storage has", () => {
+  assert.deepEqual(["5@e", "5", 5, "{\"seq\":5}", { epoch: "e", seq: 5 }, "0@e.1@x"].map(readPosition),
+    [{ epoch: "e", seq: 5 }, { seq: 5 }, { seq: 5 }, { seq: 5 }, { epoch: "e", seq: 5 }, { epoch: "e.1@x", seq: 0 }]);
+  for (const wrong of ["", "@e", "5@", "-1", "1.5", "x", "[]", null, undefined, {}, { seq: "5" }, { epoch: "", seq: 5 }, { epoch: 7, seq: 5 }, -1, NaN]) assert.equal(readPosition(wrong), null, String(wrong));
+});
+
+test("a position without an epoch resumes over every transport, and positions that are answered as N@EPOCH are taken", async (t) => {
+  const { epoch } = JSON.parse((await operator.poll(TOPIC, "after_seq=4")).body);
+  // As a server answers whose log has had two epochs.
+  const named = async (url, init) => {
+    const response = await fetch(url, init);
+    if (!url.includes("/messages") || url.includes("epoch=")) return response;
+    const { next_cursor, epoch: own, ...page } = await response.json();
+    return new Response(JSON.stringify({ ...page, next_cursor: `${next_cursor}@${own}` }), { headers: response.headers });
+  };
+  for (const transport of ["websocket", "sse", "poll"]) {
+    for (const after of [3, "3", { seq: 3 }, `3@${epoch}`]) {
+      const seen = follow(open(t, of(), { transports: [transport], fetch: named }), TOPIC, { after });
+      await frames(seen, 2);
+      await until(() => seen.topic.position.seq === 5, "the position");
+      assert.deepEqual([seen.frames.map(({ seq }) => seq), seen.resets, seen.topic.position.epoch], [[4, 5], [], epoch], `${transport} ${JSON.stringify(after)}`);
+    }
+    const start = follow(open(t, of(), { transports: [transport], fetch: named }), TOPIC);
+    await frames(start, 5);
+    assert.deepEqual(start.topic.position.epoch, epoch);
+  }
+});
+
+// ---- topics that do not exist yet ----
+
+test("a run that does not exist yet is waited for, on every transport, by a server that refuses it and by one that says so", async (t) => {
+  for (const transport of ["websocket", "sse", "poll"]) {
+    const topic = `run:later-${transport}:events`;
+    const token = () => operator.token({ user_id: "ada", scopes: ["runtime.run_events"] });
+    const khala = open(t, of(), { transports: [transport], token });
+    const seen = follow(khala, topic);
+    await khala.warnings.until(() => khala.warnings.all.length > 0, "the warning");
+    const [{ code, message, topic: name }] = khala.warnings.all;
+    assert.deepEqual([code, name, seen.topic.isPending, seen.end], ["topic_pending", topic, true, undefined]);
+    assert.match(message, /does not exist yet, or it belongs to another owner/);
+    await operator.did("runs", { run_id: `later-${transport}`, owner_user_id: "ada" }, 201);
+    await frames(seen, 1);
+    assert.deepEqual([seen.frames[0].seq, seen.topic.isPending, khala.warnings.all.length], [1, false, 1]);
+  }
+});
+
+test("a subscription that is accepted as pending begins with its first range", async (t) => {
+  const begun = [{ subscribe: null, window: { epoch: "epoch-1", bootstrap: { from_seq: 1, truncated: false } } }, batch(0, 1, "epoch-1")];
+  const answers = {
+    "a window with a start": [{ subscribe: null, window: { epoch: "epoch-1", pending: true, bootstrap: { from_seq: 1, truncated: false } } }, batch(0, 0, "epoch-1"), batch(0, 1, "epoch-1")],
+    "no window": [{ subscribe: null, pending: true }, batch(0, 1, "epoch-1"), ...begun],
+  };
+  for (const [name, steps] of Object.entries(answers)) {
+    await t.test(name, (sub) => playHere(sub, {
+      stored: null, connections: [[{ join: "ok" }, ...steps]], warnings: ["topic_pending"],
+      events: [{ reset: { reason: "start", from_seq: 1, truncated: false } }, { frame: 1 }], position: { epoch: "epoch-1", seq: 1 },
+    }));
+  }
+});
+
+test("a poll that is answered as pending is asked again until the topic exists", async (t) => {
+  let polls = 0;
+  const pending = async (url, init) => {
+    if (url.includes("/messages") && ++polls <= 2) return Response.json({ topic: TOPIC, messages: [], next_cursor: 0, replay_complete: true, pending: true });
+    return fetch(url, init);
+  };
+  const khala = open(t, of(), { transports: ["poll"], fetch: pending });
+  const seen = follow(khala, TOPIC);
+  await frames(seen, 5);
+  assert.deepEqual([seen.frames.map(({ seq }) => seq), khala.warnings.all.map(({ code }) => code)], [range(1, 5), ["topic_pending"]]);
+});
+
+test("of several refused topics each ends with its own reason", async (t) => {
+  const token = () => operator.token({ user_id: "ada", scopes: ["runtime.run_events"], topics: ["run:*:events", "worker:*:lifecycle"] });
+  const khala = open(t, of(), { token });
+  const all = ["run:none:events", "worker:w:lifecycle", "hall:1"].map((topic) => follow(khala, topic));
+  for (const seen of all.slice(1)) await seen.until(() => seen.end, "the refusal");
+  assert.deepEqual(all.map(({ end, topic }) => end?.error.code ?? topic.isPending), [true, "missing_scope", "forbidden_topic"]);
+});
+
+test("a message that may be of another code names both", () => {
+  const message = "The token does not grant this topic.";
+  const { code, message: shown } = errorOf({ code: "forbidden_topic", reason_code: "missing_scope", message });
+  assert.deepEqual([code, shown], ["missing_scope", `forbidden_topic (missing_scope): ${message}`]);
+  for (const body of [{ code: "forbidden_topic", message }, { error: "forbidden_topic", reason_code: "forbidden_topic", message }, { reason_code: "forbidden_topic", message }]) {
+    assert.deepEqual([errorOf(body).code, errorOf(body).message], ["forbidden_topic", message]);
+  }
+  assert.equal(policyOf({ code: "forbidden_topic", reason_code: "missing_scope" }), "topic_final");
+});
+
+test("a refusal over HTTP has the id of its request", async (t) => {
+  const token = () => operator.sign({ oa_sync_topics: ["room:*"] });
+  const seen = follow(open(t, of(), { transports: ["poll"], token }), "hall:1");
+  await seen.until(() => seen.end, "the refusal");
+  const { code, status, request_id } = seen.end.error;
+  assert.deepEqual([code, status], ["forbidden_topic", 403]);
+  assert.match(request_id, /^[0-9a-f]{32}$/);
+});
+
+// ---- where a topic starts ----
+
+test("from names the start of a topic that has no position yet, on every transport", async (t) => {
+  const own = await operateRun(t, { count: 5 });
+  for (const transport of ["websocket", "sse", "poll"]) {
+    const storage = memoryStorage();
+    const start = (options) => {
+      const khala = open(t, of(), { url: own.server.url, token: () => own.reader, transports: [transport] });
+      return follow(khala, TOPIC, { reset: undefined, storage, ...options });
+    };
+    const head = (await own.events("a")).length;
+    const [all, old] = [start({ from: "start", key: "1" }), start({ from: { since: "1h" }, key: "2" })];
+    for (const seen of [all, old]) {
+      await frames(seen, head);
+      assert.deepEqual(seen.frames.map(({ seq }) => seq), range(1, head));
+    }
+    const tail = start({ from: "head", key: "3" });
+    const next = start({ from: "head", after: null });
+    const time = start({ from: { since: "9999-01-01T00:00:00Z" }, key: "4" });
+    for (const seen of [tail, next, ...(transport === "sse" ? [] : [time])]) await until(() => ["live", "replaying"].includes(seen.topic.state), `the head over ${transport}`);
+    if (transport === "sse") await until(() => time.topic.state === "joining", "the subscription"); // the stream tells its start with the first frame
+    await own.batch(events(2));
+    for (const seen of [tail, next]) {
+      await frames(seen, 2);
+      assert.deepEqual(seen.frames.map(({ seq }) => seq), [head + 1, head + 2], transport);
+    }
+    await until(() => JSON.parse(storage.load("3") ?? "{}").seq === head + 2, "the stored position");
+    await tail.topic.close();
+    await own.batch(events(1));
+    const again = start({ from: "head", key: "3" });
+    await frames(again, 1);
+    assert.deepEqual(again.frames.map(({ seq }) => seq), [head + 3], "a stored position is older than the option");
+  }
+  const khala = open(t, of());
+  for (const from of ["end", {}, { since: 5 }, 7]) await assert.rejects(khala.topic("room:1", { from }).each(() => {}), TypeError);
+});
+
+// ---- queues that are told of an end later ----
 
 test("a collection that is opened again while it closes goes on", async (t) => {
   await operator.did("runs", { run_id: "board" }, 201);
