@@ -6,7 +6,7 @@ import { realWorld, tell } from "./machine.js";
 import { PhoenixTransport } from "./phoenix.js";
 import { memoryStorage } from "./storage.js";
 import { Subscription } from "./subscription.js";
-import { Topic } from "./topic.js";
+import { Log, Topic } from "./topic.js";
 
 export { KhalaError } from "./errors.js";
 export { indexedDbStorage, localStorageStorage, memoryStorage } from "./storage.js";
@@ -58,8 +58,10 @@ class LazyTransport {
 export class Khala {
   #options;
   #world;
+  #http;
   #connection;
   #collections = new Map();
+  #logs = new Set(); // the followers of the whole log
   #listeners = new Set();
   #warners = new Set();
   #state = { status: "idle", transport: null, error: null };
@@ -73,6 +75,7 @@ export class Khala {
     this.#options = { ...options, url: base, fetch: (...call) => fetch(...call), storage: options.storage ?? memoryStorage() };
     const compatibility = { protocol_version: "khala.ws.v1", schema_version: 1, ...(options.clientBuildId ? { client_build_id: options.clientBuildId } : {}) };
     const http = { url: base, fetch: this.#options.fetch, world, query: options.clientBuildId ? compatibility : {} };
+    this.#http = http;
     const makers = {
       websocket: WebSocket && ((events) => new PhoenixTransport({ url: base, WebSocket, join: compatibility, world }, events)),
       sse: (events) => new LazyTransport("sse", http, events),
@@ -124,8 +127,8 @@ export class Khala {
   }
 
   /**
-   * Calls the listener for errors that the client survives: of the storage, of the token callback, a
-   * topic that is pending or stale again and again, an origin that the server seems to refuse.
+   * Calls the listener for errors that the client survives: of the storage, of the token callback, of the
+   * log, a topic that is pending or stale again and again, an origin that the server seems to refuse.
    */
   onWarning(listener) {
     this.#warners.add(listener);
@@ -159,6 +162,24 @@ export class Khala {
     return subscription;
   }
 
+  /** The whole log: the events of every entity that the token may read, in the order of their commits. */
+  log(options = {}) {
+    return new Log((...call) => this.#followLog(...call), options);
+  }
+
+  async #followLog({ from, key = "khala-log", storage = this.#options.storage }, given) {
+    this.#checkOpen();
+    const { LogFollower } = await import("./log.js");
+    this.#checkOpen();
+    const { token, tokenTimeoutMs, connectTimeoutMs, backOff } = this.#options;
+    const follower = new LogFollower({
+      ...this.#http, token, tokenTimeoutMs, connectTimeoutMs, backOff, since: sinceOf(from), storage: given === undefined ? storage : null, key,
+      warn: (error) => this.#warn(error), done: (one) => void this.#logs.delete(one),
+    }, given);
+    this.#logs.add(follower);
+    return follower;
+  }
+
   /** The documents of a summary topic. Every call for one name answers the same collection. */
   collection(name) {
     if (!this.#collections.has(name)) this.#collections.set(name, new Collection((options) => this.topic(name, options)));
@@ -170,6 +191,6 @@ export class Khala {
     this.#unlisten();
     const subscriptions = [...this.#connection.subscriptions.values()];
     this.#connection.give("stop");
-    await Promise.all(subscriptions.map((one) => one.saved));
+    await Promise.all([...subscriptions.map((one) => one.saved), ...[...this.#logs].map((one) => one.stop())]);
   }
 }

@@ -102,3 +102,48 @@ export class Topic {
     if (this.#subscription) await this.#finish(this.#subscription);
   }
 }
+
+/** The whole log as the application follows it: events in the order of their commits, resets where its history changed. */
+export class Log {
+  #follow;
+  #options;
+  #follower = null;
+  #isFollowed = false;
+
+  constructor(follow, options) {
+    this.#follow = follow;
+    this.#options = options;
+  }
+
+  /** The cursor behind the last event that the application applied. */
+  get position() {
+    return this.#follower?.applied ?? null;
+  }
+
+  /** Events in order. An event counts as applied when the loop asks for the next one. Its cursor is stored then. */
+  async *[Symbol.asyncIterator]() {
+    if (this.#isFollowed) throw new KhalaError("already_followed", "This log is followed already.");
+    this.#isFollowed = true;
+    try {
+      const follower = this.#follower = await this.#follow(this.#options, this.#options.after);
+      for await (const entry of follower.entries()) {
+        if (entry.event) yield entry.event;
+        else if (entry.reset) await handleReset("The log", entry.reset, this.#options.reset);
+        follower.acknowledge(entry);
+      }
+    } finally {
+      this.#isFollowed = false;
+      await this.#follower?.stop();
+    }
+  }
+
+  /** Calls the handler for each event, one after another. An event is applied when its promise resolves. */
+  async each(handler) {
+    for await (const event of this) await handler(event);
+  }
+
+  /** Ends the loop, and waits until the last cursor is stored. */
+  async close() {
+    await this.#follower?.stop();
+  }
+}

@@ -149,6 +149,44 @@ export interface Topic<Payload = any> extends AsyncIterable<Frame<Payload>> {
   close(): Promise<void>;
 }
 
+/** An event of the whole log. */
+export interface LogEvent<Payload = any> {
+  event_id: string;
+  cursor: string;
+  entity: string;
+  entity_id: string;
+  seq: number;
+  event_type: string;
+  payload: Payload;
+  payload_hash: string;
+  owner: { user_id?: string; guest_scope?: string; org_id?: string };
+  recorded_at: number;
+  prev_chain_hash: string;
+  chain_hash: string;
+}
+
+export interface LogOptions {
+  /** Called when the log starts again at its first event, with the reason. Without it, the loop ends with an error. */
+  reset?: (reset: { reason: string }) => void | Promise<void>;
+  /** Where to start if there is no cursor. `start` is the default. */
+  from?: From;
+  /** The cursor to start after, in place of the stored one; null for none. The cursor is then not stored. */
+  after?: string | null;
+  storage?: Storage;
+  /** The key of the cursor in the storage; `khala-log`. */
+  key?: string;
+}
+
+/** The whole log, over an event stream. */
+export interface Log<Payload = any> extends AsyncIterable<LogEvent<Payload>> {
+  /** The cursor behind the last event that was applied. */
+  readonly position: string | null;
+  [Symbol.asyncIterator](): AsyncGenerator<LogEvent<Payload>, void, void>;
+  /** Calls the handler for each event; an event is applied when its promise resolves. */
+  each(handler: (event: LogEvent<Payload>) => void | Promise<void>): Promise<void>;
+  close(): Promise<void>;
+}
+
 export type Change<Payload = any> =
   | { type: "set"; key: string; value: Payload; seq: number }
   | { type: "reset"; reason: string }
@@ -181,6 +219,8 @@ export class Khala {
   onWarning(listener: (error: KhalaError) => void): () => void;
   topic<Payload = any>(name: string, options?: TopicOptions): Topic<Payload>;
   collection<Payload = any>(name: string): Collection<Payload>;
+  /** Every event that the token may read, in the order of the commits. Needs `runtime.audit` or `runtime.read_all`. */
+  log<Payload = any>(options?: LogOptions): Log<Payload>;
   close(): Promise<void>;
 }
 

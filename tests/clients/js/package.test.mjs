@@ -27,8 +27,8 @@ test("every export has its source and its types, and every declared name exists"
 });
 
 test("the core is below 12.5 kB, minified and compressed", async (t) => {
-  // Everything that the entry exports. The fallback is loaded only where WebSockets are blocked.
-  const external = ["./http.js", "./request.js"];
+  // Everything that the entry exports. The fallback is loaded only where WebSockets are blocked, and the log where it is followed.
+  const external = ["./http.js", "./log.js", "./request.js"];
   const { outputFiles: [core] } = await build({
     stdin: { contents: "export * from \"./src/khala.js\";", resolveDir: client }, external,
     bundle: true, minify: true, format: "esm", platform: "browser", write: false,
@@ -60,6 +60,13 @@ const status: string | undefined = runs.get("a")?.status;
 for await (const change of runs.changes()) if (change.type === "set") console.log(change.value.status, change.key);
 const answer = await new Producer({ url: "http://x", token: () => "t" }).append({ topic: "t", event_type: "said", payload: { a: 1 } });
 const seq: number = answer.event.seq;
+const producer = new Producer({ url: "http://x", token: () => "t", requestsMax: 2 });
+producer.onWarning(({ code, request_id, retryAfterMs, entity }) => console.log(code, request_id?.length, retryAfterMs?.toFixed(), entity));
+await producer.close({ timeoutMs: 10 });
+for await (const { cursor, payload } of khala.log<Line>({ from: { since: "2h" }, reset: ({ reason }) => console.log(reason) })) console.log(cursor, payload.line);
+khala.topic("t", { from: "head", after: "5@e" }).isPending;
+// @ts-expect-error no such start
+khala.topic("t", { from: "end" });
 export function board() {
   const { documents } = useCollection<{ status: string }>(khala, "runtime.run_summaries");
   return [useConnection(khala).status === "live", documents.get("a")?.status, useTopic<Line>(khala, "t").frames[0]?.payload.line];
