@@ -24,7 +24,7 @@ async function mint(role) {
 async function answerOf({ pathname, searchParams }) {
   if (pathname === "/token") return ["text/plain", await mint(searchParams.get("role"))];
   if (pathname === "/khala.json") return ["application/json", JSON.stringify({ url })];
-  const file = basename(pathname);
+  const file = basename(pathname) || "index.html";
   const folder = pathname.startsWith("/khala/") ? library : pages;
   return [TYPES[extname(file)] ?? "text/plain", await readFile(join(folder, file))];
 }

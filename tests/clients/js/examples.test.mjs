@@ -1,7 +1,7 @@
 // The programs and pages of examples/, against the real server, which is killed meanwhile.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, symlinkSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { openAddress, untilInPage } from "../../lib/browser.mjs";
@@ -12,7 +12,9 @@ import { events, range } from "../../lib/samples.mjs";
 import { until } from "../../lib/wait.mjs";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
-const settings = { RUNTIME_KHALA_ALLOWED_ORIGINS: "*" };
+// The publish rate is the server's own default, which the test's operator would lift.
+const settings = { RUNTIME_KHALA_ALLOWED_ORIGINS: "*", RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "2000" };
+const CHAT_SECONDS = Number(process.env.KHALA_CHAT_SECONDS ?? 20);
 
 /** A copy of the examples with their packages, a server, and the backend of the examples. */
 async function world(t) {
@@ -67,6 +69,70 @@ test("a board shows the workers of a user and their changes", async (t) => {
   await here.crash();
   await here.operator.did("workers/w1/status", { status: "failed", reason: "x" });
   await shows("w1 failed 2,w2 running 2");
+});
+
+test("a worker registers itself, is shown on the board, and stops; the backend's first page leads to the others", async (t) => {
+  const here = await world(t);
+  const page = await openAddress(t, here.backend);
+  await page.click("text=board of the workers");
+  const worker = here.run("worker.mjs", ["w7"]);
+  await worker.saw("out", /w7 runs/);
+  const shows = (wanted) => untilInPage(page, (expected) => [...document.querySelectorAll("#workers tr")].map(({ cells }) => `${cells[0].textContent} ${cells[1].textContent}`).join() === expected, wanted, wanted);
+  await shows("w7 running");
+  assert.deepEqual(await worker.end("SIGTERM"), { code: 0, signal: null }, worker.log);
+  await shows("w7 stopped");
+  const again = here.run("worker.mjs", ["w7"]);
+  await shows("w7 running");
+  await again.end("SIGKILL");
+  await here.run("worker.mjs", ["w7"]).saw("out", /w7 runs/);
+  for (const name of ["run_log.html?run=count", "chat.html?run=chat"]) {
+    await page.goto(here.backend);
+    await page.click(`a[href="/${name}"]`);
+    await page.waitForURL(`${here.backend}/${name}`);
+  }
+});
+
+test(`a chat of twenty lines: 150 tokens a second for ${CHAT_SECONDS} s arrive once and in order, through reloads, kill -9 and a late join`, async (t) => {
+  assert.ok(readFileSync(join(root, "examples/chat.mjs"), "utf8").trim().split("\n").length <= 20);
+  const here = await world(t);
+  const count = 150 * CHAT_SECONDS;
+  const whole = `${range(1, count).join(" ")} `;
+  const chat = (role) => here.run("chat.mjs", [role, "talk"], { SECONDS: String(CHAT_SECONDS) });
+  const early = chat("reader"); // before the run exists
+  const page = await openAddress(t, `${here.backend}/chat.html?run=talk`);
+  const problems = [];
+  page.on("pageerror", (error) => problems.push(String(error)));
+  const resumed = []; // the positions that the page subscribes after
+  page.on("websocket", (socket) => socket.on("framesent", ({ payload }) => {
+    const [, , , event, body] = JSON.parse(payload);
+    if (event === "sync:subscribe") resumed.push(body.resume_after[0]?.watermark ?? 0);
+  }));
+  const shown = (part) => untilInPage(page, (tokens) => document.getElementById("answer").textContent.split(" ").length > tokens, Math.floor(part * count), `${part} of the answer`);
+  const begun = performance.now();
+  const writer = chat("writer");
+  await shown(0.2);
+  resumed.length = 0;
+  await page.reload();
+  await shown(0.4);
+  await here.crash();
+  await page.reload();
+  await shown(0.6);
+  const late = chat("reader");
+  await shown(0.8);
+  await page.reload();
+  assert.deepEqual(await writer.end(), { code: 0, signal: null }, writer.log);
+  const seconds = (performance.now() - begun) / 1000;
+  for (const reader of [early, late]) {
+    await reader.until(() => reader.out.length >= whole.length, "the answer");
+    assert.equal(reader.out, whole);
+  }
+  await shown(1 - 1 / count);
+  assert.equal(await page.evaluate(() => document.getElementById("answer").textContent), whole);
+  assert.deepEqual(problems, []);
+  assert.ok(resumed.length >= 3 && resumed.every((seq, i) => seq >= (resumed[i - 1] ?? 1)), `the page resumed after ${resumed}`);
+  const stored = (await here.operator.events("talk")).filter(({ event_type }) => event_type === "chat.delta");
+  assert.equal(stored.map(({ payload }) => payload.delta).join(""), whole);
+  t.diagnostic(`${count} tokens in ${seconds.toFixed(1)} s, with a crash of the server`);
 });
 
 test("a worker counts each event exactly once while it and the server are killed", async (t) => {
