@@ -19,7 +19,8 @@
 
 #define CLIENT_QUEUE_FRAMES_MAX 1000
 #define CLIENT_QUEUE_BYTES_MAX  (8u << 20)
-#define CLIENT_RECENT_MAX       8192
+#define CLIENT_RECENT_IDS_MAX   320000 /* five minutes of 1 000 events a second, and some more */
+#define CLIENT_RECENT_MAX       8192   /* documents */
 #define CLIENT_RECENT_MS        300000
 #define CLIENT_FAULTS_MAX       5 /* within CLIENT_FAULTS_MS the breaker trips */
 #define CLIENT_FAULTS_MS        60000

@@ -524,6 +524,7 @@ enum status follower_part(struct follower *follower, struct json_value body) {
 }
 
 uint64_t follower_tick(struct follower *follower, uint64_t now) {
+    recent_expire(&follower->recent, now);
     if (follower->retry_at_ms > 0 && follower->retry_at_ms <= now) {
         follower->retry_at_ms = 0;
         machine_give(&follower->machine, TOPIC_INPUT_TIMER, NULL);
