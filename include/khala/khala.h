@@ -39,16 +39,19 @@ struct khala_text {
 
 struct khala_error {
     const char *code;
-    const char *message;
-    const char *topic;    /* NULL: not of one topic */
+    const char *message;  /* the cause in words: the server's, or the library's own */
+    const char *topic;    /* of an event: the topic of its entity; NULL: not of one topic */
     unsigned http_status; /* 0: not of an HTTP answer */
     const char *details;  /* the server's details, a JSON object; NULL: none */
     bool is_final;        /* no later attempt can succeed */
+    /* Names the request in the server's log and in khala why; NULL: the server has not seen one. */
+    const char *request_id;
+    unsigned retry_ms; /* the library tries again after that; 0: it does not wait */
 };
 
 /* Behind the last frame that was applied: exclusive. */
 struct khala_position {
-    const char *epoch; /* as a start: NULL means the epoch that the topic has */
+    const char *epoch; /* as a start: NULL is not known, and the server may refuse the position */
     uint64_t seq;
 };
 
@@ -74,10 +77,13 @@ struct khala_reset {
 /* What to do with a topic. frame and reset return KHALA_OK when the application has applied it, or
  * KHALA_LATER. Without reset, a reset that loses frames ends the topic. */
 struct khala_follow {
-    const char *topic;                  /* a topic or a stream id */
-    const char *replay;                 /* NULL, or "all": everything that the log has */
-    const struct khala_position *after; /* NULL: the stored position, or the beginning */
-    bool from_start;                    /* ignore the stored position; after is NULL */
+    /* A topic or a stream id. One of a run or a worker that does not exist yet begins when it
+     * exists for this client, after the warning topic_pending. */
+    const char *topic;
+    const char *replay; /* NULL, or "all": everything that the log has */
+    /* After this position. NULL: after the stored position, or else at the beginning. */
+    const struct khala_position *after;
+    bool from_start; /* at the beginning, whatever is stored; after is NULL */
     /* Instead of the beginning, if there is no position: the next new frame, or the first frame of
      * a time such as "2026-11-16T08:00:00Z" or "90s" ago. */
     bool from_head;
@@ -123,11 +129,14 @@ struct khala_options {
      * nothing else is used. */
     void (*token)(void *user, struct khala_token *token);
     /* Positions of topics as text. load writes at most size bytes and returns their number, 0 if
-     * there is none, -1 if it failed. save returns 0, or -1 if it failed. NULL: not stored. */
+     * there is none, -1 if it failed. save returns 0, or -1 if it failed. NULL: not stored. load
+     * may also give SEQ or SEQ@EPOCH, as the server hands out positions. */
     int (*load)(void *user, const char *topic, char *text, size_t size);
     int (*save)(void *user, const char *topic, const char *text, size_t size);
     void (*changed)(void *user, enum khala_state state, const struct khala_error *error);
-    /* An error that the client survives, such as a batch that will be sent again. */
+    /* An error that the client survives. Events that are sent again after retry_ms: the server has
+     * no room for them now (429, 503), cannot be reached, or did not answer. topic is NULL if they
+     * go to several. */
     void (*warned)(void *user, const struct khala_error *error);
     /* The client is gone. With a loop of the application, this ends khala_close. */
     void (*closed)(void *user);
@@ -146,17 +155,21 @@ struct khala_options {
     /* NULL: /v1/events:batch, for tokens. /internal/v1/events:batch takes the operator's key too.
      */
     const char *append_path;
-    unsigned append_items_max;   /* 1000 in the queue */
-    unsigned append_bytes_max;   /* 8 MiB */
-    unsigned batch_items_max;    /* 200, which is also the most */
-    unsigned batch_bytes_max;    /* 1 MiB, which is also the most */
-    unsigned batch_ms;           /* 5 */
-    unsigned request_timeout_ms; /* 30000 */
+    unsigned append_items_max;    /* 1000 in the queue */
+    unsigned append_bytes_max;    /* 8 MiB */
+    unsigned append_requests_max; /* 4 at once, which is also the most */
+    unsigned batch_items_max;     /* 200, which is also the most */
+    unsigned batch_bytes_max;     /* 1 MiB, which is also the most */
+    unsigned batch_ms;            /* 5 */
+    unsigned request_timeout_ms;  /* 30000 */
+    unsigned close_timeout_ms;    /* 5000: how long khala_close waits for answers to events */
 };
 
 KHALA_API enum khala_result khala_open(struct khala **client, const struct khala_options *options);
-/* Ends every topic, then frees the client. With its own thread it returns when all is done; it must
- * not be called by a callback then. */
+/* Ends every topic, sends what is queued and waits for its answers, up to close_timeout_ms; then
+ * frees the client. An event that has no answer by then gets the error closed, whose message says
+ * whether the server may have stored it; an outbox keeps it. With its own thread khala_close
+ * returns when all is done; it must not be called by a callback then. */
 KHALA_API void khala_close(struct khala *client);
 /* The machine woke up or its network came back: the client checks its connection at once. */
 KHALA_API enum khala_result khala_wake(struct khala *client);
@@ -196,12 +209,15 @@ khala_follow_log(struct khala *client, const struct khala_follow_log *follow, ui
 /* Appends an event: a JSON object as of POST /v1/events:batch, such as {"topic":"room:1",
  * "event_type":"said","payload":{}}. It gets an event_id if it has none, so a repeated request
  * stores it once. KHALA_FULL: nothing was changed; wait for the room callback. answered may be
- * NULL, and is called once after KHALA_OK. Events that the outbox has are sent first by the next
- * client with this outbox; their answers have no callback. */
+ * NULL, and is called once after KHALA_OK. The events of one run, worker or topic keep their order.
+ * While the server refuses one of them for now, only its events wait; it gets KHALA_FULL before it
+ * fills the queue of the others. Events that the outbox has are sent first by the next client with
+ * this outbox; their answers have no callback. */
 KHALA_API enum khala_result
 khala_append(struct khala *client, struct khala_text event,
              void (*answered)(void *user, const struct khala_answer *answer), void *user);
-/* Sends what is queued now, and calls back when every event has its answer. */
+/* Sends what is queued now, and calls back when every event that was appended before has its
+ * answer. */
 KHALA_API enum khala_result khala_flush(struct khala *client, void (*done)(void *user), void *user);
 
 /* Asks the server for a token with the operator's key, for a backend that issues tokens. The

@@ -184,6 +184,8 @@ int event_sender_open(struct event_sender **sender, const struct remote *remote,
                                          .warned = on_warned,
                                          .room = on_room,
                                          .append_path = EVENT_SENDER_PATH,
+                                         .append_requests_max = 1,
+                                         .close_timeout_ms = 1,
                                          .back_off_max_ms = BACK_OFF_MAX_MS};
     if (made->ended_fd < 0 || khala_open(&made->client, &client) != KHALA_OK) {
         event_sender_close(made);

@@ -64,12 +64,10 @@ static int64_t hint_of(struct json_value object) {
 
 struct client_error client_error_read(struct json_value body, unsigned close,
                                       unsigned http_status) {
-    enum { REASON_CODE, CODE, ERROR, MESSAGE, DETAILS, COUNT };
-    struct json_field fields[COUNT] = {{.name = SLICE("reason_code")},
-                                       {.name = SLICE("code")},
-                                       {.name = SLICE("error")},
-                                       {.name = SLICE("message")},
-                                       {.name = SLICE("details")}};
+    enum { REASON_CODE, CODE, ERROR, MESSAGE, REQUEST_ID, DETAILS, COUNT };
+    struct json_field fields[COUNT] = {{.name = SLICE("reason_code")}, {.name = SLICE("code")},
+                                       {.name = SLICE("error")},       {.name = SLICE("message")},
+                                       {.name = SLICE("request_id")},  {.name = SLICE("details")}};
     struct client_error error = {.retry_after_ms = -1, .http_status = http_status};
     char numbers[2][16], code[CLIENT_CODE_BYTES_MAX];
     const char *deciding = NULL;
@@ -89,6 +87,7 @@ struct client_error client_error_read(struct json_value body, unsigned close,
         }
         if (fields[MESSAGE].present)
             read_text(fields[MESSAGE].value, error.message, sizeof(error.message));
+        read_text(fields[REQUEST_ID].value, error.request_id, sizeof(error.request_id));
         error.retry_after_ms = hint_of(body);
         if (error.retry_after_ms < 0 && fields[DETAILS].present)
             error.retry_after_ms = hint_of(fields[DETAILS].value);
@@ -142,20 +141,27 @@ struct client_error client_error_of_body(unsigned http_status, struct slice text
     return error;
 }
 
+void client_error_set_request(struct client_error *error, const char *id) {
+    snprintf(error->request_id, sizeof(error->request_id), "%s", id);
+}
+
 struct client_error client_error_of_answer(const struct answer *answer) {
     struct client_error error =
         client_error_of_body(answer_status(answer), buffer_slice(&answer->body));
     if (error.retry_after_ms < 0)
         error.retry_after_ms = retry_after_of(answer);
+    if (!*error.request_id)
+        client_error_set_request(&error, answer_header(answer, ANSWER_REQUEST_ID));
     return error;
 }
 
 struct khala_error client_error_shown(const struct client_error *error, const char *topic) {
     return (struct khala_error){.code = error->code,
                                 .message = error->message,
-                                .topic = topic,
+                                .topic = topic && *topic ? topic : NULL,
                                 .http_status = error->http_status,
                                 .is_final = error->policy == CLIENT_POLICY_FINAL ||
                                             error->policy == CLIENT_POLICY_TOPIC_FINAL,
-                                .details = *error->details ? error->details : NULL};
+                                .details = *error->details ? error->details : NULL,
+                                .request_id = *error->request_id ? error->request_id : NULL};
 }

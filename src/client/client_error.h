@@ -14,14 +14,16 @@
 #define CLIENT_CODE_BYTES_MAX    64
 #define CLIENT_MESSAGE_TEXT_SIZE 256
 #define CLIENT_DETAILS_BYTES_MAX 512
+#define CLIENT_REQUEST_ID_SIZE   65
 
 struct client_error {
     enum client_policy policy;
     char code[CLIENT_CODE_BYTES_MAX];
     char message[CLIENT_MESSAGE_TEXT_SIZE];
-    char details[CLIENT_DETAILS_BYTES_MAX]; /* a JSON object; "" if there is none, or a long one */
-    int64_t retry_after_ms;                 /* -1: no hint */
-    unsigned http_status;                   /* 0: not of an HTTP answer */
+    char details[CLIENT_DETAILS_BYTES_MAX];  /* a JSON object; "" if there is none, or a long one */
+    int64_t retry_after_ms;                  /* -1: no hint */
+    unsigned http_status;                    /* 0: not of an HTTP answer */
+    char request_id[CLIENT_REQUEST_ID_SIZE]; /* "" if there is none */
 };
 
 /* The policy of a code, of an HTTP status or of a close code as text. */
@@ -34,9 +36,11 @@ struct client_error client_error_read(struct json_value body, unsigned close, un
 /* The error of the body of an HTTP answer. One without the server's own body is from a proxy:
  * retry. */
 struct client_error client_error_of_body(unsigned http_status, struct slice text);
-/* The same, with the hint of its head. */
+/* Names the request that had the error. */
+void client_error_set_request(struct client_error *error, const char *id);
+/* The error of an answer, with the hint and the request of its head. */
 struct client_error client_error_of_answer(const struct answer *answer);
-/* The error for the application, which lives as long as this one. topic may be NULL. */
+/* The error for the application, which lives as long as this one. topic may be NULL or "". */
 struct khala_error client_error_shown(const struct client_error *error, const char *topic);
 
 #endif

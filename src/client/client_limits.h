@@ -37,6 +37,7 @@
 #define CLIENT_TOKEN_MS         15000
 #define CLIENT_CONNECT_MS       15000
 #define CLIENT_REQUEST_MS       30000
+#define CLIENT_CLOSE_MS         5000
 #define CLIENT_BACK_OFF_BASE_MS 300
 #define CLIENT_BACK_OFF_MAX_MS  30000
 #define CLIENT_TOPIC_BASE_MS    1000
@@ -49,7 +50,9 @@
 #define CLIENT_BATCH_BYTES_MAX        (1u << 20)
 #define CLIENT_BATCH_MS               5
 #define CLIENT_APPEND_REFUSALS_MAX    3
+#define CLIENT_APPEND_REQUESTS_MAX    4 /* at once */
 #define CLIENT_EVENT_BYTES_MAX        (4u << 20)
+#define CLIENT_ENTITY_BYTES_MAX       1024 /* the topic of an entity that events go to */
 #define CLIENT_OUTBOX_LINES_BYTES_MAX (256u << 20)
 
 #endif

@@ -46,6 +46,8 @@ bool client_options_copy(struct khala_options *own, char **texts,
         {&own->batch_items_max, CLIENT_BATCH_ITEMS_MAX},
         {&own->batch_bytes_max, CLIENT_BATCH_BYTES_MAX},
         {&own->batch_ms, CLIENT_BATCH_MS},
+        {&own->append_requests_max, CLIENT_APPEND_REQUESTS_MAX},
+        {&own->close_timeout_ms, CLIENT_CLOSE_MS},
         {&own->request_timeout_ms, CLIENT_REQUEST_MS},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -55,5 +57,7 @@ bool client_options_copy(struct khala_options *own, char **texts,
         own->batch_items_max = CLIENT_BATCH_ITEMS_MAX;
     if (own->batch_bytes_max > CLIENT_BATCH_BYTES_MAX)
         own->batch_bytes_max = CLIENT_BATCH_BYTES_MAX;
+    if (own->append_requests_max > CLIENT_APPEND_REQUESTS_MAX)
+        own->append_requests_max = CLIENT_APPEND_REQUESTS_MAX;
     return true;
 }

@@ -371,7 +371,10 @@ static void changed(void *user) {
     }
     if (state == CONNECTION_STATE_LIVE)
         connection->has_error = false;
-    const struct khala_error error = client_error_shown(&connection->error, NULL);
+    struct khala_error error = client_error_shown(&connection->error, NULL);
+    uint64_t now = clock.mono_ns / CLOCK_NS_PER_MS;
+    if (state == CONNECTION_STATE_BACKING_OFF && connection->retry_at_ms > now)
+        error.retry_ms = (unsigned)(connection->retry_at_ms - now);
     if (connection->options->changed)
         connection->options->changed(connection->options->user, (enum khala_state)state,
                                      connection->has_error ? &error : NULL);

@@ -49,16 +49,31 @@ void inbox_close(struct inbox *inbox) {
     inbox_open(inbox, NULL);
 }
 
+/* Under the lock: the handle is not closed before the inbox is. */
+static void push(struct inbox *inbox, struct command *command) {
+    list_push_back(&inbox->commands, &command->node);
+    uv_async_send(inbox->wake);
+}
+
+static bool begins_something(enum command_kind kind) {
+    return kind == COMMAND_APPEND || kind == COMMAND_FLUSH || kind == COMMAND_FOLLOW ||
+           kind == COMMAND_FOLLOW_LOG;
+}
+
 bool inbox_post(struct inbox *inbox, struct command *command) {
     uv_mutex_lock(&inbox->lock);
-    bool is_open = inbox->wake != NULL;
-    if (is_open) {
-        list_push_back(&inbox->commands, &command->node);
-        /* Under the lock: the handle is not closed before the inbox is. */
-        uv_async_send(inbox->wake);
-    }
+    bool is_taken = inbox->wake && !(inbox->is_draining && begins_something(command->kind));
+    if (is_taken)
+        push(inbox, command);
     uv_mutex_unlock(&inbox->lock);
-    if (!is_open)
+    if (!is_taken)
         command->free(command);
-    return is_open;
+    return is_taken;
+}
+
+void inbox_drain(struct inbox *inbox, struct command *command) {
+    uv_mutex_lock(&inbox->lock);
+    inbox->is_draining = true;
+    push(inbox, command);
+    uv_mutex_unlock(&inbox->lock);
 }

@@ -3,7 +3,8 @@
  * Counted: the client and each unanswered question for a token hold it. A posted command belongs to
  * the inbox until it is taken; a closed inbox frees it at once.
  * inbox_post cannot fail for want of memory, because the command's owner allocated it.
- * Commands arrive in the order in which they were posted. */
+ * Commands arrive in the order in which they were posted. A draining inbox takes only the commands
+ * that end what was begun. */
 #ifndef CLIENT_INBOX_H
 #define CLIENT_INBOX_H
 
@@ -35,6 +36,7 @@ struct command {
 struct inbox {
     uv_mutex_t lock;
     uv_async_t *wake; /* NULL: closed */
+    bool is_draining;
     struct list commands;
     unsigned references;
 };
@@ -44,9 +46,11 @@ void inbox_hold(struct inbox *inbox);
 void inbox_let_go(struct inbox *inbox);
 /* Commands that were posted before are found by the first wake-up. */
 void inbox_open(struct inbox *inbox, uv_async_t *wake);
+/* Posts the command, the last one that begins something. */
+void inbox_drain(struct inbox *inbox, struct command *command);
 /* Takes no more commands. Those that wait can still be taken. */
 void inbox_close(struct inbox *inbox);
-/* False: the inbox is closed, and the command was freed. */
+/* False: the inbox does not take the command any more, and freed it. */
 bool inbox_post(struct inbox *inbox, struct command *command);
 /* The next command, which the caller frees, or NULL. */
 struct command *inbox_take(struct inbox *inbox);

@@ -41,7 +41,10 @@ struct khala {
     struct log_link log_link;
     struct list logs;             /* followers of the log */
     struct command close_command; /* so that closing needs no memory */
-    uint64_t numbers;             /* of followers, under the inbox's lock */
+    struct flush_command close_flush;
+    uint64_t numbers;     /* of followers, under the inbox's lock */
+    uint64_t close_at_ms; /* the latest; 0: khala_close was not called */
+    bool is_flushed;      /* after khala_close, every event has its answer */
     bool is_closing;
 };
 
@@ -71,6 +74,9 @@ const char *khala_version(void) {
     return KHALA_VERSION;
 }
 
+static void shut(struct khala *client);
+static void on_wait(void *user, uint64_t at_ms);
+
 /* ---- time --------------------------------------------------------------------------------- */
 
 static void on_timer(uv_timer_t *timer) {
@@ -81,6 +87,10 @@ static void on_timer(uv_timer_t *timer) {
     requester_tick(&client->requester);
     log_followers_tick(&client->logs);
     connection_settle(&client->connection);
+    if (client->close_at_ms > clock_mono_now_ms())
+        on_wait(client, client->close_at_ms);
+    else if (client->close_at_ms > 0)
+        shut(client);
 }
 
 static void on_wait(void *user, uint64_t at_ms) {
@@ -166,7 +176,7 @@ static void free_number(struct command *command) {
     free(container_of(command, struct number_command, command));
 }
 
-static void keep_close(struct command *command) {
+static void keep_command(struct command *command) {
     (void)command;
 }
 
@@ -299,8 +309,6 @@ static void run_command(struct khala *client, struct command *command);
 /* Commands that came too late end as they do in a closed client. */
 static void shut(struct khala *client) {
     struct command *command;
-    if (client->is_closing)
-        return;
     connection_give(&client->connection, CONNECTION_INPUT_STOP);
     sender_stop(&client->sender);
     inbox_close(client->inbox);
@@ -312,6 +320,25 @@ static void shut(struct khala *client) {
     connection_settle(&client->connection);
     uv_close((uv_handle_t *)&client->timer, on_handle_closed);
     uv_close((uv_handle_t *)&client->wake, on_handle_closed);
+}
+
+static void on_close_flushed(void *user) {
+    struct khala *client = user;
+    client->is_flushed = true;
+    /* Not here: the sender is busy with the last answer. */
+    if (!client->is_closing)
+        uv_async_send(&client->wake);
+}
+
+/* Topics end at once. Events have until close_timeout_ms to get their answers. */
+static void close_soon(struct khala *client) {
+    if (client->is_closing)
+        return;
+    connection_give(&client->connection, CONNECTION_INPUT_STOP);
+    log_followers_stop(&client->logs);
+    client->close_at_ms = clock_mono_now_ms() + client->options.close_timeout_ms;
+    on_wait(client, client->close_at_ms);
+    sender_flush(&client->sender, &client->close_flush);
 }
 
 static void run_token(struct khala *client, const struct khala_token *token) {
@@ -381,7 +408,7 @@ static void run_command(struct khala *client, struct command *command) {
         requester_start(&client->requester, container_of(command, struct request, command));
         break;
     case COMMAND_CLOSE:
-        shut(client);
+        close_soon(client);
         break;
     }
     if (!is_kept)
@@ -394,8 +421,11 @@ static void on_wake(uv_async_t *wake) {
     while (!client->is_closing && (command = inbox_take(client->inbox))) {
         run_command(client, command);
     }
-    if (!client->is_closing)
-        connection_settle(&client->connection);
+    if (client->is_closing)
+        return;
+    connection_settle(&client->connection);
+    if (client->is_flushed)
+        shut(client);
 }
 
 static void on_finished(void *user) {
@@ -500,7 +530,9 @@ enum khala_result khala_open(struct khala **client, const struct khala_options *
     made->holds = (struct socket_holds){.user = made, .emptied = on_emptied};
     made->hooks = (struct connection_hooks){
         .user = made, .ask_token = on_ask_token, .wait = on_wait, .finished = on_finished};
-    made->close_command = (struct command){.kind = COMMAND_CLOSE, .free = keep_close};
+    made->close_command = (struct command){.kind = COMMAND_CLOSE, .free = keep_command};
+    made->close_flush = (struct flush_command){
+        .command = {.free = keep_command}, .user = made, .done = on_close_flushed};
     connection_init(&made->connection, &made->options, &made->hooks, NULL, &made->holds,
                     &made->target);
     enum khala_result result =
@@ -526,7 +558,7 @@ void khala_close(struct khala *client) {
     if (!client)
         return;
     bool has_thread = client->has_thread;
-    inbox_post(client->inbox, &client->close_command);
+    inbox_drain(client->inbox, &client->close_command);
     if (!has_thread)
         return;
     void (*closed)(void *) = client->options.closed;

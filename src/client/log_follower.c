@@ -1,6 +1,8 @@
 #include "client/log_follower.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,13 +45,14 @@ static void finish(struct log_follower *follower, const struct client_error *err
 
 static void retry(struct log_follower *follower, const struct client_error *error) {
     const struct khala_options *options = follower->link->options;
-    const struct khala_error shown = client_error_shown(error, NULL);
+    struct khala_error shown = client_error_shown(error, NULL);
     int64_t hint_ms =
         error->retry_after_ms > follower->hint_ms ? error->retry_after_ms : follower->hint_ms;
     uint64_t wait_ms = back_off_ms(follower->attempts++, hint_ms, back_off_chance(),
                                    options->back_off_base_ms, options->back_off_max_ms);
     follower->retry_at_ms = clock_mono_now_ms() + wait_ms;
     follower->link->wait(follower->link->user, follower->retry_at_ms);
+    shown.retry_ms = wait_ms < UINT_MAX ? (unsigned)wait_ms : UINT_MAX;
     if (options->warned)
         options->warned(options->user, &shown);
 }
@@ -93,9 +96,8 @@ static void take_stale(struct log_follower *follower, struct json_value body) {
     struct slice text;
     if (json_read_members(body, &field, 1) == STATUS_OK && field.value.kind == JSON_KIND_ARRAY) {
         struct json_iterator reasons = json_iterate(field.value);
-        if (json_next_element(&reasons, &first) && json_string_slice(first, &text) &&
-            text.size < sizeof(reason))
-            memcpy(reason, text.data, text.size);
+        if (json_next_element(&reasons, &first) && json_string_slice(first, &text))
+            snprintf(reason, sizeof(reason), "%.*s", (int)text.size, text.data);
     }
     buffer_clear(&follower->position);
     follower->has_start = false;

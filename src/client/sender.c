@@ -1,5 +1,7 @@
 #include "client/sender.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,11 +50,86 @@ static void sync_outbox(struct sender *sender) {
     sender->must_sync = false;
 }
 
-/* ---- items -------------------------------------------------------------------------------- */
+/* ---- lanes -------------------------------------------------------------------------------- */
 
-/* A closed inbox leaves the item to sender_forget. */
-static void keep_item(struct command *command) {
-    (void)command;
+static void lane_set(struct sender *sender, struct sender_lane *lane, enum lane_state state) {
+    if (lane->state == LANE_READY) {
+        sender->ready_count -= lane->queue_count;
+        sender->ready_bytes -= lane->queue_bytes;
+    } else if (lane->state == LANE_RESTING) {
+        list_remove(&lane->resting_node);
+        lane->retry_at_ms = 0;
+    }
+    lane->state = state;
+    if (state == LANE_READY) {
+        sender->ready_count += lane->queue_count;
+        sender->ready_bytes += lane->queue_bytes;
+    } else if (state == LANE_RESTING) {
+        list_push_back(&sender->resting, &lane->resting_node);
+    }
+}
+
+/* Returns the wait. */
+static uint64_t lane_rest(struct sender *sender, struct sender_lane *lane, int64_t hint_ms) {
+    const struct khala_options *options = sender->options;
+    uint64_t wait_ms = back_off_ms(lane->attempts++, hint_ms, back_off_chance(),
+                                   options->back_off_base_ms, options->back_off_max_ms);
+    lane_set(sender, lane, LANE_RESTING);
+    uv_mutex_lock(sender->lock);
+    lane->is_refused = true;
+    uv_mutex_unlock(sender->lock);
+    lane->retry_at_ms = clock_mono_now_ms() + wait_ms;
+    wait_until(sender, lane->retry_at_ms);
+    return wait_ms;
+}
+
+/* Under the lock. */
+static void lane_let_go(struct sender *sender, struct sender_lane *lane, size_t item_size) {
+    lane->item_bytes -= item_size;
+    if (--lane->item_count > 0)
+        return;
+    map_remove(&sender->lanes, (struct slice){lane->name, lane->name_size});
+    free(lane);
+}
+
+/* The lane of the entity that the event names, as the server reads it. Under the lock. */
+static enum khala_result lane_take(struct sender *sender, const struct json_field targets[3],
+                                   struct sender_lane **lane) {
+    static const struct slice before[] = {SLICE("run:"), SLICE("worker:"), SLICE("")};
+    static const struct slice after[] = {SLICE(":events"), SLICE(":lifecycle"), SLICE("")};
+    struct buffer *name = &sender->lane_name;
+    enum status status = STATUS_OK;
+    buffer_clear(name);
+    for (int i = 0; i < 3 && name->size == 0 && status == STATUS_OK; i++) {
+        if (targets[i].value.kind != JSON_KIND_STRING)
+            continue;
+        status = buffer_append_slice(name, before[i]);
+        if (status == STATUS_OK)
+            status = json_string_decode(targets[i].value, name);
+        if (status == STATUS_OK)
+            status = buffer_append_slice(name, after[i]);
+    }
+    if (status == STATUS_OUT_OF_MEMORY)
+        return KHALA_NO_MEMORY;
+    if (status != STATUS_OK)
+        buffer_clear(name); /* no name of an entity: the server refuses the event */
+    struct sender_lane *found = map_find(&sender->lanes, buffer_slice(name));
+    if (!found) {
+        found = calloc(1, sizeof(*found) + name->size + 1);
+        if (!found)
+            return KHALA_NO_MEMORY;
+        if (name->size > 0)
+            memcpy(found->name, name->data, name->size);
+        found->name_size = name->size;
+        if (map_insert(&sender->lanes, (struct slice){found->name, found->name_size}, found) !=
+            STATUS_OK) {
+            free(found);
+            return KHALA_NO_MEMORY;
+        }
+    }
+    found->item_count++;
+    *lane = found;
+    return KHALA_OK;
 }
 
 static bool is_full(const struct sender *sender) {
@@ -60,23 +137,54 @@ static bool is_full(const struct sender *sender) {
            sender->bytes >= sender->options->append_bytes_max;
 }
 
+/* A refused entity must not fill the queue, so that others can append. Under the lock; the queue is
+ * not full. */
+static bool lane_is_full(const struct sender *sender, const struct sender_lane *lane) {
+    return lane->is_refused &&
+           (lane->item_count > sender->options->append_items_max - sender->count ||
+            lane->item_bytes > sender->options->append_bytes_max - sender->bytes);
+}
+
+/* ---- items -------------------------------------------------------------------------------- */
+
+/* A closed inbox leaves the item to sender_forget. */
+static void keep_item(struct command *command) {
+    (void)command;
+}
+
 /* The line of an event: the id first if it has none. A line feed of an event is white space. */
 static enum khala_result make_line(struct sender *sender, struct slice event,
                                    struct sender_item **item) {
+    enum { EVENT_ID, IDEMPOTENCY_KEY, TARGETS, COUNT = TARGETS + 3 };
     const struct json_limits limits = {CLIENT_EVENT_BYTES_MAX, JSON_DEPTH_MAX};
-    struct json_field fields[] = {{.name = SLICE("event_id")}, {.name = SLICE("idempotency_key")}};
+    struct json_field fields[COUNT] = {{.name = SLICE("event_id")},
+                                       {.name = SLICE("idempotency_key")},
+                                       {.name = SLICE("run_id")},
+                                       {.name = SLICE("worker_id")},
+                                       {.name = SLICE("topic")}};
     struct json_value object, first_name, first;
     struct slice id = {NULL, 0};
     if (json_parse(event, &limits, &object) != STATUS_OK || object.kind != JSON_KIND_OBJECT ||
-        json_read_members(object, fields, 2) != STATUS_OK ||
-        (fields[0].present &&
-         (!json_string_slice(fields[0].value, &id) || id.size > UUID_TEXT_SIZE)))
+        json_read_members(object, fields, COUNT) != STATUS_OK ||
+        (fields[EVENT_ID].present &&
+         (!json_string_slice(fields[EVENT_ID].value, &id) || id.size > UUID_TEXT_SIZE)))
         return KHALA_INVALID;
     static const char member[] = "\"event_id\":\"";
     size_t size = object.raw.size + sizeof(member) + UUID_TEXT_SIZE + 4;
-    struct sender_item *made = calloc(1, sizeof(*made) + size);
-    if (!made)
-        return KHALA_NO_MEMORY;
+    struct sender_lane *lane = NULL;
+    enum khala_result result = lane_take(sender, fields + TARGETS, &lane);
+    if (result != KHALA_OK)
+        return result;
+    struct sender_item *made = NULL;
+    if (lane_is_full(sender, lane))
+        result = KHALA_FULL;
+    else if (!(made = calloc(1, sizeof(*made) + size)))
+        result = KHALA_NO_MEMORY;
+    if (result != KHALA_OK) {
+        lane_let_go(sender, lane, 0);
+        return result;
+    }
+    made->lane = lane;
     char *at = made->line;
     *at++ = '{';
     if (id.data) {
@@ -94,7 +202,8 @@ static enum khala_result make_line(struct sender *sender, struct slice event,
         *at++ = object.raw.data[i] == '\n' || object.raw.data[i] == '\r' ? ' ' : object.raw.data[i];
     *at++ = '\n';
     made->size = (size_t)(at - made->line);
-    if (!fields[1].present)
+    lane->item_bytes += made->size;
+    if (!fields[IDEMPOTENCY_KEY].present)
         memcpy(made->id, made->stored_id, sizeof(made->id));
     made->command = (struct command){.kind = COMMAND_APPEND, .free = keep_item};
     *item = made;
@@ -115,8 +224,10 @@ enum khala_result sender_make_item(struct sender *sender, struct slice event,
     if (result == KHALA_OK) {
         const struct slice line = {(*item)->line, (*item)->size - 1};
         result = sender_result(outbox_file_add(&sender->outbox, line));
-        if (result != KHALA_OK)
+        if (result != KHALA_OK) {
+            lane_let_go(sender, (*item)->lane, (*item)->size);
             free(*item);
+        }
     }
     if (result == KHALA_OK) {
         sender->count++;
@@ -130,6 +241,8 @@ enum khala_result sender_make_item(struct sender *sender, struct slice event,
 static void uncount(struct sender *sender, const struct sender_item *item, bool is_answered,
                     bool *has_room) {
     uv_mutex_lock(sender->lock);
+    item->lane->is_refused = false;
+    lane_let_go(sender, item->lane, item->size);
     sender->count--;
     sender->bytes -= item->size;
     if (is_answered)
@@ -148,24 +261,45 @@ void sender_forget(struct sender *sender, struct sender_item *item) {
 
 static void end_flushes(struct sender *sender) {
     struct list_node *node;
-    while (sender->queue_count == 0 && (node = list_pop_front(&sender->flushes))) {
+    while ((node = list_first(&sender->flushes))) {
         struct flush_command *flush = container_of(node, struct flush_command, node);
+        struct list_node *oldest = list_first(&sender->queue);
+        if (oldest && container_of(oldest, struct sender_item, node)->number <= flush->number)
+            return;
+        list_remove(node);
         flush->done(flush->user);
-        free(flush);
+        flush->command.free(&flush->command);
     }
 }
 
-/* The last call of an item. */
+/* Puts the item into the queue. */
+static void enqueue(struct sender *sender, struct sender_item *item) {
+    struct sender_lane *lane = item->lane;
+    item->number = ++sender->last_number;
+    list_push_back(&sender->queue, &item->node);
+    lane->queue_count++;
+    lane->queue_bytes += item->size;
+    if (lane->state == LANE_READY) {
+        sender->ready_count++;
+        sender->ready_bytes += item->size;
+    }
+}
+
+/* The last call of an item, whose request is over. */
 static void settle(struct sender *sender, struct sender_item *item,
                    const struct khala_answer *answer, bool is_kept) {
+    struct sender_lane *lane = item->lane;
     bool has_room = false;
-    for (size_t i = 0; i < sender->batch_count; i++)
-        if (sender->batch[i] == item)
-            sender->batch[i] = NULL;
-    if (list_node_is_linked(&item->node))
-        list_remove(&item->node);
-    sender->queue_count--;
-    sender->queue_bytes -= item->size;
+    list_remove(&item->node);
+    if (lane->state == LANE_READY) {
+        sender->ready_count--;
+        sender->ready_bytes -= item->size;
+    }
+    lane->queue_count--;
+    lane->queue_bytes -= item->size;
+    lane->attempts = 0;
+    if (lane->queue_count == 0)
+        lane_set(sender, lane, LANE_READY);
     uncount(sender, item, !is_kept, &has_room);
     if (item->answered)
         item->answered(item->user, answer);
@@ -176,87 +310,105 @@ static void settle(struct sender *sender, struct sender_item *item,
 }
 
 static void settle_error(struct sender *sender, struct sender_item *item,
-                         const struct client_error *error, bool is_kept) {
-    const struct khala_error shown = client_error_shown(error, NULL);
-    const struct khala_answer answer = {.error = &shown, .event_id = item->stored_id};
+                         const struct client_error *error, struct slice line, bool is_kept) {
+    char topic[CLIENT_ENTITY_BYTES_MAX + 1];
+    /* The lane may be freed before the answer is given. */
+    snprintf(topic, sizeof(topic), "%s", item->lane->name);
+    const struct khala_error shown = client_error_shown(error, topic);
+    const struct khala_answer answer = {
+        .error = &shown, .event_id = item->stored_id, .json = {line.data, line.size}};
     settle(sender, item, &answer, is_kept);
-}
-
-static void settle_all(struct sender *sender, const struct client_error *error) {
-    struct list_node *node;
-    while ((node = list_pop_front(&sender->queue)))
-        settle_error(sender, container_of(node, struct sender_item, node), error, true);
-    end_flushes(sender);
 }
 
 /* ---- a batch ------------------------------------------------------------------------------ */
 
-static void end_call(struct sender *sender) {
-    http_call_close(sender->call);
-    sender->call = NULL;
-    sender->until_ms = 0;
+/* The lanes of the request may be sent again. */
+static void end_call(struct sender_call *call) {
+    for (size_t i = 0; i < call->count; i++)
+        lane_set(call->sender, call->items[i]->lane, LANE_READY);
+    call->http = NULL;
+    call->until_ms = 0;
 }
 
-static void fail(struct sender *sender, const struct client_error *error) {
-    end_call(sender);
+static void fail(struct sender *sender, const struct client_error *error,
+                 const struct client_error *sent_error) {
+    struct list_node *node;
+    for (size_t i = 0; i < CLIENT_APPEND_REQUESTS_MAX; i++) {
+        struct sender_call *call = &sender->calls[i];
+        if (!call->http)
+            continue;
+        http_call_close(call->http);
+        end_call(call);
+    }
     sender->is_failed = true;
     sender->error = *error;
-    settle_all(sender, &sender->error);
+    while ((node = list_first(&sender->queue))) {
+        struct sender_item *item = container_of(node, struct sender_item, node);
+        settle_error(sender, item, item->was_sent ? sent_error : error, (struct slice){NULL, 0},
+                     true);
+    }
+    end_flushes(sender);
 }
 
-static void retry(struct sender *sender, const struct client_error *error) {
-    const struct khala_error shown = client_error_shown(error, NULL);
+static void warn(const struct sender *sender, const struct client_error *error, const char *topic,
+                 uint64_t wait_ms) {
+    struct khala_error shown = client_error_shown(error, topic);
+    shown.retry_ms = wait_ms < UINT_MAX ? (unsigned)wait_ms : UINT_MAX;
     if (sender->options->warned)
         sender->options->warned(sender->options->user, &shown);
-    sender->retry_at_ms =
-        clock_mono_now_ms() + back_off_ms(sender->attempts++, error->retry_after_ms,
-                                          back_off_chance(), sender->options->back_off_base_ms,
-                                          sender->options->back_off_max_ms);
+}
+
+/* All lanes wait: no server was reached, or it refused a request as a whole. */
+static void retry(struct sender *sender, const struct client_error *error) {
+    /* Requests that were in flight together fail together, which is one failure. */
+    if (sender->retry_at_ms > 0)
+        return;
+    uint64_t wait_ms =
+        back_off_ms(sender->attempts++, error->retry_after_ms, back_off_chance(),
+                    sender->options->back_off_base_ms, sender->options->back_off_max_ms);
+    sender->retry_at_ms = clock_mono_now_ms() + wait_ms;
     wait_until(sender, sender->retry_at_ms);
+    warn(sender, error, NULL, wait_ms);
 }
 
-static size_t unanswered(const struct sender *sender) {
-    size_t count = 0;
-    for (size_t i = 0; i < sender->batch_count; i++)
-        count += sender->batch[i] != NULL;
-    return count;
-}
-
-/* What follows a batch that had an error. */
-static void handle_error(struct sender *sender, const struct client_error *error) {
-    size_t left = unanswered(sender);
-    if (error->policy == CLIENT_POLICY_REAUTHENTICATE) {
+/* What follows a request that had an error as a whole, or of which items have no answer. */
+static void handle_error(struct sender_call *call, const struct client_error *error) {
+    struct sender *sender = call->sender;
+    size_t left = 0;
+    for (size_t i = 0; i < call->count; i++)
+        left += call->items[i] != NULL;
+    /* Requests in flight together may have one refused token. */
+    if (error->policy == CLIENT_POLICY_REAUTHENTICATE && call->ask == sender->asks &&
+        sender->token_until_ms > 0) {
         sender->token_until_ms = 0;
         sender->refusals++;
     }
     if (error->policy == CLIENT_POLICY_FINAL || sender->refusals >= CLIENT_APPEND_REFUSALS_MAX) {
-        fail(sender, error);
+        fail(sender, error, error);
     } else if (error->http_status == 413 && left > 1) {
         sender->items_max = left / 2;
         send_next(sender);
     } else if (error->policy == CLIENT_POLICY_TOPIC_FINAL) {
         /* A refusal of the whole batch, such as 403: no later attempt can succeed. */
-        for (size_t i = 0; i < sender->batch_count; i++)
-            if (sender->batch[i])
-                settle_error(sender, sender->batch[i], error, false);
+        for (size_t i = 0; i < call->count; i++)
+            if (call->items[i])
+                settle_error(sender, call->items[i], error, (struct slice){NULL, 0}, false);
         send_next(sender);
     } else {
         retry(sender, error);
     }
 }
 
-static void take_refusal(struct sender *sender, struct sender_item *item, struct slice line,
-                         struct json_value error, unsigned http_status) {
-    struct client_error refusal = client_error_read(error, 0, http_status);
-    const struct khala_error shown = client_error_shown(&refusal, NULL);
-    const struct khala_answer answer = {
-        .error = &shown, .event_id = item->stored_id, .json = {line.data, line.size}};
-    settle(sender, item, &answer, false);
-}
+/* The lanes of an answer that rest. */
+struct rests {
+    size_t count;
+    const struct sender_lane *first;
+    struct client_error error; /* of the first */
+    uint64_t wait_ms;
+};
 
-/* One line of the answer. Sets the error of the first item that is to be sent again. */
-static void take_line(struct sender *sender, struct slice line, struct client_error *error,
-                      bool *has_error) {
+/* One line of the answer. */
+static void take_line(struct sender_call *call, struct slice line, struct rests *rests) {
     enum { INDEX, STATUS, EVENT, ERROR, DEDUPLICATED, COUNT };
     const struct json_limits limits = {CLIENT_ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct json_field fields[COUNT] = {{.name = SLICE("index")},
@@ -269,95 +421,119 @@ static void take_line(struct sender *sender, struct slice line, struct client_er
     /* The answer broke off; a missing line is asked for again. */
     if (json_read_object(line, &limits, fields, COUNT) != STATUS_OK ||
         !json_u64(fields[INDEX].value, CLIENT_BATCH_ITEMS_MAX, &index) ||
-        !json_u64(fields[STATUS].value, 999, &status) || index >= sender->batch_count ||
-        !sender->batch[index])
+        !json_u64(fields[STATUS].value, 999, &status) || index >= call->count ||
+        !call->items[index])
         return;
-    struct sender_item *item = sender->batch[index];
+    struct sender_item *item = call->items[index];
     /* An idempotency key may answer an earlier event. Any other id is not of this item. */
     if (fields[EVENT].value.kind == JSON_KIND_OBJECT && *item->id &&
         (json_read_members(fields[EVENT].value, &id, 1) != STATUS_OK ||
          !json_string_is(id.value, slice_of(item->id))))
         return;
     if (status == 429 || status >= 500 || status == 424) {
-        if (!*has_error)
-            *error = client_error_read(fields[ERROR].value, 0, (unsigned)status);
-        error->policy = CLIENT_POLICY_RETRY;
-        *has_error = true;
+        /* The first of the lane has the reason and the hint; the server attempted no later one. */
+        if (item->lane->state == LANE_RESTING)
+            return;
+        const struct client_error error =
+            client_error_read(fields[ERROR].value, 0, (unsigned)status);
+        uint64_t wait_ms = lane_rest(call->sender, item->lane, error.retry_after_ms);
+        if (rests->count++ == 0)
+            *rests = (struct rests){1, item->lane, error, wait_ms};
     } else if (status == 200 && fields[EVENT].value.kind == JSON_KIND_OBJECT) {
         const struct khala_answer answer = {
             .event_id = item->stored_id,
             .event = {fields[EVENT].value.raw.data, fields[EVENT].value.raw.size},
             .deduplicated = fields[DEDUPLICATED].value.kind == JSON_KIND_TRUE,
             .json = {line.data, line.size}};
-        settle(sender, item, &answer, false);
+        call->items[index] = NULL;
+        settle(call->sender, item, &answer, false);
     } else if (status != 200) {
-        take_refusal(sender, item, line, fields[ERROR].value, (unsigned)status);
+        const struct client_error refusal =
+            client_error_read(fields[ERROR].value, 0, (unsigned)status);
+        call->items[index] = NULL;
+        settle_error(call->sender, item, &refusal, line, false);
     }
 }
 
-static void take_answers(struct sender *sender, struct slice text) {
-    struct client_error error =
-        client_error_make(CLIENT_POLICY_RETRY, "answer_incomplete", "The answer was incomplete.");
-    bool has_error = false;
-    size_t before = unanswered(sender);
+static void take_answers(struct sender_call *call, struct slice text,
+                         struct client_error *incomplete) {
+    struct sender *sender = call->sender;
+    struct rests rests = {.count = 0};
+    size_t left = 0, unanswered = 0;
     while (text.size > 0) {
         const char *end = memchr(text.data, '\n', text.size);
         struct slice line = {text.data, end ? (size_t)(end - text.data) : text.size};
-        take_line(sender, line, &error, &has_error);
+        take_line(call, line, &rests);
         text = slice_from(text, end ? line.size + 1 : line.size);
     }
-    size_t left = unanswered(sender);
-    if (left < before)
+    for (size_t i = 0; i < call->count; i++) {
+        left += call->items[i] != NULL;
+        unanswered += call->items[i] && call->items[i]->lane->state != LANE_RESTING;
+    }
+    if (left < call->count || rests.count > 0)
         sender->attempts = sender->refusals = 0;
-    if (left > 0)
-        handle_error(sender, &error);
+    if (rests.count > 0)
+        warn(sender, &rests.error, rests.count == 1 ? rests.first->name : NULL, rests.wait_ms);
+    if (unanswered > 0)
+        handle_error(call, incomplete);
     else
         send_next(sender);
 }
 
 static void on_done(void *user, const struct answer *answer, const char *reason) {
-    struct sender *sender = user;
-    struct http_call *call = sender->call;
+    struct sender_call *call = user;
+    struct http_call *http = call->http;
     struct client_error error =
         client_error_make(CLIENT_POLICY_RETRY,
-                          http_call_was_sent(call) ? "connection_lost" : "connect_failed", reason);
-    sender->call = NULL;
-    sender->until_ms = 0;
+                          http_call_was_sent(http) ? "connection_lost" : "connect_failed", reason);
+    if (http_call_was_sent(http))
+        client_error_set_request(&error, http_call_id(http));
     bool is_expected = answer && answer_status(answer) == 200 &&
                        strncmp(answer_header(answer, ANSWER_CONTENT_TYPE), CONTENT_TYPE,
                                strlen(CONTENT_TYPE)) == 0;
+    end_call(call);
     if (is_expected) {
-        take_answers(sender, buffer_slice(&answer->body));
+        error = client_error_make(CLIENT_POLICY_RETRY, "answer_incomplete",
+                                  "The answer was incomplete.");
+        client_error_set_request(&error, http_call_id(http));
+        take_answers(call, buffer_slice(&answer->body), &error);
     } else {
         if (answer)
             error = client_error_of_answer(answer);
-        handle_error(sender, &error);
+        handle_error(call, &error);
     }
-    http_call_close(call);
+    http_call_close(http);
 }
 
-static enum status write_batch(struct sender *sender, struct buffer *body) {
+/* Takes the items of the ready lanes, in the order of the queue. */
+static enum status write_batch(struct sender_call *call, struct buffer *body) {
+    struct sender *sender = call->sender;
     size_t bytes = 0;
     enum status status = STATUS_OK;
     struct list_node *node = list_first(&sender->queue);
-    sender->batch_count = 0;
-    for (; node && status == STATUS_OK && sender->batch_count < sender->items_max;
+    call->count = 0;
+    for (; node && status == STATUS_OK && call->count < sender->items_max;
          node = list_next(&sender->queue, node)) {
         struct sender_item *item = container_of(node, struct sender_item, node);
+        if (item->lane->state != LANE_READY)
+            continue;
         if (bytes > 0 && bytes + item->size > sender->options->batch_bytes_max)
             break;
         status = buffer_append(body, item->line, item->size);
         bytes += item->size;
-        sender->batch[sender->batch_count++] = item;
+        call->items[call->count++] = item;
     }
+    for (size_t i = 0; i < call->count; i++)
+        lane_set(sender, call->items[i]->lane, LANE_IN_FLIGHT);
     return status;
 }
 
-static void send_batch(struct sender *sender) {
+static void send_batch(struct sender_call *call) {
+    struct sender *sender = call->sender;
     const char *own_path = sender->options->append_path;
     struct buffer body;
     buffer_init(&body, CLIENT_BATCH_BYTES_MAX + CLIENT_EVENT_BYTES_MAX + 4096);
-    enum status status = write_batch(sender, &body);
+    enum status status = write_batch(call, &body);
     if (status == STATUS_OK) {
         const struct http_call_options options = {.loop = sender->loop,
                                                   .holds = sender->holds,
@@ -368,34 +544,47 @@ static void send_batch(struct sender *sender) {
                                                   .token = buffer_slice(&sender->token),
                                                   .content_type = CONTENT_TYPE,
                                                   .body = buffer_slice(&body),
-                                                  .user = sender,
+                                                  .user = call,
                                                   .done = on_done};
-        status = http_call_open(&sender->call, &options);
+        status = http_call_open(&call->http, &options);
     }
     buffer_release(&body);
-    if (status == STATUS_OK) {
-        sender->until_ms = clock_mono_now_ms() + sender->options->request_timeout_ms;
-        wait_until(sender, sender->until_ms);
+    if (status != STATUS_OK) {
+        const struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "out_of_memory",
+                                                            "There is no memory for a request.");
+        end_call(call);
+        retry(sender, &error);
         return;
     }
-    const struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "out_of_memory",
-                                                        "There is no memory for a request.");
-    retry(sender, &error);
+    for (size_t i = 0; i < call->count; i++)
+        call->items[i]->was_sent = true;
+    call->ask = sender->asks;
+    call->until_ms = clock_mono_now_ms() + sender->options->request_timeout_ms;
+    wait_until(sender, call->until_ms);
 }
 
+static struct sender_call *free_call(struct sender *sender) {
+    for (size_t i = 0; i < sender->options->append_requests_max; i++)
+        if (!sender->calls[i].http)
+            return &sender->calls[i];
+    return NULL;
+}
+
+/* Every event that makes a lane ready or a request free calls this: nothing else sends. */
 static void send_next(struct sender *sender) {
+    struct sender_call *call;
     sender->send_at_ms = 0;
-    if (sender->queue_count == 0 || sender->call || sender->is_asking || sender->retry_at_ms > 0 ||
-        sender->is_failed)
-        return;
-    if (sender->token_until_ms > clock_mono_now_ms()) {
-        send_batch(sender);
-        return;
+    while (sender->ready_count > 0 && sender->retry_at_ms == 0 && !sender->is_asking &&
+           !sender->is_failed && (call = free_call(sender))) {
+        if (sender->token_until_ms > clock_mono_now_ms()) {
+            send_batch(call);
+            continue;
+        }
+        sender->is_asking = true;
+        sender->ask_until_ms = clock_mono_now_ms() + sender->options->token_timeout_ms;
+        wait_until(sender, sender->ask_until_ms);
+        sender->hooks->ask_token(sender->hooks->user, ++sender->asks);
     }
-    sender->is_asking = true;
-    sender->until_ms = clock_mono_now_ms() + sender->options->token_timeout_ms;
-    wait_until(sender, sender->until_ms);
-    sender->hooks->ask_token(sender->hooks->user, ++sender->asks);
 }
 
 void sender_token(struct sender *sender, uint64_t ask, const char *text,
@@ -406,13 +595,12 @@ void sender_token(struct sender *sender, uint64_t ask, const char *text,
     if (!sender->is_asking || ask != sender->asks)
         return;
     sender->is_asking = false;
-    sender->until_ms = 0;
     buffer_clear(&sender->token);
     if (!error &&
         (!text || !*text || buffer_append_slice(&sender->token, slice_of(text)) != STATUS_OK))
         error = &own;
     if (error && error->policy == CLIENT_POLICY_FINAL) {
-        fail(sender, error);
+        fail(sender, error, error);
     } else if (error) {
         retry(sender, error);
     } else {
@@ -423,14 +611,12 @@ void sender_token(struct sender *sender, uint64_t ask, const char *text,
 }
 
 void sender_add(struct sender *sender, struct sender_item *item) {
-    list_push_back(&sender->queue, &item->node);
-    sender->queue_count++;
-    sender->queue_bytes += item->size;
+    enqueue(sender, item);
     sync_outbox(sender);
     if (sender->is_failed) {
-        settle_error(sender, item, &sender->error, true);
-    } else if (sender->queue_count >= sender->options->batch_items_max ||
-               sender->queue_bytes >= sender->options->batch_bytes_max) {
+        settle_error(sender, item, &sender->error, (struct slice){NULL, 0}, true);
+    } else if (sender->ready_count >= sender->options->batch_items_max ||
+               sender->ready_bytes >= sender->options->batch_bytes_max) {
         send_next(sender);
     } else if (sender->send_at_ms == 0) {
         sender->send_at_ms = clock_mono_now_ms() + sender->options->batch_ms;
@@ -439,30 +625,56 @@ void sender_add(struct sender *sender, struct sender_item *item) {
 }
 
 void sender_flush(struct sender *sender, struct flush_command *flush) {
+    flush->number = sender->last_number;
     list_push_back(&sender->flushes, &flush->node);
     end_flushes(sender);
     send_next(sender);
 }
 
+/* Lanes whose rest is over. */
+static void wake_lanes(struct sender *sender, uint64_t now) {
+    struct list_node *node = list_first(&sender->resting), *next;
+    for (; node; node = next) {
+        struct sender_lane *lane = container_of(node, struct sender_lane, resting_node);
+        next = list_next(&sender->resting, node);
+        if (lane->retry_at_ms <= now)
+            lane_set(sender, lane, LANE_READY);
+        else
+            wait_until(sender, lane->retry_at_ms);
+    }
+}
+
 void sender_tick(struct sender *sender) {
     uint64_t now = clock_mono_now_ms();
-    const struct client_error late = client_error_make(
-        CLIENT_POLICY_RETRY, "request_timeout", "The server or the token callback was too slow.");
-    if (sender->until_ms > 0 && sender->until_ms <= now) {
-        end_call(sender);
+    struct client_error late = client_error_make(CLIENT_POLICY_RETRY, "request_timeout",
+                                                 "The server or the token callback was too slow.");
+    if (sender->is_asking && sender->ask_until_ms <= now) {
         sender->is_asking = false;
         retry(sender, &late);
     }
-    if (sender->retry_at_ms > 0 && sender->retry_at_ms <= now) {
-        sender->retry_at_ms = 0;
-        send_next(sender);
+    for (size_t i = 0; i < CLIENT_APPEND_REQUESTS_MAX; i++) {
+        struct sender_call *call = &sender->calls[i];
+        if (!call->http || call->until_ms > now)
+            continue;
+        struct http_call *http = call->http;
+        client_error_set_request(&late, http_call_id(http));
+        end_call(call);
+        retry(sender, &late);
+        http_call_close(http);
     }
-    if (sender->send_at_ms > 0 && sender->send_at_ms <= now)
+    if (sender->retry_at_ms <= now)
+        sender->retry_at_ms = 0;
+    wake_lanes(sender, now);
+    if (sender->send_at_ms <= now)
         send_next(sender);
-    const uint64_t waits[] = {sender->until_ms, sender->retry_at_ms, sender->send_at_ms};
+    const uint64_t waits[] = {sender->is_asking ? sender->ask_until_ms : 0, sender->retry_at_ms,
+                              sender->send_at_ms};
     for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
         if (waits[i] > 0)
             wait_until(sender, waits[i]);
+    for (size_t i = 0; i < CLIENT_APPEND_REQUESTS_MAX; i++)
+        if (sender->calls[i].http)
+            wait_until(sender, sender->calls[i].until_ms);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -474,9 +686,7 @@ static enum status restore(void *user, struct slice event) {
         return STATUS_OUT_OF_MEMORY;
     sender->count++;
     sender->bytes += item->size;
-    list_push_back(&sender->queue, &item->node);
-    sender->queue_count++;
-    sender->queue_bytes += item->size;
+    enqueue(sender, item);
     sender->send_at_ms = 1; /* as soon as the loop runs */
     return STATUS_OK;
 }
@@ -490,8 +700,13 @@ enum status sender_init(struct sender *sender, const struct khala_options *optio
     sender->target = target;
     sender->outbox.fd = -1;
     sender->items_max = options->batch_items_max;
+    for (size_t i = 0; i < CLIENT_APPEND_REQUESTS_MAX; i++)
+        sender->calls[i].sender = sender;
     list_init(&sender->queue);
+    list_init(&sender->resting);
     list_init(&sender->flushes);
+    map_init(&sender->lanes, MAP_COUNT_MAX);
+    buffer_init(&sender->lane_name, CLIENT_ENTITY_BYTES_MAX);
     buffer_init(&sender->token, CLIENT_TOKEN_BYTES_MAX);
     enum status status = uuid7_generator_init(&sender->ids, NULL);
     if (status == STATUS_OK && options->outbox)
@@ -505,19 +720,27 @@ void sender_attach(struct sender *sender, uv_loop_t *loop, struct socket_holds *
 }
 
 void sender_stop(struct sender *sender) {
-    const struct client_error error =
-        client_error_make(CLIENT_POLICY_FINAL, "closed", "The client is closed.");
+    const struct client_error unsent = client_error_make(
+        CLIENT_POLICY_FINAL, "closed", "The client was closed before it sent the event.");
+    const struct client_error sent = client_error_make(
+        CLIENT_POLICY_FINAL, "closed",
+        "The client was closed before the answer to the event came: it may be stored.");
     sender->retry_at_ms = sender->send_at_ms = 0;
     sender->is_asking = false;
-    fail(sender, &error);
+    fail(sender, &unsent, &sent);
 }
 
 void sender_release(struct sender *sender) {
     struct list_node *node;
     if (!sender->lock)
         return;
-    while ((node = list_pop_front(&sender->queue)))
-        free(container_of(node, struct sender_item, node));
+    while ((node = list_pop_front(&sender->queue))) {
+        struct sender_item *item = container_of(node, struct sender_item, node);
+        lane_let_go(sender, item->lane, item->size);
+        free(item);
+    }
+    map_release(&sender->lanes);
+    buffer_release(&sender->lane_name);
     outbox_file_close(&sender->outbox);
     buffer_release(&sender->token);
 }

@@ -2,12 +2,14 @@
  * sender_make_item, sender_forget: any thread. The rest: the thread of the client's loop.
  * Owns its items until their answer, which is their last call.
  * A full queue refuses an item. Want of memory counts as a lost connection.
- * One batch is in flight at a time, so the events keep their order. */
+ * The events of one entity are a lane: at most one request has events of it, so they keep their
+ * order, and only the lane rests while the server refuses it. Other lanes go on. */
 #ifndef CLIENT_SENDER_H
 #define CLIENT_SENDER_H
 
 #include <khala/khala.h>
 
+#include "base/map.h"
 #include "base/uuid7.h"
 #include "client/client_error.h"
 #include "client/client_limits.h"
@@ -15,9 +17,30 @@
 #include "client/net/http_call.h"
 #include "client/outbox_file.h"
 
+enum lane_state { LANE_READY, LANE_IN_FLIGHT, LANE_RESTING };
+
+struct sender_lane {
+    /* Under the lock. The last item frees the lane. */
+    size_t item_count;
+    size_t item_bytes;
+    bool is_refused; /* for now: it may use no more of the queue than it leaves free */
+    /* Of the loop's thread. */
+    enum lane_state state;
+    struct list_node resting_node;
+    size_t queue_count;
+    size_t queue_bytes;
+    uint64_t retry_at_ms; /* while it rests */
+    unsigned attempts;
+    size_t name_size;
+    char name[]; /* the topic of the entity; "" if the event names none */
+};
+
 struct sender_item {
     struct command command;
     struct list_node node;
+    struct sender_lane *lane;
+    uint64_t number;             /* in the order of the queue */
+    bool was_sent;               /* at least once: the server may have stored it */
     char id[UUID_TEXT_SIZE + 1]; /* "" if an answer may have another id */
     char stored_id[UUID_TEXT_SIZE + 1];
     void *user;
@@ -30,6 +53,17 @@ struct sender_hooks {
     void *user;
     void (*ask_token)(void *user, uint64_t ask);
     void (*wait)(void *user, uint64_t at_ms);
+};
+
+struct sender;
+
+struct sender_call {
+    struct sender *sender;
+    struct http_call *http;                            /* NULL: no request is in flight */
+    struct sender_item *items[CLIENT_BATCH_ITEMS_MAX]; /* NULL: answered */
+    size_t count;
+    uint64_t until_ms;
+    uint64_t ask; /* the number of its token */
 };
 
 struct sender {
@@ -45,22 +79,24 @@ struct sender {
     bool was_full;
     struct uuid7_generator ids;
     struct outbox_file outbox;
+    struct map lanes;        /* by name */
+    struct buffer lane_name; /* of the event that is read */
     /* Of the loop's thread. */
     struct list queue;
-    size_t queue_count;
-    size_t queue_bytes;
+    uint64_t last_number;
+    size_t ready_count; /* in lanes that are ready */
+    size_t ready_bytes;
+    struct list resting; /* lanes */
     struct list flushes;
-    struct sender_item *batch[CLIENT_BATCH_ITEMS_MAX]; /* in flight; NULL: answered */
-    size_t batch_count;
+    struct sender_call calls[CLIENT_APPEND_REQUESTS_MAX];
     size_t items_max;
-    struct http_call *call;
     struct buffer token;
     uint64_t token_until_ms; /* 0: no token */
     uint64_t asks;
     bool is_asking;
+    uint64_t ask_until_ms;
     uint64_t send_at_ms;  /* 0: nothing waits to be sent */
-    uint64_t until_ms;    /* of the request or the question in progress; 0: none */
-    uint64_t retry_at_ms; /* 0: no wait */
+    uint64_t retry_at_ms; /* of all lanes; 0: no wait */
     unsigned attempts;
     unsigned refusals;
     bool is_failed;
@@ -88,10 +124,12 @@ enum khala_result sender_make_item(struct sender *sender, struct slice event,
 void sender_forget(struct sender *sender, struct sender_item *item);
 /* Takes the item. */
 void sender_add(struct sender *sender, struct sender_item *item);
-/* Sends at once. The command is freed with its call when every event has its answer. */
+/* Sends at once. The command is freed with its call when every event that was added before has its
+ * answer. */
 struct flush_command {
     struct command command;
     struct list_node node;
+    uint64_t number; /* of the last event that it waits for */
     void *user;
     void (*done)(void *user);
 };

@@ -3,15 +3,18 @@
  *     khala_client URL TOKEN LOOP TOPIC…
  *
  * A TOKEN that ends with "-" gets the number of the question. LOOP is "own" or "given". The
- * variable STORED is the stored position of every topic; STORAGE_FAILS makes the storage fail. Each
- * line of standard input is an event to append, or "flush", "memory", "mint KEY REQUEST", "get
- * PATH", "post PATH BODY", "upload PATH COUNT" or "cancel PATH"; the end of the input closes the
- * client. Each event is a line of JSON on standard output.
+ * variable STORED is the stored position of every topic; STORAGE_FAILS makes the storage fail; with
+ * LATER each frame is answered with KHALA_LATER first. Each line of standard input is an event to
+ * append, or "flush", "memory", "mint KEY REQUEST", "get PATH", "post PATH BODY", "upload PATH
+ * COUNT", "cancel PATH" or "chain TOPIC COUNT"; the end of the input closes the client. Each event
+ * is a line of JSON on standard output.
  */
 #include <khala/khala.h>
 
 #include <inttypes.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +24,19 @@
 #define BACK_OFF_BASE_MS 20
 #define BACK_OFF_MAX_MS  200
 
+#define TOPICS_MAX 64
+
+struct program;
+
+/* A topic that is followed. */
+struct following {
+    struct program *program;
+    uint64_t number;
+    uint64_t offered_seq; /* of the frame that was answered with KHALA_LATER */
+};
+
 struct program {
+    struct following followings[TOPICS_MAX];
     const char *token;
     unsigned tokens;
     unsigned token_faults;
@@ -29,6 +44,7 @@ struct program {
     struct khala *client;
     uv_loop_t loop;
     uv_thread_t reader;
+    bool is_given;
 };
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -42,6 +58,60 @@ static void say(const char *format, ...) {
     fflush(stdout);
     funlockfile(stdout);
     va_end(arguments);
+}
+
+/* ---- acting some turns of the loop later --------------------------------------------------- */
+
+struct act {
+    uv_idle_t idle;
+    unsigned turns;
+    void (*run)(void *user);
+    void *user;
+};
+
+static void free_act(uv_handle_t *handle) {
+    free(handle->data);
+}
+
+static void on_turn(uv_idle_t *idle) {
+    struct act *act = idle->data;
+    if (act->turns-- > 1)
+        return;
+    act->run(act->user);
+    uv_close((uv_handle_t *)idle, free_act);
+}
+
+/* The own loop of the client cannot be counted, so another thread acts after a short time. */
+static void *on_thread(void *user) {
+    struct act *act = user;
+    uv_sleep(act->turns / 5);
+    for (unsigned i = 0; i < act->turns * 200; i++)
+        sched_yield();
+    act->run(act->user);
+    free(act);
+    return NULL;
+}
+
+/* 0 turns: now. */
+static void run_later(struct program *program, unsigned turns, void (*run)(void *user),
+                      void *user) {
+    if (turns == 0) {
+        run(user);
+        return;
+    }
+    struct act *act = calloc(1, sizeof(*act));
+    if (!act)
+        abort();
+    *act = (struct act){.turns = turns, .run = run, .user = user};
+    act->idle.data = act;
+    if (!program->is_given) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, on_thread, act) != 0 || pthread_detach(thread) != 0)
+            abort();
+        return;
+    }
+    if (uv_idle_init(&program->loop, &act->idle) != 0 || uv_idle_start(&act->idle, on_turn) != 0)
+        abort();
 }
 
 /* With TOKEN_FAULTS the first answers are a failure, an empty text, and none before the next
@@ -94,7 +164,10 @@ static int on_save(void *user, const char *topic, const char *text, size_t size)
 
 static void on_warned(void *user, const struct khala_error *error) {
     (void)user;
-    say("{\"warning\":\"%s\"}", error->code);
+    say("{\"warning\":\"%s\",\"message\":\"%s\",\"topic\":\"%s\",\"http_status\":%u,"
+        "\"request_id\":\"%s\",\"retry_ms\":%u}",
+        error->code, error->message, error->topic ? error->topic : "", error->http_status,
+        error->request_id ? error->request_id : "", error->retry_ms);
 }
 
 static void on_changed(void *user, enum khala_state state, const struct khala_error *error) {
@@ -102,8 +175,18 @@ static void on_changed(void *user, enum khala_state state, const struct khala_er
     say("{\"state\":%d,\"error\":\"%s\"}", (int)state, error ? error->code : "");
 }
 
+static void offer_again(void *user) {
+    const struct following *following = user;
+    (void)khala_next(following->program->client, following->number);
+}
+
 static enum khala_result on_frame(void *user, const struct khala_frame *frame) {
-    (void)user;
+    struct following *following = user;
+    if (getenv("LATER") && following->offered_seq != frame->seq) {
+        following->offered_seq = frame->seq;
+        run_later(following->program, (unsigned)(frame->seq % 11), offer_again, following);
+        return KHALA_LATER;
+    }
     say("{\"topic\":\"%s\",\"frame\":%.*s}", frame->topic, (int)frame->json.size, frame->json.data);
     return KHALA_OK;
 }
@@ -120,7 +203,8 @@ static enum khala_result on_reset(void *user, const struct khala_reset *reset) {
 
 static void on_ended(void *user, const struct khala_error *error) {
     (void)user;
-    say("{\"end\":\"%s\"}", error ? error->code : "");
+    say("{\"end\":\"%s\",\"of\":\"%s\",\"message\":\"%s\"}", error ? error->code : "",
+        error && error->topic ? error->topic : "", error ? error->message : "");
 }
 
 static void on_room(void *user) {
@@ -135,9 +219,12 @@ static void on_closed(void *user) {
 
 static void on_answered(void *user, const struct khala_answer *answer) {
     (void)user;
-    if (answer->error)
-        say("{\"refused\":\"%s\",\"http_status\":%u}", answer->error->code,
-            answer->error->http_status);
+    const struct khala_error *error = answer->error;
+    if (error)
+        say("{\"refused\":\"%s\",\"http_status\":%u,\"message\":\"%s\",\"topic\":\"%s\","
+            "\"request_id\":\"%s\"}",
+            error->code, error->http_status, error->message, error->topic ? error->topic : "",
+            error->request_id ? error->request_id : "");
     else
         say("{\"appended\":%.*s,\"deduplicated\":%s}", (int)answer->event.size, answer->event.data,
             answer->deduplicated ? "true" : "false");
@@ -240,6 +327,48 @@ static void append(struct program *program, const char *line, size_t size) {
         say("{\"result\":%d}", (int)result);
 }
 
+/* ---- a chain: each event is appended some turns after the answer to the one before ---------- */
+
+struct chain {
+    struct program *program;
+    char topic[128];
+    unsigned count;
+    unsigned done;
+};
+
+static void on_linked(void *user, const struct khala_answer *answer);
+
+static void link_next(void *user) {
+    struct chain *chain = user;
+    char event[256];
+    int size = snprintf(event, sizeof(event),
+                        "{\"topic\":\"%s\",\"event_type\":\"said\",\"payload\":{\"n\":%u}}",
+                        chain->topic, chain->done + 1);
+    if (khala_append(chain->program->client, (struct khala_text){event, (size_t)size}, on_linked,
+                     chain) != KHALA_OK)
+        say("{\"chained\":-1}");
+}
+
+static void on_linked(void *user, const struct khala_answer *answer) {
+    struct chain *chain = user;
+    if (!answer->error && ++chain->done < chain->count) {
+        run_later(chain->program, chain->done % 11, link_next, chain);
+        return;
+    }
+    say("{\"chained\":%u}", chain->done);
+    free(chain);
+}
+
+/* "chain TOPIC COUNT" */
+static void begin_chain(struct program *program, char *line) {
+    struct chain *chain = calloc(1, sizeof(*chain));
+    if (!chain)
+        abort();
+    chain->program = program;
+    if (sscanf(line, "chain %127s %u", chain->topic, &chain->count) == 2)
+        link_next(chain);
+}
+
 /* Reads the input on a thread of its own, since the loop of the program must not block. */
 static void read_input(void *user) {
     struct program *program = user;
@@ -253,6 +382,8 @@ static void read_input(void *user) {
             say("{\"allocated_bytes\":%zu}", mallinfo2().uordblks + mallinfo2().hblkhd);
         else if (strncmp(line, "mint ", 5) == 0)
             mint(program, line);
+        else if (strncmp(line, "chain ", 6) == 0)
+            begin_chain(program, line);
         else if (is_request(line))
             ask(program, line);
         else
@@ -298,12 +429,35 @@ static void follow_log(struct program *program, const char *start) {
         say("{\"follow\":%d}", (int)result);
 }
 
+/* START is "head", "start", "after SEQ" without an epoch, or a time; otherwise the stored position
+ * or the beginning. */
+static void follow_topic(struct following *following, const char *topic, const char *start) {
+    struct khala_position after = {.epoch = NULL};
+    bool is_head = start && strcmp(start, "head") == 0;
+    bool is_start = start && strcmp(start, "start") == 0;
+    bool is_after = start && sscanf(start, "after %" SCNu64, &after.seq) == 1;
+    const struct khala_follow follow = {.topic = topic,
+                                        .after = is_after ? &after : NULL,
+                                        .from_start = is_start,
+                                        .from_head = is_head,
+                                        .since = is_head || is_start || is_after ? NULL : start,
+                                        .caught_up = start ? on_caught_up : NULL,
+                                        .user = following,
+                                        .frame = on_frame,
+                                        .reset = on_reset,
+                                        .ended = on_ended};
+    enum khala_result result =
+        khala_follow(following->program->client, &follow, &following->number);
+    if (result != KHALA_OK)
+        say("{\"follow\":%d}", (int)result);
+}
+
 int main(int argc, char **argv) {
     struct program program = {.tokens = 0};
-    if (argc < 4)
+    if (argc < 4 || argc > 4 + TOPICS_MAX)
         return 2;
     program.token = argv[2];
-    bool is_given = strcmp(argv[3], "given") == 0;
+    bool is_given = program.is_given = strcmp(argv[3], "given") == 0;
     struct khala_options options = {
         .url = argv[1],
         .ca_file = getenv("KHALA_CA_FILE"),
@@ -317,6 +471,8 @@ int main(int argc, char **argv) {
         .room = on_room,
         .outbox = getenv("OUTBOX"),
         .append_items_max = number_of("APPEND_ITEMS_MAX", 0),
+        .close_timeout_ms = number_of("CLOSE_TIMEOUT_MS", 0),
+        .queue_frames_max = number_of("QUEUE_FRAMES_MAX", 0),
         .back_off_base_ms = number_of("BACK_OFF_BASE_MS", BACK_OFF_BASE_MS),
         .back_off_max_ms = number_of("BACK_OFF_MAX_MS", BACK_OFF_MAX_MS),
         .request_timeout_ms = number_of("REQUEST_TIMEOUT_MS", 0),
@@ -330,21 +486,11 @@ int main(int argc, char **argv) {
         return is_given && uv_loop_close(&program.loop) != 0;
     }
     const char *start = getenv("START");
-    bool is_head = start && strcmp(start, "head") == 0;
     if (getenv("LOG"))
         follow_log(&program, start);
-    for (int i = 4; i < argc; i++) {
-        const struct khala_follow follow = {.topic = argv[i],
-                                            .from_head = is_head,
-                                            .since = is_head ? NULL : start,
-                                            .caught_up = start ? on_caught_up : NULL,
-                                            .user = &program,
-                                            .frame = on_frame,
-                                            .reset = on_reset,
-                                            .ended = on_ended};
-        result = khala_follow(program.client, &follow, NULL);
-        if (result != KHALA_OK)
-            say("{\"follow\":%d}", (int)result);
+    for (int i = 0; i < argc - 4; i++) {
+        program.followings[i].program = &program;
+        follow_topic(&program.followings[i], argv[4 + i], start);
     }
     if (uv_thread_create(&program.reader, read_input, &program) != 0)
         return 1;

@@ -257,6 +257,10 @@ bool http_call_was_sent(const struct http_call *call) {
     return call->is_sent;
 }
 
+const char *http_call_id(const struct http_call *call) {
+    return call->id;
+}
+
 void http_call_close(struct http_call *call) {
     if (!call)
         return;

@@ -49,6 +49,8 @@ MUST_CHECK enum status http_call_open(struct http_call **call,
 void http_call_more(struct http_call *call);
 /* False: the connection was never open, so the server has not seen the request. */
 bool http_call_was_sent(const struct http_call *call);
+/* The id that the request carries; "" if it has none. */
+const char *http_call_id(const struct http_call *call);
 /* NULL is allowed. */
 void http_call_close(struct http_call *call);
 

@@ -26,7 +26,7 @@ test("libkhala follows and appends over TLS", async (t) => {
 test("libkhala refuses certificates that it must not trust", async (t) => {
   const { file, servers } = await refusedServers(t);
   for (const { name, url, counts } of servers) {
-    const program = Program.start(t, url, { token: "secret", topics: ["room:1"], environment: { KHALA_CA_FILE: file } });
+    const program = Program.start(t, url, { token: "secret", topics: ["room:1"], environment: { KHALA_CA_FILE: file, CLOSE_TIMEOUT_MS: "1" } });
     program.append(said(1));
     // The follower and the producer both try again.
     await program.lines.until(() => program.all("state").filter(({ state }) => state === 6).length >= 2, `two refusals of a certificate ${name}`);
