@@ -215,33 +215,50 @@ static enum status take_window(struct follower *follower, struct json_value epoc
     return follower_started(follower, epoch, from_seq, fields[2].value.kind == JSON_KIND_TRUE);
 }
 
+/* Topics without a window that the server does not have for this client yet. */
+static enum status take_pending(struct channel *channel, const struct push *push) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < push->count && status == STATUS_OK && !channel->is_closed; i++) {
+        struct follower *follower =
+            channel->options.events->find_number(channel->options.user, push->numbers[i]);
+        if (follower && follower->machine.state == TOPIC_STATE_JOINING)
+            status = follower_pending(follower, (struct json_value){JSON_KIND_NULL, {"", 0}});
+    }
+    return status;
+}
+
 static enum status take_accepted(struct channel *channel, const struct push *push,
                                  struct json_value response) {
-    struct json_field list = {.name = SLICE("windows")};
+    struct json_field lists[] = {{.name = SLICE("windows")}, {.name = SLICE("pending")}};
     struct json_value window;
     enum status status = STATUS_OK;
-    if (response.kind != JSON_KIND_OBJECT || json_read_members(response, &list, 1) != STATUS_OK ||
-        list.value.kind != JSON_KIND_ARRAY)
+    if (response.kind != JSON_KIND_OBJECT || json_read_members(response, lists, 2) != STATUS_OK)
         return STATUS_OK;
-    struct json_iterator windows = json_iterate(list.value);
+    bool is_pending = lists[1].value.kind == JSON_KIND_TRUE;
+    struct json_iterator windows = json_iterate(
+        lists[0].value.kind == JSON_KIND_ARRAY ? lists[0].value
+                                               : (struct json_value){JSON_KIND_ARRAY, SLICE("[]")});
     while (status == STATUS_OK && !channel->is_closed && json_next_element(&windows, &window)) {
-        enum { TOPIC, STREAM, EPOCH, BOOTSTRAP, RESUME_AFTER, COUNT };
-        struct json_field fields[COUNT] = {{.name = SLICE("topic")},
-                                           {.name = SLICE("stream_id")},
-                                           {.name = SLICE("epoch")},
-                                           {.name = SLICE("bootstrap")},
-                                           {.name = SLICE("resume_after")}};
+        enum { TOPIC, STREAM, EPOCH, BOOTSTRAP, RESUME_AFTER, PENDING, COUNT };
+        struct json_field fields[COUNT] = {
+            {.name = SLICE("topic")},        {.name = SLICE("stream_id")},
+            {.name = SLICE("epoch")},        {.name = SLICE("bootstrap")},
+            {.name = SLICE("resume_after")}, {.name = SLICE("pending")}};
         if (window.kind != JSON_KIND_OBJECT ||
             json_read_members(window, fields, COUNT) != STATUS_OK)
             continue;
         struct follower *follower = find_value(channel, fields[TOPIC].value);
         if (!follower)
             follower = find_value(channel, fields[STREAM].value);
-        if (follower && channel_push_has(push, follower->number))
+        if (!follower || !channel_push_has(push, follower->number))
+            continue;
+        if (fields[PENDING].value.kind == JSON_KIND_TRUE || (is_pending && push->count == 1))
+            status = follower_pending(follower, fields[EPOCH].value);
+        else
             status = take_window(follower, fields[EPOCH].value, fields[BOOTSTRAP].value,
                                  fields[RESUME_AFTER].value);
     }
-    return status;
+    return status == STATUS_OK && is_pending ? take_pending(channel, push) : status;
 }
 
 /* The first reason of a list of reasons; "" if there is none. */
@@ -281,13 +298,25 @@ static void fail_topic(struct channel *channel, struct follower *follower,
         report(channel, error);
 }
 
-/* The causes of a refusal get it. Returns how many followers of the request were causes; their
- * numbers in the request become 0. */
-static size_t refuse_listed(struct channel *channel, struct push *push, struct json_value list,
-                            const struct client_error *error) {
+/* How many followers of the request the list names. */
+static size_t count_listed(const struct channel *channel, const struct push *push,
+                           struct json_value list) {
     struct json_iterator iterator = json_iterate(list);
     struct json_value element;
     size_t count = 0;
+    while (json_next_element(&iterator, &element)) {
+        char reason[CLIENT_CODE_BYTES_MAX];
+        const struct follower *follower = find_listed(channel, element, reason);
+        count += follower && channel_push_has(push, follower->number);
+    }
+    return count;
+}
+
+/* The causes of a refusal get it. Their numbers in the request become 0. */
+static void refuse_listed(struct channel *channel, struct push *push, struct json_value list,
+                          const struct client_error *error) {
+    struct json_iterator iterator = json_iterate(list);
+    struct json_value element;
     while (!channel->is_closed && json_next_element(&iterator, &element)) {
         char reason[CLIENT_CODE_BYTES_MAX];
         struct follower *follower = find_listed(channel, element, reason);
@@ -296,16 +325,15 @@ static size_t refuse_listed(struct channel *channel, struct push *push, struct j
         for (size_t i = 0; i < push->count; i++)
             if (push->numbers[i] == follower->number)
                 push->numbers[i] = 0;
-        count++;
         if (error->policy == CLIENT_POLICY_STALE)
             follower_stale(follower, reason);
         else
             fail_topic(channel, follower, error);
     }
-    return count;
 }
 
-/* A subscribe is all or nothing. The topics that caused the error get it, the others try again. */
+/* A subscribe is all or nothing. The topics that caused the error get it, the others try again. A
+ * refusal of several topics has the code and the message of one of them: each asks for its own. */
 static void take_refused(struct channel *channel, struct push *push, struct json_value body) {
     struct json_field fields[] = {{.name = SLICE("stale_topics")},
                                   {.name = SLICE("forbidden_topics")},
@@ -313,12 +341,15 @@ static void take_refused(struct channel *channel, struct push *push, struct json
     const struct client_error error = client_error_read(body, 0, 0);
     bool is_stale = error.policy == CLIENT_POLICY_STALE;
     char reason[CLIENT_CODE_BYTES_MAX] = "";
-    size_t listed = 0;
+    bool is_alone = push->count > 1;
     if (body.kind == JSON_KIND_OBJECT && json_read_members(body, fields, 3) == STATUS_OK) {
         struct json_value list = fields[is_stale ? 0 : 1].value;
         first_reason(fields[2].value, reason);
-        if (list.kind == JSON_KIND_ARRAY)
-            listed = refuse_listed(channel, push, list, &error);
+        size_t listed = list.kind == JSON_KIND_ARRAY ? count_listed(channel, push, list) : 0;
+        if (listed == 1 || (is_stale && listed > 1)) {
+            is_alone = false;
+            refuse_listed(channel, push, list, &error);
+        }
     }
     for (size_t i = 0; i < push->count && !channel->is_closed; i++) {
         struct follower *follower =
@@ -329,7 +360,7 @@ static void take_refused(struct channel *channel, struct push *push, struct json
             if (follower->machine.state != TOPIC_STATE_JOINING)
                 continue;
             channel_want(channel, follower);
-            follower->is_alone = listed == 0;
+            follower->is_alone = is_alone;
         } else if (is_stale) {
             follower_stale(follower, reason);
         } else {
@@ -457,6 +488,8 @@ static enum status take_message(struct channel *channel, const struct phoenix_me
         free(push);
         return status;
     }
+    /* An error that names the reason of a close comes right before it. */
+    channel->has_last_error = false;
     if (slice_equal(event, SLICE("sync:update_batch")))
         return take_range(channel, body);
     if (slice_equal(event, SLICE("sync:snapshot")))

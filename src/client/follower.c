@@ -148,9 +148,10 @@ static enum status put(struct follower *follower, const struct entry *entry) {
     return entry_queue_push(&follower->queue, entry);
 }
 
+/* Whether less than that part of the queue is used. An empty queue has room, however short it is.
+ */
 static bool has_room(const struct follower *follower, size_t part) {
-    size_t frames_max = follower->options->queue_frames_max;
-    return follower->queue.frames < frames_max / part &&
+    return follower->queue.frames * part < follower->options->queue_frames_max &&
            follower->queue.bytes < CLIENT_QUEUE_BYTES_MAX / part;
 }
 
@@ -444,13 +445,21 @@ void follower_stale(struct follower *follower, const char *reason) {
         follower->failure = STATUS_OK;
 }
 
+/* after: exclusive. */
+static enum status give_start(struct follower *follower, const struct position *after,
+                              bool is_truncated) {
+    const struct start start = {.position = *after, .is_truncated = is_truncated};
+    follower->is_pending = false;
+    return give(follower, TOPIC_INPUT_STARTED, &start);
+}
+
 enum status follower_accepted(struct follower *follower, struct json_value epoch,
                               struct json_value resume_after) {
     struct topic_epoch read;
-    uint64_t after;
+    struct position after;
     if (!follower->received.is_known && follower->since)
-        return range_read_seq(resume_after, &after)
-                   ? follower_started(follower, epoch, after + 1, false)
+        return range_read_position(resume_after, epoch, &after)
+                   ? give_start(follower, &after, false)
                    : STATUS_INVALID_MESSAGE;
     if (follower->received.is_known && follower->machine.state == TOPIC_STATE_JOINING &&
         range_read_epoch(epoch, &read))
@@ -458,17 +467,30 @@ enum status follower_accepted(struct follower *follower, struct json_value epoch
     return give(follower, TOPIC_INPUT_ACCEPTED, NULL);
 }
 
+/* What is appended from now on is after any time, and after the head. */
+enum status follower_pending(struct follower *follower, struct json_value epoch) {
+    const struct client_error error =
+        client_error_make(CLIENT_POLICY_RETRY, "topic_pending",
+                          "The topic does not exist yet, or belongs to another owner. It begins "
+                          "when it exists for this client.");
+    if (!follower->is_pending)
+        follower->link->warn(follower->link->user, &error, follower->follow.topic);
+    follower->is_pending = true;
+    follower->since = NULL;
+    return follower_accepted(follower, epoch, NO_VALUE);
+}
+
 enum status follower_started(struct follower *follower, struct json_value epoch, uint64_t from_seq,
                              bool is_truncated) {
-    struct start start = {.position = {.seq = from_seq - 1}, .is_truncated = is_truncated};
-    if (from_seq == 0 || !range_read_epoch(epoch, &start.position.epoch))
+    struct position after = {.seq = from_seq - 1};
+    if (from_seq == 0 || !range_read_epoch(epoch, &after.epoch))
         return STATUS_INVALID_MESSAGE;
     const struct position *own = &follower->received.position;
     /* A start at the client's own position, such as 0, is a resume. */
-    if (follower->received.is_known && range_is_same_epoch(&start.position.epoch, &own->epoch) &&
-        own->seq == start.position.seq)
+    if (follower->received.is_known && range_is_same_epoch(&after.epoch, &own->epoch) &&
+        own->seq == after.seq)
         return follower_accepted(follower, epoch, NO_VALUE);
-    return give(follower, TOPIC_INPUT_STARTED, &start);
+    return give_start(follower, &after, is_truncated);
 }
 
 /* Whether a range continues the position. It may begin earlier, and then repeats frames. */
@@ -481,11 +503,19 @@ static bool continues(const struct follower *follower, const struct range *range
 enum status follower_range(struct follower *follower, struct json_value body) {
     const struct range range = range_read(body);
     enum topic_input input = range.is_complete ? TOPIC_INPUT_CAUGHT_UP : TOPIC_INPUT_RANGE;
+    enum status status = STATUS_OK;
     if (!is_streaming(follower))
         return give(follower, input, NULL);
+    /* The topic exists now, and this is its beginning. */
+    if (follower->is_pending && !follower->received.is_known && range.is_valid)
+        status =
+            give_start(follower, &(struct position){range.after, range.epoch}, range.after > 0);
+    if (status != STATUS_OK)
+        return status;
     if (!continues(follower, &range))
         return fault(follower, true, "");
-    enum status status = give(follower, input, &range);
+    follower->is_pending = false;
+    status = give(follower, input, &range);
     if (status == STATUS_OK && range.is_complete) {
         follower->has_caught_up = true;
         tell_caught_up(follower);

@@ -56,6 +56,7 @@ struct follower {
     struct follower_place received;
     struct follower_place applied;
     bool is_unsaved;
+    bool is_pending;    /* the server has no such topic for this client yet */
     const char *since;  /* where to begin without a position; NULL: at the beginning */
     bool has_caught_up; /* the application is to be told */
     char reason[CLIENT_CODE_BYTES_MAX]; /* of the next reset; "" is none */
@@ -88,6 +89,8 @@ void follower_give(struct follower *follower, enum topic_input input,
 /* Answers of the server. A status other than STATUS_OK ends the connection. */
 MUST_CHECK enum status follower_accepted(struct follower *follower, struct json_value epoch,
                                          struct json_value resume_after);
+/* The server accepted the subscription, which begins when the topic exists. */
+MUST_CHECK enum status follower_pending(struct follower *follower, struct json_value epoch);
 MUST_CHECK enum status follower_started(struct follower *follower, struct json_value epoch,
                                         uint64_t from_seq, bool is_truncated);
 MUST_CHECK enum status follower_range(struct follower *follower, struct json_value body);

@@ -13,9 +13,22 @@ bool range_read_seq(struct json_value value, uint64_t *seq) {
     return json_u64(value, JSON_INTEGER_MAX, seq);
 }
 
+bool range_read_position(struct json_value value, struct json_value epoch,
+                         struct position *position) {
+    struct position read = {.seq = 0};
+    struct slice text;
+    bool is_text = json_string_slice(value, &text) && memchr(text.data, '@', text.size);
+    if (is_text ? position_read(text, &read) != STATUS_OK : !range_read_seq(value, &read.seq))
+        return false;
+    if (!range_read_epoch(epoch, &read.epoch) && !topic_epoch_is_known(&read.epoch))
+        return false;
+    *position = read;
+    return true;
+}
+
 bool range_is_same_epoch(const struct topic_epoch *a, const struct topic_epoch *b) {
-    return strcmp(a->text, b->text) == 0 || topic_epoch_continues(a, b) ||
-           topic_epoch_continues(b, a);
+    return !topic_epoch_is_known(a) || !topic_epoch_is_known(b) || strcmp(a->text, b->text) == 0 ||
+           topic_epoch_continues(a, b) || topic_epoch_continues(b, a);
 }
 
 uint64_t range_frame_seq(struct json_value frame) {
@@ -42,9 +55,14 @@ static bool are_frames_valid(const struct range *range) {
 enum { EPOCH, AFTER, THROUGH, BOUNDS_COUNT };
 
 static bool read_bounds(const struct json_field fields[BOUNDS_COUNT], struct range *range) {
-    return range_read_epoch(fields[EPOCH].value, &range->epoch) &&
-           range_read_seq(fields[AFTER].value, &range->after) &&
-           range_read_seq(fields[THROUGH].value, &range->through) && range->through >= range->after;
+    struct position after, through;
+    if (!range_read_position(fields[AFTER].value, fields[EPOCH].value, &after) ||
+        !range_read_position(fields[THROUGH].value, fields[EPOCH].value, &through))
+        return false;
+    range->epoch = through.epoch;
+    range->after = after.seq;
+    range->through = through.seq;
+    return through.seq >= after.seq && strcmp(after.epoch.text, through.epoch.text) == 0;
 }
 
 struct range range_read_covered(struct json_value body) {
@@ -86,23 +104,30 @@ struct snapshot_part range_read_part(struct json_value body) {
     part.is_last = fields[LAST].value.kind == JSON_KIND_TRUE;
     part.has_number = range_read_seq(fields[PART].value, &part.number);
     part.documents = fields[DOCUMENTS].value;
-    part.is_valid = part.documents.kind == JSON_KIND_ARRAY &&
-                    range_read_epoch(fields[EPOCH].value, &part.position.epoch) &&
-                    range_read_seq(fields[WATERMARK].value, &part.position.seq);
+    part.is_valid =
+        part.documents.kind == JSON_KIND_ARRAY &&
+        range_read_position(fields[WATERMARK].value, fields[EPOCH].value, &part.position);
     return part;
 }
 
 bool stored_position_read(struct slice text, struct position *position) {
     const struct json_limits limits = {STORED_POSITION_BYTES_MAX, 4};
     struct json_field fields[] = {{.name = SLICE("epoch")}, {.name = SLICE("seq")}};
-    return json_read_object(text, &limits, fields, 2) == STATUS_OK && fields[0].present &&
-           fields[1].present && range_read_epoch(fields[0].value, &position->epoch) &&
-           range_read_seq(fields[1].value, &position->seq);
+    struct position read = {.seq = 0};
+    bool is_object = json_read_object(text, &limits, fields, 2) == STATUS_OK;
+    bool has_epoch = is_object && fields[0].present && fields[0].value.kind != JSON_KIND_NULL;
+    if (is_object ? !fields[1].present || !range_read_seq(fields[1].value, &read.seq) ||
+                        (has_epoch && !range_read_epoch(fields[0].value, &read.epoch))
+                  : position_read(text, &read) != STATUS_OK)
+        return false;
+    *position = read;
+    return true;
 }
 
 size_t stored_position_write(const struct position *position,
                              char text[STORED_POSITION_BYTES_MAX]) {
-    return (size_t)snprintf(text, STORED_POSITION_BYTES_MAX,
-                            "{\"epoch\":\"%s\",\"seq\":%" PRIu64 "}", position->epoch.text,
-                            position->seq);
+    bool has_epoch = topic_epoch_is_known(&position->epoch);
+    return (size_t)snprintf(text, STORED_POSITION_BYTES_MAX, "{%s%s%s\"seq\":%" PRIu64 "}",
+                            has_epoch ? "\"epoch\":\"" : "", position->epoch.text,
+                            has_epoch ? "\"," : "", position->seq);
 }

@@ -31,16 +31,22 @@ struct snapshot_part {
 
 bool range_read_epoch(struct json_value value, struct topic_epoch *epoch);
 bool range_read_seq(struct json_value value, uint64_t *seq);
+/* A position of the server: a number, or a text N@EPOCH. The epoch is that of the member epoch, if
+ * there is one, else that of the text. */
+bool range_read_position(struct json_value value, struct json_value epoch,
+                         struct position *position);
 /* The sequence of a frame of a valid range. */
 uint64_t range_frame_seq(struct json_value frame);
-/* Also when one of them has the number 0 and the other has none. */
+/* Also when one of them has the number 0 and the other has none. The server accepted a position
+ * whose epoch is not known: it is of every epoch. */
 bool range_is_same_epoch(const struct topic_epoch *a, const struct topic_epoch *b);
 struct range range_read(struct json_value body);
 /* An entry of a heartbeat: a range without frames. */
 struct range range_read_covered(struct json_value body);
 struct snapshot_part range_read_part(struct json_value body);
 
-/* The text of a position in a storage. */
+/* The text of a position in a storage: an object with seq and, if it is known, epoch; or N or
+ * N@EPOCH, as the server hands out. */
 bool stored_position_read(struct slice text, struct position *position);
 size_t stored_position_write(const struct position *position, char text[STORED_POSITION_BYTES_MAX]);
 

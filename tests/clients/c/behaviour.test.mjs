@@ -4,6 +4,7 @@ import http from "node:http";
 import { after, before, test } from "node:test";
 import { SteppedClock } from "../../lib/clock.mjs";
 import { operate } from "../../lib/operator.mjs";
+import { range } from "../../lib/samples.mjs";
 import { Program } from "./program.mjs";
 
 const LIVE = 4;
@@ -42,6 +43,20 @@ for (const loop of ["own", "given"]) {
   });
 }
 
+for (const loop of ["own", "given"]) {
+  test(`an application that takes its frames later gets all of them, from the shortest queue, on ${loop} loop`, async (t) => {
+    const topic = `room:later-${loop}`;
+    await operator.batch(range(1, 44).map((n) => ({ topic, event_type: "said", payload: { n } })));
+    const program = follow(t, { LATER: "1", QUEUE_FRAMES_MAX: "1" }, { loop, topics: [topic] });
+    const { frames } = program.seen(topic);
+    await program.lines.until(() => frames.length === 44, "the frames");
+    await operator.did(`topics/${topic}/events`, { event_type: "said", payload: { n: 45 } });
+    await program.lines.until(() => frames.length === 45, "a live frame");
+    assert.deepEqual(frames.map(({ seq }) => seq), range(1, 45));
+    assert.equal(await program.close(), 0);
+  });
+}
+
 test("502, HTML, 503, 429 and an answer that breaks off are tried again, and the event is stored once", async (t) => {
   const answers = [
     [502, { "content-type": "text/html" }, "<html>Bad Gateway</html>"],
@@ -74,6 +89,9 @@ test("502, HTML, 503, 429 and an answer that breaks off are tried again, and the
   await program.lines.until(() => program.all("appended").length + program.all("refused").length === 1, "the answer");
   assert.deepEqual(program.all("appended").map(({ appended, deduplicated }) => [appended.seq, deduplicated]), [[1, true]]);
   assert.equal(requests, answers.length + 2);
+  assert.deepEqual(program.all("warning").map(({ warning, http_status, request_id }) => [warning, http_status, request_id.slice(0, 1)]).slice(0, 4),
+    [["bad_gateway", 502, ""], ["bad_gateway", 200, ""], ["store_unavailable", 503, "x"], ["rate_limited", 429, "x"]]);
+  assert.ok(program.all("warning").every(({ message }) => /\w/.test(message)), "words");
   assert.equal(await program.close(), 0);
 });
 

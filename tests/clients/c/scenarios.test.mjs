@@ -1,40 +1,13 @@
 // Every scenario of spec/client_scenarios.json through libkhala. Every second one runs on a loop of the application.
-import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { ScriptedServer } from "../scripted.mjs";
-import { Program } from "./program.mjs";
+import { play } from "./scenario.mjs";
 
 const { topic, scenarios } = JSON.parse(readFileSync(new URL("../../../spec/client_scenarios.json", import.meta.url), "utf8"));
-
-const keysOf = ({ documents, ...rest }) => ({ ...rest, ...(documents ? { documents: documents.map((one) => one.doc_key) } : {}) });
-const eventOf = (line) => (line.frame ? { frame: line.frame.seq } : line.reset ? { reset: keysOf(line.reset) } : { end: line.end });
-
-async function play(t, scenario, loop) {
-  const server = await ScriptedServer.start(t, scenario, topic);
-  const { stored, position = null } = scenario;
-  const text = stored === null || typeof stored === "string" ? stored : JSON.stringify(stored);
-  const program = Program.start(t, server.url, { token: "token-", loop, topics: [topic], stored: text });
-  const { lines } = program;
-  // The application's own end of the topic is no event of the scenario.
-  const events = () => lines.all.filter((line) => line.frame || line.reset || line.end).map(eventOf);
-  lines.failure = () => server.error;
-  server.listener = () => lines.changed();
-  const isPlayed = () => server.isOver || events().some((one) => "end" in one);
-  await lines.until(() => events().length >= scenario.events.length && isPlayed(), JSON.stringify(scenario.events));
-  const saved = () => program.all("saved").at(-1)?.saved ?? null;
-  if (position) await lines.until(() => JSON.stringify(saved()) === JSON.stringify(position), `the position ${JSON.stringify(position)}`);
-  assert.equal(await program.close(), 0);
-  assert.equal(server.error, null);
-  assert.deepEqual(events(), scenario.events);
-  assert.deepEqual(program.all("warning").map(({ warning }) => warning), scenario.warnings ?? []);
-  if (!position) assert.equal(saved(), null);
-}
-
 const chosen = scenarios.filter(({ name }) => name.includes(process.env.SCENARIO ?? ""));
 
 describe("scenarios", { concurrency: 8 }, () => {
   for (const [index, scenario] of chosen.entries()) {
-    test(scenario.name, (t) => play(t, scenario, index % 2 ? "given" : "own"));
+    test(scenario.name, (t) => play(t, scenario, topic, { loop: index % 2 ? "given" : "own" }));
   }
 });
