@@ -5,6 +5,7 @@ import http from "node:http";
 import { describe, test } from "node:test";
 import { WebSocketServer } from "ws";
 import { range } from "../../lib/samples.mjs";
+import { ScriptedServer } from "../scripted.mjs";
 import { Program } from "./program.mjs";
 import { play } from "./scenario.mjs";
 
@@ -103,6 +104,20 @@ test("topics that are refused together get their own code and message each", asy
   assert.deepEqual(program.all("end").map(({ of, end, message }) => [of, end, message]).sort(),
     Object.entries(reasons).map(([topic, code]) => [topic, code, `The reason is ${code}.`]));
   assert.equal(program.all("reset")[0].topic, "room:4");
+  assert.equal(await program.close(), 0);
+});
+
+test("an error that no close followed is not the reason of a later close", async (t) => {
+  const error = { send: "sync:error", payload: { code: "rate_limited", message: "Too many messages." } };
+  const resumed = (seq) => [join, { subscribe: at(seq), window: { epoch: EPOCH } }];
+  const connections = [[join, { subscribe: null, window: bootstrap }, error, { close: 1013 }], [...resumed(0), error, batch(0, 1), { close: 1012 }], resumed(1)];
+  const server = await ScriptedServer.start(t, { connections }, TOPIC);
+  const program = Program.start(t, server.url, { token: "token", topics: [TOPIC], environment: { START: "start" } });
+  program.lines.failure = () => server.error;
+  server.listener = () => program.lines.changed();
+  const reasons = () => program.all("state").map((one) => one.error).filter((code, i, all) => code && code !== all[i - 1]);
+  await program.lines.until(() => reasons().length >= 2, "two closes");
+  assert.deepEqual(reasons(), ["rate_limited", "closed_1012"]);
   assert.equal(await program.close(), 0);
 });
 

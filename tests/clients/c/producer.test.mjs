@@ -40,13 +40,15 @@ for (const loop of ["own", "given"]) {
 
 for (const loop of ["own", "given"]) {
   test(`an event that is appended 0 to 10 turns after an answer is sent, on ${loop} loop`, async (t) => {
-    const program = open(t, {}, { loop });
+    const OUTBOX = join(folder(t), "outbox");
+    const program = open(t, { OUTBOX }, { loop });
     const topics = range(1, 3).map((n) => `room:chain-${loop}-${n}`);
     for (const topic of topics) program.command(`chain ${topic} 66`);
     await program.lines.until(() => program.all("chained").length === topics.length, "the ends of the chains");
     assert.deepEqual(program.all("chained").map(({ chained }) => chained), topics.map(() => 66));
     for (const topic of topics) assert.deepEqual((await stored(topic)).map(({ payload }) => payload.n), range(1, 66));
     assert.equal(await program.close(), 0);
+    assert.equal(readFileSync(OUTBOX, "utf8"), "");
   });
 
   test(`closing sends what is queued and waits for the answers, on ${loop} loop`, async (t) => {
