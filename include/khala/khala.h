@@ -162,7 +162,7 @@ struct khala_options {
     unsigned batch_bytes_max;     /* 1 MiB, which is also the most */
     unsigned batch_ms;            /* 5 */
     unsigned request_timeout_ms;  /* 30000 */
-    unsigned close_timeout_ms;    /* 5000: how long khala_close waits for answers to events */
+    unsigned close_timeout_ms;    /* 10000: how long khala_close waits for answers to events */
 };
 
 KHALA_API enum khala_result khala_open(struct khala **client, const struct khala_options *options);

@@ -291,7 +291,7 @@ static struct follower *find_listed(const struct channel *channel, struct json_v
 static void fail_topic(struct channel *channel, struct follower *follower,
                        const struct client_error *error) {
     if (error->policy == CLIENT_POLICY_TOPIC_FINAL)
-        follower_give(follower, TOPIC_INPUT_FINAL, error);
+        follower_refused(follower, error);
     else if (error->policy == CLIENT_POLICY_RETRY)
         follower_give(follower, TOPIC_INPUT_BUSY, error);
     else

@@ -37,10 +37,11 @@
 #define CLIENT_TOKEN_MS         15000
 #define CLIENT_CONNECT_MS       15000
 #define CLIENT_REQUEST_MS       30000
-#define CLIENT_CLOSE_MS         5000
+#define CLIENT_CLOSE_MS         10000
 #define CLIENT_BACK_OFF_BASE_MS 300
 #define CLIENT_BACK_OFF_MAX_MS  30000
 #define CLIENT_TOPIC_BASE_MS    1000
+#define CLIENT_PENDING_MAX_MS   5000 /* between attempts for a topic that does not exist yet */
 #define CLIENT_RENEW_MAX_MS     10000
 #define CLIENT_LOG_SILENCE_MS   60000 /* of the stream of the log, which has heartbeats */
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "topic/stream_id.h"
+#include "topic/topic_table.h"
 
 /* A time of the future is the head. */
 #define SINCE_HEAD "9999-12-31T00:00:00Z"
@@ -314,8 +316,10 @@ static enum status deliver(struct follower *follower, const struct range *range)
 }
 
 static void back_off(struct follower *follower, const struct client_error *error) {
-    uint64_t wait_ms = back_off_ms(follower->trips++, error ? error->retry_after_ms : -1,
-                                   back_off_chance(), CLIENT_TOPIC_BASE_MS, CLIENT_BACK_OFF_MAX_MS);
+    uint64_t wait_ms =
+        back_off_ms(follower->trips++, error ? error->retry_after_ms : -1, back_off_chance(),
+                    CLIENT_TOPIC_BASE_MS,
+                    follower->is_pending ? CLIENT_PENDING_MAX_MS : CLIENT_BACK_OFF_MAX_MS);
     follower->retry_at_ms = clock_mono_now_ms() + wait_ms;
     follower->link->wait(follower->link->user, follower->retry_at_ms);
 }
@@ -468,16 +472,42 @@ enum status follower_accepted(struct follower *follower, struct json_value epoch
 }
 
 /* What is appended from now on is after any time, and after the head. */
-enum status follower_pending(struct follower *follower, struct json_value epoch) {
-    const struct client_error error =
+static void pend(struct follower *follower, const char *request_id) {
+    struct client_error error =
         client_error_make(CLIENT_POLICY_RETRY, "topic_pending",
                           "The topic does not exist yet, or belongs to another owner. It begins "
                           "when it exists for this client.");
+    client_error_set_request(&error, request_id);
     if (!follower->is_pending)
         follower->link->warn(follower->link->user, &error, follower->follow.topic);
     follower->is_pending = true;
     follower->since = NULL;
+}
+
+enum status follower_pending(struct follower *follower, struct json_value epoch) {
+    pend(follower, "");
     return follower_accepted(follower, epoch, NO_VALUE);
+}
+
+/* Whether the topic is that of one run or worker. */
+static bool is_of_entity(const struct follower *follower) {
+    char text[CLIENT_TOPIC_BYTES_MAX];
+    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct slice id;
+    if (address_topic(slice_of(follower->follow.topic), &topic) != STATUS_OK)
+        return false;
+    enum topic_kind kind = topic_kind_of(buffer_slice(&topic), &id);
+    return kind == TOPIC_RUN_EVENTS || kind == TOPIC_WORKER_LIFECYCLE;
+}
+
+void follower_refused(struct follower *follower, const struct client_error *error) {
+    enum topic_input input = TOPIC_INPUT_FINAL;
+    /* An older server refuses a run or worker that does not exist as one of another owner. */
+    if (strcmp(error->code, status_code(STATUS_OWNER_MISMATCH)) == 0 && is_of_entity(follower)) {
+        pend(follower, error->request_id);
+        input = TOPIC_INPUT_BUSY;
+    }
+    follower_give(follower, input, error);
 }
 
 enum status follower_started(struct follower *follower, struct json_value epoch, uint64_t from_seq,

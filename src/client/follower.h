@@ -97,6 +97,8 @@ MUST_CHECK enum status follower_range(struct follower *follower, struct json_val
 /* A range without frames, from a heartbeat. */
 MUST_CHECK enum status follower_covered(struct follower *follower, struct json_value body);
 MUST_CHECK enum status follower_part(struct follower *follower, struct json_value body);
+/* The server refuses the topic for good. */
+void follower_refused(struct follower *follower, const struct client_error *error);
 /* reason: the first reason of the server; "" if it has none. */
 void follower_stale(struct follower *follower, const char *reason);
 /* Offers the held entry to the application again. */

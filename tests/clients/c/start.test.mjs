@@ -30,6 +30,24 @@ test("a topic starts at its head or at a time, and the application is told when 
   for (const program of [head, since, future, stored]) assert.equal(await program.close(), 0);
 });
 
+test("topics of a run and a worker that do not exist yet begin with their first event", async (t) => {
+  const operator = await operate(t);
+  const token = operator.sign({ oa_sync_scopes: ["runtime.run_events", "runtime.worker_lifecycle_events"], oa_user_id: "ada" });
+  const topics = ["run:later:events", "worker:later:lifecycle"];
+  const programs = [["", "own"], ["head", "given"]].map(([START, loop]) => follow(t, operator, START, { token, topics, loop, environment: START ? {} : { START: undefined } }));
+  for (const program of programs) await program.lines.until(() => program.all("warning").length === 2, "two warnings");
+  await operator.did("runs", { run_id: "later", owner_user_id: "ada" }, 201);
+  await operator.did("workers", { worker_id: "later", owner_user_id: "ada" }, 201);
+  await operator.did("runs/later/events", { event_type: "run.log", payload: { n: 1 } });
+  for (const program of programs) {
+    await program.lines.until(() => program.all("frame").length >= 3, "the frames");
+    assert.deepEqual(program.all("warning").map(({ warning, topic }) => [warning, topic]).sort(), topics.map((topic) => ["topic_pending", topic]));
+    assert.deepEqual(program.seen(topics[0]).frames.map(({ seq }) => seq), [1, 2]);
+    assert.deepEqual(program.all("reset").map(({ reset }) => [reset.reason, reset.from_seq, reset.truncated]), [["start", 1, false], ["start", 1, false]]);
+    assert.equal(await program.close(), 0);
+  }
+});
+
 test("a time that is no time ends the topic, and one before the floor resets it", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "3" } });
   await say(operator, ...range(1, 9));
