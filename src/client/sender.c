@@ -92,9 +92,9 @@ static void lane_let_go(struct sender *sender, struct sender_lane *lane, size_t 
     free(lane);
 }
 
-/* The lane of the entity that the event names, as the server reads it. Under the lock. */
-static enum khala_result lane_take(struct sender *sender, const struct json_field targets[3],
-                                   struct sender_lane **lane) {
+/* The lane of the entity that the event names, as the server reads it. NULL: no memory. Under the
+ * lock. */
+static struct sender_lane *lane_take(struct sender *sender, const struct json_field targets[3]) {
     static const struct slice before[] = {SLICE("run:"), SLICE("worker:"), SLICE("")};
     static const struct slice after[] = {SLICE(":events"), SLICE(":lifecycle"), SLICE("")};
     struct buffer *name = &sender->lane_name;
@@ -110,26 +110,25 @@ static enum khala_result lane_take(struct sender *sender, const struct json_fiel
             status = buffer_append_slice(name, after[i]);
     }
     if (status == STATUS_OUT_OF_MEMORY)
-        return KHALA_NO_MEMORY;
+        return NULL;
     if (status != STATUS_OK)
         buffer_clear(name); /* no name of an entity: the server refuses the event */
-    struct sender_lane *found = map_find(&sender->lanes, buffer_slice(name));
+    struct slice key = name->size > 0 ? buffer_slice(name) : SLICE("");
+    struct sender_lane *found = map_find(&sender->lanes, key);
     if (!found) {
-        found = calloc(1, sizeof(*found) + name->size + 1);
+        found = calloc(1, sizeof(*found) + key.size + 1);
         if (!found)
-            return KHALA_NO_MEMORY;
-        if (name->size > 0)
-            memcpy(found->name, name->data, name->size);
-        found->name_size = name->size;
+            return NULL;
+        memcpy(found->name, key.data, key.size);
+        found->name_size = key.size;
         if (map_insert(&sender->lanes, (struct slice){found->name, found->name_size}, found) !=
             STATUS_OK) {
             free(found);
-            return KHALA_NO_MEMORY;
+            return NULL;
         }
     }
     found->item_count++;
-    *lane = found;
-    return KHALA_OK;
+    return found;
 }
 
 static bool is_full(const struct sender *sender) {
@@ -171,20 +170,15 @@ static enum khala_result make_line(struct sender *sender, struct slice event,
         return KHALA_INVALID;
     static const char member[] = "\"event_id\":\"";
     size_t size = object.raw.size + sizeof(member) + UUID_TEXT_SIZE + 4;
-    struct sender_lane *lane = NULL;
-    enum khala_result result = lane_take(sender, fields + TARGETS, &lane);
-    if (result != KHALA_OK)
-        return result;
-    struct sender_item *made = NULL;
-    if (lane_is_full(sender, lane))
-        result = KHALA_FULL;
-    else if (!(made = calloc(1, sizeof(*made) + size)))
-        result = KHALA_NO_MEMORY;
-    if (result != KHALA_OK) {
+    struct sender_lane *lane = lane_take(sender, fields + TARGETS);
+    if (!lane)
+        return KHALA_NO_MEMORY;
+    bool has_room = !lane_is_full(sender, lane);
+    struct sender_item *made = has_room ? calloc(1, sizeof(*made) + size) : NULL;
+    if (!made) {
         lane_let_go(sender, lane, 0);
-        return result;
+        return has_room ? KHALA_NO_MEMORY : KHALA_FULL;
     }
-    made->lane = lane;
     char *at = made->line;
     *at++ = '{';
     if (id.data) {
@@ -206,6 +200,7 @@ static enum khala_result make_line(struct sender *sender, struct slice event,
     if (!fields[IDEMPOTENCY_KEY].present)
         memcpy(made->id, made->stored_id, sizeof(made->id));
     made->command = (struct command){.kind = COMMAND_APPEND, .free = keep_item};
+    made->lane = lane;
     *item = made;
     return KHALA_OK;
 }

@@ -362,11 +362,15 @@ static void on_linked(void *user, const struct khala_answer *answer) {
 /* "chain TOPIC COUNT" */
 static void begin_chain(struct program *program, char *line) {
     struct chain *chain = calloc(1, sizeof(*chain));
-    if (!chain)
+    (void)strtok(line, " ");
+    const char *topic = strtok(NULL, " ");
+    const char *count = strtok(NULL, " ");
+    if (!chain || !count)
         abort();
     chain->program = program;
-    if (sscanf(line, "chain %127s %u", chain->topic, &chain->count) == 2)
-        link_next(chain);
+    chain->count = (unsigned)strtoul(count, NULL, 10);
+    snprintf(chain->topic, sizeof(chain->topic), "%s", topic);
+    link_next(chain);
 }
 
 /* Reads the input on a thread of its own, since the loop of the program must not block. */
@@ -432,10 +436,11 @@ static void follow_log(struct program *program, const char *start) {
 /* START is "head", "start", "after SEQ" without an epoch, or a time; otherwise the stored position
  * or the beginning. */
 static void follow_topic(struct following *following, const char *topic, const char *start) {
-    struct khala_position after = {.epoch = NULL};
+    bool is_after = start && strncmp(start, "after ", 6) == 0;
+    const struct khala_position after = {.epoch = NULL,
+                                         .seq = is_after ? strtoull(start + 6, NULL, 10) : 0};
     bool is_head = start && strcmp(start, "head") == 0;
     bool is_start = start && strcmp(start, "start") == 0;
-    bool is_after = start && sscanf(start, "after %" SCNu64, &after.seq) == 1;
     const struct khala_follow follow = {.topic = topic,
                                         .after = is_after ? &after : NULL,
                                         .from_start = is_start,

@@ -204,9 +204,11 @@ test("a refusal is the answer of its own event", async (t) => {
   program.append(said("room:large", 3));
   program.append(said("hall:1", 4));
   program.append({ topic: "room:large" });
-  await answers(program, 5);
+  program.append({ audit: true, event_type: "said" });
+  await answers(program, 6);
   assert.deepEqual(program.all("refused").map(({ refused, http_status }) => `${http_status} ${refused}`).sort(),
-    ["400 invalid_request", "403 forbidden_topic", "413 khala_frame_payload_too_large"]);
+    ["400 invalid_request", "403 forbidden_topic", "403 forbidden_topic", "413 khala_frame_payload_too_large"]);
+  assert.deepEqual(program.all("refused").map(({ topic }) => topic).sort(), ["", "hall:1", "room:large", "room:large"]);
   assert.ok(program.all("refused").every(({ message, request_id }) => /\w+ \w+/.test(message) && request_id), "words and the request");
   assert.deepEqual((await stored("room:large")).map(({ payload }) => payload.n), [1, 3]);
   program.child.stdin.write("this is no event\n");
