@@ -19,7 +19,7 @@ const stale = (...reasons) => ({ code: "stale_cursor", message: "The cursor is s
   stale_topics: [{ topic: TOPIC, stream_id: "runtime.topic.room.1", reason_codes: reasons, epoch: EPOCH }] });
 const reset = (reason, from_seq, truncated = false) => ({ reset: { reason, from_seq, truncated } });
 const bootstrap = { epoch: EPOCH, bootstrap: { from_seq: 1, truncated: false } };
-const without = (seq) => ({ epoch: undefined, seq });
+const without = (seq) => ({ seq });
 const at = (seq) => ({ epoch: EPOCH, seq });
 
 const LATER_REASON = `a_reason_of_a_later_server_${"x".repeat(60)}`;
