@@ -311,7 +311,7 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     const struct store_event *event = &batch->events[batch->event_count];
     bool is_new = !draft->entry;
     enum status status = is_new ? add_entity(ledger, draft) : STATUS_OK;
-    uint64_t key_ref = append_is_creation(request->kind) ? 0 : event->entity_ref;
+    uint64_t key_ref = append_key_is_scoped(request->kind) ? 0 : event->entity_ref;
     if (status == STATUS_OK && draft->lookup->key.data)
         status =
             batch_add_key(batch, &(struct store_key){key_ref, draft->lookup->key, event->log_id});

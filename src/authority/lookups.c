@@ -9,10 +9,11 @@
 #include "topic/topic_name.h"
 #include "wire/json.h"
 
-/* A first event, an idempotency key and an event id. */
+/* An idempotency key, an event id, and a first event or a key as it was stored before. */
 #define EVENTS_OF_REQUEST_MAX 3
-/* Five texts, of which each byte may need an escape. */
-#define CREATION_KEY_BYTES_MAX (5 * (6 * APPEND_ID_BYTES_MAX + 3) + 2)
+/* Six texts, of which each byte may need an escape. */
+#define SCOPED_KEY_BYTES_MAX (6 * (6 * TOPIC_NAME_BYTES_MAX + 3) + 2)
+#define KEY_HASH_PREFIX      "sha256:"
 
 enum status lookups_init(struct lookups *lookups) {
     *lookups = (struct lookups){
@@ -62,6 +63,10 @@ enum entity_kind append_entity_kind(enum append_kind kind) {
 
 bool append_is_creation(enum append_kind kind) {
     return kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE;
+}
+
+bool append_key_is_scoped(enum append_kind kind) {
+    return append_is_creation(kind) || kind == APPEND_TOPIC_EVENT || kind == APPEND_NOTIFICATION;
 }
 
 struct slice append_entity_id(const struct append_request *request) {
@@ -131,16 +136,23 @@ static uint32_t add_entity_event(struct lookups *lookups, const struct entity_en
     return add_event(lookups, &lookup);
 }
 
-/* The key of a creation is scoped to kind and owner, because the entity may not exist yet:
- * [kind, user, guest, organisation, key]. */
-static enum status write_creation_key(struct buffer *out, const struct append_request *request) {
-    const struct owner *owner = &request->owner;
+/* [kind, user, guest, organisation, key] for a creation, whose entity may not exist yet, and
+ * [kind, topic, user, guest, organisation, key] for an event of a topic. The owner is the one that
+ * produces the event: another tenant's key never answers or refuses a request. */
+static enum status write_scoped_key(struct buffer *out, const struct append_request *request) {
+    const struct owner *owner = request->producer ? &request->producer->identity : &request->owner;
     const struct slice parts[] = {slice_of(entity_kind_name(append_entity_kind(request->kind))),
-                                  owner->user_id, owner->guest_scope, owner->org_id,
+                                  append_entity_id(request),
+                                  owner->user_id,
+                                  owner->guest_scope,
+                                  owner->org_id,
                                   request->idempotency_key};
-    enum status status = STATUS_OK;
+    enum status status = buffer_append_byte(out, '[');
     for (size_t i = 0; status == STATUS_OK && i < sizeof(parts) / sizeof(parts[0]); i++) {
-        status = buffer_append_byte(out, i == 0 ? '[' : ',');
+        if (i == 1 && append_is_creation(request->kind))
+            continue;
+        if (i > 0)
+            status = buffer_append_byte(out, ',');
         if (status == STATUS_OK)
             status = parts[i].data ? json_write_string(out, parts[i])
                                    : buffer_append_slice(out, SLICE("null"));
@@ -148,14 +160,24 @@ static enum status write_creation_key(struct buffer *out, const struct append_re
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
 
+/* The key as it is stored. A longer text than a plain key may have becomes its hash, because an
+ * index of the store has a longest key. */
 static enum status gather_key(struct request_lookup *lookup, struct arena *arena) {
     const struct append_request *request = lookup->request;
     lookup->key = request->idempotency_key;
-    if (!lookup->key.data || !append_is_creation(request->kind))
+    if (!lookup->key.data || !append_key_is_scoped(request->kind))
         return STATUS_OK;
     struct buffer text;
-    buffer_init(&text, CREATION_KEY_BYTES_MAX);
-    enum status status = write_creation_key(&text, request);
+    buffer_init(&text, SCOPED_KEY_BYTES_MAX);
+    enum status status = write_scoped_key(&text, request);
+    if (status == STATUS_OK && text.size > APPEND_IDEMPOTENCY_BYTES_MAX) {
+        uint8_t hash[SHA256_BYTES];
+        sha256(text.data, text.size, hash);
+        buffer_clear(&text);
+        status = buffer_append_slice(&text, SLICE(KEY_HASH_PREFIX));
+        if (status == STATUS_OK)
+            status = buffer_append_hex(&text, hash, sizeof(hash));
+    }
     if (status == STATUS_OK) {
         lookup->key = arena_copy(arena, buffer_slice(&text));
         status = lookup->key.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
@@ -191,13 +213,30 @@ static enum status add_creation_events(struct lookups *lookups, struct request_l
     if (!holders)
         return STATUS_OUT_OF_MEMORY;
     struct store_event_lookup by_key = *common;
-    by_key.by = STORE_EVENT_BY_CREATION_KEY;
+    by_key.by = STORE_EVENT_BY_SCOPED_KEY;
     by_key.key = lookup->key;
     by_key.holder = &holders[0];
     common->holder = &holders[1];
     if (lookup->key.data)
         lookup->key_event = add_event(lookups, &by_key);
     return STATUS_OK;
+}
+
+/* A topic's key may have been stored before keys had an owner, as it was given. */
+static void add_key_events(struct lookups *lookups, struct request_lookup *lookup,
+                           struct arena *arena) {
+    bool is_scoped = append_key_is_scoped(lookup->request->kind);
+    uint32_t plain = add_entity_event(
+        lookups, lookup->entry,
+        (struct store_event_lookup){
+            .by = STORE_EVENT_BY_KEY, .key = lookup->request->idempotency_key, .arena = arena});
+    lookup->key_event = plain;
+    if (!is_scoped)
+        return;
+    lookup->old_key_event = plain;
+    lookup->key_event = add_event(
+        lookups, &(struct store_event_lookup){
+                     .by = STORE_EVENT_BY_SCOPED_KEY, .key = lookup->key, .arena = arena});
 }
 
 static enum status gather_events(struct lookups *lookups, const struct lookup_sources *sources,
@@ -215,10 +254,7 @@ static enum status gather_events(struct lookups *lookups, const struct lookup_so
     if (status == STATUS_OK && append_is_creation(request->kind))
         status = add_creation_events(lookups, lookup, &common);
     else if (status == STATUS_OK && entry && lookup->key.data)
-        lookup->key_event =
-            add_entity_event(lookups, entry,
-                             (struct store_event_lookup){
-                                 .by = STORE_EVENT_BY_KEY, .key = lookup->key, .arena = arena});
+        add_key_events(lookups, lookup, arena);
     if (status == STATUS_OK && request->has_event_id)
         gather_id(lookups, sources, lookup, &common);
     return status;

@@ -22,6 +22,7 @@ struct request_lookup {
     struct slice key; /* the idempotency key as it is stored; data NULL: none was given */
     uint32_t first_event;
     uint32_t key_event;
+    uint32_t old_key_event; /* of the key as it was stored before keys of topics had an owner */
     uint32_t id_event;
 };
 
@@ -65,6 +66,9 @@ MUST_CHECK enum status lookups_event(const struct lookups *lookups, uint32_t num
 const struct store_entity *lookups_holder(const struct lookups *lookups, uint32_t number);
 
 bool append_is_creation(enum append_kind kind);
+/* Whether the stored idempotency key holds its scope: kind, topic and producing owner. The other
+ * keys are stored with their entity. */
+bool append_key_is_scoped(enum append_kind kind);
 /* The kind of entity that a request appends to. */
 enum entity_kind append_entity_kind(enum append_kind kind);
 /* The id of that entity. Absent where the request is refused before its entity matters, or where an

@@ -80,7 +80,7 @@ struct store_event {
 
 /* An idempotency key of an entity, for the event it made. */
 struct store_key {
-    uint64_t entity_ref; /* 0: the key of a creation, which holds its own scope */
+    uint64_t entity_ref; /* 0: the key holds its own scope */
     struct slice key;
     uint64_t log_id;
 };
@@ -283,9 +283,9 @@ struct store_entity_lookup {
 enum store_event_by {
     STORE_EVENT_BY_LOG_ID,
     STORE_EVENT_BY_ID,
-    STORE_EVENT_BY_KEY, /* the event that an idempotency key of an entity made */
-    STORE_EVENT_BY_CREATION_KEY,
-    STORE_EVENT_FIRST, /* an entity's event with seq 1 */
+    STORE_EVENT_BY_KEY,        /* the event that an idempotency key of an entity made */
+    STORE_EVENT_BY_SCOPED_KEY, /* the same of a key that holds its own scope */
+    STORE_EVENT_FIRST,         /* an entity's event with seq 1 */
 };
 
 /* One event that the writer asks for. The entity of a key or of a first event is named by its ref,

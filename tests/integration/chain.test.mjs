@@ -67,20 +67,26 @@ test("every event names its owner and its link, which covers the owner", async (
   assert.deepEqual((await exported(operator)).at(-1), again.event);
 });
 
-test("only another owner is another content", async (t) => {
+test("another owner is another content for an event id, and has keys of its own", async (t) => {
   const operator = await operate(t);
   const event_id = "018f3b7e-1000-7000-8000-000000000001";
+  const owners = [{ owner_user_id: "eve" }, { owner_user_id: null }, { org_id: "o" }, { owner_user_id: null, owner_guest_scope: "ada" }];
+  const asked = { event_type: "x", payload: { a: 1 }, owner_user_id: "ada" };
   for (const repeat of [{ event_id }, { idempotency_key: "k" }]) {
-    const body = { event_type: "x", payload: { a: 1 }, owner_user_id: "ada", ...repeat };
-    const conflict = repeat.event_id ? "event_id_conflict" : "idempotency_key_conflict";
-    const { event } = await operator.did("topics/app.t/events", body);
-    assert.deepEqual(await operator.did("topics/app.t/events", body), { event, deduplicated: true });
-    for (const other of [{ owner_user_id: "eve" }, { owner_user_id: null }, { org_id: "o" }, { owner_user_id: null, owner_guest_scope: "ada" }]) {
-      const { status, body: text } = await operator.post("topics/app.t/events", { ...body, ...other });
-      assert.deepEqual([status, JSON.parse(text).error], [409, conflict], JSON.stringify(other));
-    }
+    const { event } = await operator.did("topics/app.t/events", { ...asked, ...repeat });
+    assert.deepEqual(await operator.did("topics/app.t/events", { ...asked, ...repeat }), { event, deduplicated: true });
   }
-  assert.equal((await exported(operator)).length, 2);
+  for (const other of owners) {
+    const { status, body } = await operator.post("topics/app.t/events", { ...asked, event_id, ...other });
+    assert.deepEqual([status, JSON.parse(body).error], [409, "event_id_conflict"], JSON.stringify(other));
+    for (const deduplicated of [false, true])
+      assert.equal((await operator.did("topics/app.t/events", { ...asked, idempotency_key: "k", ...other })).deduplicated, deduplicated);
+  }
+  assert.equal((await exported(operator)).length, 2 + owners.length);
+  // A producer's key is its own whatever owner its events have: the owner is part of the content.
+  const authorization = `Bearer ${operator.sign({ oa_user_id: "ada", oa_sync_scopes: ["runtime.append"], oa_sync_topics: ["app.t"] })}`;
+  const { status, body } = await operator.ask("POST", "/v1/topics/app.t/events", JSON.stringify({ event_type: "x", payload: { a: 1 }, idempotency_key: "k" }), { authorization });
+  assert.deepEqual([status, JSON.parse(body).error], [409, "idempotency_key_conflict"]);
 });
 
 test("the owner of a worker stays the same when it is registered again", async (t) => {

@@ -83,3 +83,18 @@ test("a repeated registration of a revived worker answers with the revival", asy
   assert.deepEqual([again.event, again.deduplicated, again.worker.status], [revived.event, true, "failed"]);
   await refused(operator, "worker", { ...body, adapter: "third" }, "idempotency_key_conflict");
 });
+
+test("a creation takes the longest idempotency key and the longest names", async (t) => {
+  const operator = await operate(t);
+  const owner = { owner_user_id: `"${"\\".repeat(250)}` , org_id: "\u00e9".repeat(128) };
+  const keys = ["k".repeat(256), `${"k".repeat(255)}l`, "\"".repeat(256), "\\".repeat(255)];
+  for (const { kind } of KINDS) {
+    for (const idempotency_key of keys) {
+      const body = { ...owner, idempotency_key };
+      const first = await operator.did(`${kind}s`, body, 201);
+      assert.deepEqual((await operator.did(`${kind}s`, body)).event, first.event, "the same key answers with the same event");
+      assert.equal((await operator.did(`${kind}s`, { ...body, org_id: "o" }, 201)).deduplicated, false);
+      await refused(operator, kind, { ...body, metadata: { other: true } }, "idempotency_key_conflict");
+    }
+  }
+});

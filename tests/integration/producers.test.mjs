@@ -1,10 +1,11 @@
 // Producer tokens, which append for their own owner and read nothing, and the mint key.
 import assert from "node:assert/strict";
 import { test } from "../lib/cases.mjs";
-import { assertError, run } from "../lib/khala.mjs";
+import { assertError, folder, run } from "../lib/khala.mjs";
 import { operate, refused, UNHURRIED } from "../lib/operator.mjs";
 import { pollPath, snapshotPath, streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
+import { alter, sql } from "../lib/store.mjs";
 import { until, within } from "../lib/wait.mjs";
 
 const MINT_KEY = "a-mint-key-of-enough-characters";
@@ -200,4 +201,63 @@ test("the command line appends with a producer token as its key", async (t) => {
   assert.equal((await operator.read("runs/agent")).run.owner_user_id, "ada");
   assert.equal(append(["--key", token]).code, 0);
   assert.match(append(["--key", "x".repeat(8193)]).problem, /the key is not 1 to 8192 visible characters/);
+});
+
+const SAME = { idempotency_key: "order-123" };
+
+test("an idempotency key of a topic or a notification belongs to its producing owner", async (t) => {
+  const operator = await tenants(t);
+  const ada = producer(operator, { oa_user_id: "ada", oa_sync_topics: ["room:1", "runtime.notifications"] });
+  const eve = producer(operator, { oa_user_id: "eve", oa_sync_topics: ["room:1", "runtime.notifications"] });
+  const guest = producer(operator, { oa_guest_scope: "ada", oa_sync_topics: ["room:1", "runtime.notifications"] });
+  for (const [path, type] of [["/v1/notifications", "shipped"], ["/v1/topics/room:1/events", "said"]]) {
+    const body = (who) => ({ event_type: type, payload: { who }, ...SAME });
+    for (const [who, one] of [["ada", ada], ["eve", eve], ["guest", guest]]) {
+      const { event, deduplicated } = await one.did(path, body(who));
+      assert.deepEqual([deduplicated, event.payload], [false, { who }]);
+      assert.deepEqual(await one.did(path, body(who)), { event, deduplicated: true });
+      assertError(await one.post(path, body("other")), 409, "idempotency_key_conflict");
+    }
+  }
+  // By the operator key the owner that a request names is the producing owner.
+  const notify = (owner, text, status) => operator.did("notifications", { owner_user_id: owner, payload: { text }, ...SAME, event_type: "n" }, status);
+  for (const owner of ["bob", "carl"]) assert.equal((await notify(owner, `for ${owner}`)).deduplicated, false);
+  assert.equal((await notify("bob", "for bob")).deduplicated, true);
+  assert.equal((await notify("ada", "", 409)).error, "idempotency_key_conflict", "the key of ada's own token");
+});
+
+test("keys of one batch belong to their owners, and to one topic", async (t) => {
+  const operator = await tenants(t);
+  const item = (topic, owner_user_id, n) => ({ topic, owner_user_id, event_type: "said", payload: { n }, ...SAME });
+  const items = [item("a:1", "ada", 1), item("a:1", "eve", 2), item("a:1", "ada", 1), item("a:2", "ada", 3), item("a:1", "eve", 9), item("a:1", undefined, 4)];
+  for (const again of [false, true]) {
+    const answers = await operator.batch(items);
+    assert.deepEqual(answers.map(({ status, deduplicated }) => (status === 200 ? deduplicated : status)), [again, again, true, again, 409, again]);
+  }
+});
+
+test("a key that was stored before keys had an owner keeps its scope for the owner of its event", async (t) => {
+  const data = folder(t);
+  let operator = await operate(t, { data });
+  const notify = (owner_user_id, text, status = 200) => operator.did("notifications", { owner_user_id, payload: { text }, ...SAME }, status);
+  const first = await notify("ada", "hello");
+  const said = await operator.did("topics/room:1/events", { event_type: "said", ...SAME });
+  await operator.server.stop();
+  // The key as an earlier version stored it: plain, beside the topic.
+  alter(data, `UPDATE idempotency_keys SET key = 'order-123', entity_ref = (SELECT entity_ref FROM events e WHERE e.log_id = idempotency_keys.log_id)`);
+  assert.equal(sql(data, "SELECT count(*) FROM idempotency_keys WHERE entity_ref > 0"), "2");
+  operator = await operate(t, { data });
+  assert.deepEqual(await notify("ada", "hello"), { event: first.event, deduplicated: true });
+  assert.equal((await notify("ada", "other", 409)).error, "idempotency_key_conflict");
+  for (const deduplicated of [false, true]) assert.equal((await notify("eve", "mine")).deduplicated, deduplicated);
+  // A producer's event without an owner may be a retry of an event that was stored without one.
+  const ada = producer(operator, { oa_user_id: "ada", oa_sync_topics: ["room:1"] });
+  assert.deepEqual(await ada.did("/v1/topics/room:1/events", { event_type: "said", ...SAME }), { event: said.event, deduplicated: true });
+});
+
+test("the longest key of the longest topic and owner is kept", async (t) => {
+  const operator = await operate(t);
+  const topic = `t:${"\u00e9".repeat(127)}`;
+  const body = { event_type: "said", owner_user_id: "\"".repeat(256), org_id: "\\".repeat(256), idempotency_key: "\"".repeat(256) };
+  for (const deduplicated of [false, true]) assert.equal((await operator.did(`topics/${encodeURIComponent(topic)}/events`, body)).deduplicated, deduplicated);
 });

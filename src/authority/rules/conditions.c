@@ -112,7 +112,7 @@ static bool is_same_status(const struct append_request *request, struct slice pa
 }
 
 static bool is_same_text(struct slice a, struct slice b) {
-    return (a.data != NULL) == (b.data != NULL) && slice_equal(a, b);
+    return a.data && b.data ? slice_equal(a, b) : !a.data && !b.data;
 }
 
 /* The owner of a run or worker never changes, and was compared before. */
@@ -145,18 +145,26 @@ static enum status answer_original(struct ledger *ledger, struct draft *draft,
     return answer_repeated(ledger, draft);
 }
 
-/* The event that has the request's key; its log_id is 0 where the key is new. */
+/* The event that has the request's key; its log_id is 0 where the key is new. A key that was stored
+ * before keys of topics had an owner belongs to the owner of its event. */
 static enum status find_key(struct ledger *ledger, const struct draft *draft,
                             struct store_event *event) {
-    struct slice key = draft->lookup->key;
-    bool is_creation = append_is_creation(draft->request->kind);
+    const struct request_lookup *lookup = draft->lookup;
+    enum append_kind kind = draft->request->kind;
+    uint64_t key_ref = append_key_is_scoped(kind) ? 0 : draft->entity.ref;
     *event = (struct store_event){0};
-    if (!key.data || (!is_creation && !draft->entry))
+    if (!lookup->key.data || (!append_is_creation(kind) && !draft->entry))
         return STATUS_OK;
-    uint64_t log_id = batch_find_key(&ledger->batch, is_creation ? 0 : draft->entity.ref, key);
+    uint64_t log_id = batch_find_key(&ledger->batch, key_ref, lookup->key);
     if (log_id > 0)
         return copy_batch_event(ledger, draft, log_id, event);
-    return lookups_event(&ledger->lookups, draft->lookup->key_event, event);
+    enum status status = lookups_event(&ledger->lookups, lookup->key_event, event);
+    if (status != STATUS_OK || event->log_id > 0 || lookup->old_key_event == 0)
+        return status;
+    status = lookups_event(&ledger->lookups, lookup->old_key_event, event);
+    if (status == STATUS_OK && event->log_id > 0 && !is_same_owner(draft, event))
+        *event = (struct store_event){0};
+    return status;
 }
 
 /* The event that has the request's id; its log_id is 0 where the id is new. The set of recent ids

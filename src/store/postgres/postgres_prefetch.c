@@ -28,7 +28,7 @@ static enum find find_of(enum store_event_by by) {
     case STORE_EVENT_BY_ID:
         return FIND_ID;
     case STORE_EVENT_BY_KEY:
-    case STORE_EVENT_BY_CREATION_KEY:
+    case STORE_EVENT_BY_SCOPED_KEY:
         return FIND_KEY;
     case STORE_EVENT_FIRST:
         break;
@@ -46,12 +46,12 @@ static void put_subject(struct postgres_session *session, const struct store_eve
         if (may_be_minted)
             store_session_count_row(&session->base);
         postgres_put_number(session, may_be_minted);
-    } else if (lookup->by == STORE_EVENT_BY_CREATION_KEY) {
+    } else if (lookup->by == STORE_EVENT_BY_SCOPED_KEY) {
         postgres_put_number(session, 0);
     } else if (lookup->entity) {
         postgres_put_optional(session, 0);
     } else {
-        /* No entity has the ref 0, which is that of creation keys. */
+        /* No entity has the ref 0, which is that of scoped keys. */
         postgres_put_signed(session, lookup->entity_ref > 0 && lookup->entity_ref < INT64_MAX
                                          ? (int64_t)lookup->entity_ref
                                          : -1);

@@ -64,7 +64,7 @@ static enum status find_event(struct sqlite_session *session,
     case STORE_EVENT_BY_KEY:
         return entity_ref > 0 ? find_key(session, entity_ref, lookup->key, log_id)
                               : STATUS_NOT_FOUND;
-    case STORE_EVENT_BY_CREATION_KEY:
+    case STORE_EVENT_BY_SCOPED_KEY:
         return find_key(session, 0, lookup->key, log_id);
     case STORE_EVENT_FIRST:
         return entity_ref > 0 ? find_first_event(session, entity_ref, log_id) : STATUS_NOT_FOUND;
