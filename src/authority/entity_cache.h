@@ -24,7 +24,7 @@ struct entity_entry {
     bool is_stream_taken; /* of an application topic that does not exist: another has its stream */
     size_t lookup_index;  /* while the status is STATUS_NOT_FOUND: its number in the prefetch */
     struct store_entity entity;
-    struct publish_bucket buckets[ENTITY_BUCKETS_MAX];
+    struct publish_bucket buckets[ENTITY_BUCKETS_MAX]; /* of a run or worker */
     const struct policy *policy; /* of its own topic; NULL: not looked up yet */
     uint64_t batch;              /* the last one that used it */
     uint64_t first_log_id;       /* of its first event, where it was made while in memory; else 0 */

@@ -41,6 +41,7 @@ static enum status load(struct ledger *ledger) {
 enum status ledger_init(struct ledger *ledger, const struct ledger_options *options) {
     *ledger = (struct ledger){.session = options->session, .policies = options->policies};
     entity_cache_init(&ledger->cache, options->entity_count_max, LEDGER_CACHE_BYTES_MAX);
+    publish_buckets_init(&ledger->buckets, PUBLISH_BUCKETS_MAX);
     buffer_init(&ledger->hash_text, CHAIN_HASH_SCRATCH_BYTES);
     buffer_init(&ledger->text, LEDGER_TEXT_BYTES_MAX);
     enum status status = batch_init(&ledger->batch);
@@ -60,6 +61,7 @@ void ledger_release(struct ledger *ledger) {
     buffer_release(&ledger->hash_text);
     recent_ids_release(&ledger->recent);
     entity_cache_release(&ledger->cache);
+    publish_buckets_clear(&ledger->buckets);
 }
 
 /* ---- batches ---- */
@@ -106,6 +108,8 @@ void ledger_forget(struct ledger *ledger, enum status answer) {
     }
     /* Entities borrow texts of groups, which are returned to their senders now. */
     entity_cache_clear(&ledger->cache);
+    /* The refs of new topics are handed out again. */
+    publish_buckets_clear(&ledger->buckets);
     batch_begin(batch, ledger->committed_log_id + 1);
     ledger->is_sound = false;
 }
@@ -198,15 +202,39 @@ static size_t limits_of(const struct ledger *ledger, const struct draft *draft,
     return 2;
 }
 
+/* Events of a run or worker share the buckets of their entity. A topic has one for each producing
+ * principal. */
+static struct publish_bucket bucket_of(const struct ledger *ledger, const struct draft *draft,
+                                       size_t limit) {
+    if (!draft->entry || draft->request->is_rate_free)
+        return (struct publish_bucket){0};
+    if (!entity_row(draft->entity.kind)->has_event_owner)
+        return draft->entry->buckets[limit];
+    return publish_buckets_get(&ledger->buckets, &draft->publish_key);
+}
+
+static void take_tokens(struct ledger *ledger, struct draft *draft) {
+    const struct policy *limits[LIMITS_OF_ENTITY_MAX];
+    size_t count = limits_of(ledger, draft, limits);
+    uint64_t now_ns = ledger->now.mono_ns;
+    if (draft->request->import || draft->request->is_rate_free)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t rate_per_second = limits[i]->publish_rate_per_second;
+        if (entity_row(draft->entity.kind)->has_event_owner)
+            publish_buckets_take(&ledger->buckets, &draft->publish_key, rate_per_second, now_ns);
+        else
+            publish_bucket_take(&draft->entry->buckets[i], rate_per_second, now_ns);
+    }
+}
+
 static enum status check_limits(struct ledger *ledger, struct draft *draft) {
-    static const struct publish_bucket full = {0};
     struct append_refusal *refusal = &draft->request->refusal;
     const struct policy *limits[LIMITS_OF_ENTITY_MAX];
     size_t count = limits_of(ledger, draft, limits);
     for (size_t i = 0; !draft->request->import && i < count; i++) {
-        const struct publish_bucket *bucket =
-            draft->entry && !draft->request->is_rate_free ? &draft->entry->buckets[i] : &full;
-        enum status status = publish_limit_check(limits[i], bucket, draft->payload.size,
+        const struct publish_bucket bucket = bucket_of(ledger, draft, i);
+        enum status status = publish_limit_check(limits[i], &bucket, draft->payload.size,
                                                  ledger->now.mono_ns, refusal);
         if (status == STATUS_OK)
             continue;
@@ -289,11 +317,7 @@ static enum status add_entity(struct ledger *ledger, struct draft *draft) {
 
 static void update_entry(struct ledger *ledger, struct draft *draft) {
     struct entity_entry *entry = draft->entry;
-    const struct policy *limits[LIMITS_OF_ENTITY_MAX];
-    size_t count = limits_of(ledger, draft, limits);
-    for (size_t i = 0; !draft->request->is_rate_free && i < count; i++)
-        publish_bucket_take(&entry->buckets[i], limits[i]->publish_rate_per_second,
-                            ledger->now.mono_ns);
+    take_tokens(ledger, draft);
     struct slice id = entry->entity.id;
     entry->entity = draft->entity;
     entry->entity.id = id;
@@ -339,6 +363,9 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
     bool is_new = !draft->entry;
     if (is_new)
         draft->entity.ref = ledger->state.entity_ref + 1;
+    if (entity_row(draft->entity.kind)->has_event_owner)
+        draft->publish_key =
+            (struct publish_key){draft->entity.ref, publish_principal(draft->request)};
     enum status status = check_limits(ledger, draft);
     if (status == STATUS_OK)
         status = fill_event(ledger, draft);

@@ -13,6 +13,7 @@
 #include "authority/entity_cache.h"
 #include "authority/id_minter.h"
 #include "authority/lookups.h"
+#include "authority/publish_buckets.h"
 #include "authority/recent_ids.h"
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -22,6 +23,7 @@ struct ledger {
     struct store_session *session; /* the write session; the ledger does not close it */
     const struct policy_table *policies;
     struct entity_cache cache;
+    struct publish_buckets buckets; /* of topics and the audit log */
     struct recent_ids recent;
     struct id_minter minter;
     struct lookups lookups;
@@ -83,6 +85,7 @@ struct draft {
     struct slice type;
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];
+    struct publish_key publish_key; /* where each event has its own owner */
     struct uuid cursor;
     uint64_t time_ms;    /* recorded_at: the wall clock's, not the cursor's */
     bool is_answered;    /* nothing is to be appended */

@@ -13,6 +13,8 @@
     /* Process: the writer's thread. */                                                                                                                      \
     X(LEDGER_CACHE_BYTES_MAX,             64 << 20,  BYTES, PROCESS,      1, "entities the writer keeps between batches")                                    \
     X(LEDGER_ENTITIES_DEFAULT,            65536,     ITEMS, PROCESS,      1, "entities the writer keeps between batches")                                    \
+    X(PUBLISH_BUCKETS_MAX,                65536,     ITEMS, PROCESS,      1, "principals of the last second whose publish rate in a topic is counted")         \
+    X(PUBLISH_BUCKETS_BYTES,              16 << 20,  BYTES, PROCESS,      1, "those rates")                                                                    \
     X(LEDGER_TEXT_BYTES_MAX,              64 << 20,  BYTES, PROCESS,      1, "payloads that the rules make, and merged metadata")                            \
     X(METADATA_NAME_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      2, "one decoded member name while two documents are merged")                       \
     X(BATCH_ARENA_BYTES_MAX,              256 << 20, BYTES, PROCESS,      1, "keys of one commit, and a document for each of its entities")                  \

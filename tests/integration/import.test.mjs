@@ -93,6 +93,12 @@ test("an import makes the same log, summaries and frames, and repeats change not
   assert.equal(run(["verify", "--data-dir", operator.data]).code, 0);
 });
 
+test("publish rates do not apply to an import", async (t) => {
+  const { text, lines } = await sourceOf(t);
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "1" } });
+  assert.deepEqual(resultOf(await send(operator, text)), [200, { events: lines.length, imported: lines.length, already_stored: 0 }]);
+});
+
 test("an interrupted import continues where it stopped", async (t) => {
   const { text, lines } = await sourceOf(t);
   const operator = await operate(t, { settings: UNHURRIED });

@@ -261,3 +261,20 @@ test("the longest key of the longest topic and owner is kept", async (t) => {
   const body = { event_type: "said", owner_user_id: "\"".repeat(256), org_id: "\\".repeat(256), idempotency_key: "\"".repeat(256) };
   for (const deduplicated of [false, true]) assert.equal((await operator.did(`topics/${encodeURIComponent(topic)}/events`, body)).deduplicated, deduplicated);
 });
+
+test("a producer that floods a shared topic leaves the rate of the others alone", async (t) => {
+  const operator = await tenants(t, { RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "30", RUNTIME_KHALA_CODEX_WORKER_EVENTS_PUBLISH_RATE_PER_SECOND: "30" });
+  const granted = (user) => producer(operator, { oa_user_id: user, oa_sync_topics: ["room:1", "runtime.notifications"] });
+  const [ada, eve, carl] = ["ada", "eve", "carl"].map(granted);
+  for (const [path, body] of [["/v1/notifications", {}], ["/v1/topics/room:1/events", { event_type: "said" }]]) {
+    const topic = path.includes("room") ? "room:1" : "runtime.notifications";
+    const flood = await eve.batch("/v1/events:batch", Array.from({ length: 1000 }, () => ({ topic, event_type: "said" })));
+    assert.ok(flood.some(({ status }) => status === 429));
+    const statuses = [];
+    for (const one of [ada, carl]) for (let i = 0; i < 20; i++) statuses.push((await one.post(path, body)).status);
+    assert.deepEqual(statuses, Array(40).fill(200));
+    const named = (owner_user_id) => operator.post(topic === "room:1" ? "topics/room:1/events" : "notifications", { ...body, owner_user_id });
+    const byOperator = await Promise.all(Array.from({ length: 20 }, (_, i) => named(`user-${i}`)));
+    assert.deepEqual(byOperator.map(({ status }) => status), Array(20).fill(200));
+  }
+});

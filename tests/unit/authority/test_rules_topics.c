@@ -148,6 +148,32 @@ static void a_producer_over_its_rate_stores_nothing_and_learns_when_to_retry(voi
     assert_int_equal(checked_log(fixture), 6);
 }
 
+static void a_producer_of_a_topic_uses_up_its_own_rate_only(void **state) {
+    static const struct slice room = SLICE("t");
+    static const struct principal ada = {
+        .identity.user_id = SLICE("ada"), .topics = {&room, 1}, .scopes = SCOPE_APPEND};
+    static const struct principal eve = {
+        .identity.user_id = SLICE("eve"), .topics = {&room, 1}, .scopes = SCOPE_APPEND};
+    struct fixture *fixture = *state;
+    fixture->policies.rows[POLICY_FALLBACK].publish_rate_per_second = 4;
+    fixture->reader.producer = &ada;
+    for (int i = 0; i < 4; i++)
+        ask_ok(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\"}");
+    refused(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\"}",
+            STATUS_KHALA_PUBLISH_RATE_LIMITED);
+    fixture->reader.producer = &eve;
+    for (int i = 0; i < 3; i++)
+        ask_ok(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\"}");
+    /* An operator's appends count for the owner that they name. */
+    fixture->reader.producer = NULL;
+    refused(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\",\"owner_user_id\":\"ada\"}",
+            STATUS_KHALA_PUBLISH_RATE_LIMITED);
+    ask_ok(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\",\"owner_user_id\":\"eve\"}");
+    refused(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\",\"owner_user_id\":\"eve\"}",
+            STATUS_KHALA_PUBLISH_RATE_LIMITED);
+    ask_ok(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\"}");
+}
+
 static void refused_requests_take_no_token_from_the_bucket(void **state) {
     struct fixture *fixture = *state;
     fixture->policies.rows[POLICY_WORKER_LIFECYCLE].publish_rate_per_second = 5;
@@ -209,6 +235,7 @@ int main(void) {
         TEST(notifications_and_audit_events_have_requests_of_their_own),
         TEST(a_payload_above_the_limit_stores_nothing),
         TEST(a_producer_over_its_rate_stores_nothing_and_learns_when_to_retry),
+        TEST(a_producer_of_a_topic_uses_up_its_own_rate_only),
         TEST(refused_requests_take_no_token_from_the_bucket),
         TEST(one_bad_item_does_not_fail_the_others),
     };
