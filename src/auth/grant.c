@@ -69,7 +69,7 @@ static enum match granted(const struct principal *principal, struct slice topic)
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream_id = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     enum match by_topic = list_match(&principal->topics, topic);
-    if (by_topic == MATCH_EXACT || principal->topics.count + principal->streams.count == 0)
+    if (by_topic == MATCH_EXACT || !principal_is_narrowed(principal))
         return by_topic;
     enum status status = topic_to_stream(topic, &stream_id);
     assert(status == STATUS_OK);
@@ -126,8 +126,8 @@ static struct grant refuse(enum status status) {
 /* No topic has the stream id yet. The topic that appears is an application topic, and is checked
  * then by its name. */
 static struct grant check_stored_stream(const struct principal *principal, struct slice stream_id) {
-    bool is_narrowed = principal->topics.count + principal->streams.count > 0;
-    if (could_grant(principal, stream_id) == MATCH_NONE && (is_narrowed || !principal->read_all))
+    if (could_grant(principal, stream_id) == MATCH_NONE &&
+        (principal_is_narrowed(principal) || !principal->read_all))
         return refuse(STATUS_FORBIDDEN_TOPIC);
     return allow(principal->read_all ? GRANT_VIEW_ALL : GRANT_VIEW_OWN_OR_UNOWNED);
 }
@@ -141,9 +141,8 @@ struct grant grant_check(const struct principal *principal, struct slice topic,
         return refuse(STATUS_FORBIDDEN_TOPIC);
     const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
     enum topic_ownership ownership = ownership_of(row, id);
-    bool is_narrowed = principal->topics.count + principal->streams.count > 0;
     enum match match = granted(principal, topic);
-    if (is_narrowed && match == MATCH_NONE)
+    if (principal_is_narrowed(principal) && match == MATCH_NONE)
         return refuse(STATUS_FORBIDDEN_TOPIC);
     if (principal->read_all)
         return allow(GRANT_VIEW_ALL);
@@ -165,7 +164,12 @@ enum status grant_check_append(const struct principal *principal, struct slice t
                                const struct owner *owner) {
     struct slice id;
     const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
+    bool is_narrowed = principal_is_narrowed(principal);
+    if (is_narrowed && topic_name_check(topic) != STATUS_OK)
+        return STATUS_FORBIDDEN_TOPIC;
     enum match match = granted(principal, topic);
+    if (is_narrowed && match == MATCH_NONE)
+        return STATUS_FORBIDDEN_TOPIC;
     switch (ownership_of(row, id)) {
     case TOPIC_GRANTED:
         return match != MATCH_NONE ? STATUS_OK : STATUS_FORBIDDEN_TOPIC;
@@ -205,22 +209,48 @@ bool grant_opens(const struct principal *principal, struct slice topic) {
     return is_pattern || grant_check(principal, topic, NULL).status == STATUS_OK;
 }
 
+/* Whether a producer could append to a topic of that name. */
+static bool opens_to_producer(const struct principal *principal, struct slice topic) {
+    struct slice id;
+    enum topic_kind kind = topic_kind_of(topic, &id);
+    bool is_pattern = memchr(topic.data, '*', topic.size) != NULL;
+    switch (topic_row(kind)->ownership) {
+    case TOPIC_OWNED_BY_ENTITY:
+        return principal->scopes & (kind == TOPIC_RUN_EVENTS ? SCOPES_PRODUCER : SCOPE_APPEND) &&
+               id.size > 0 && (!is_pattern || has_identity(principal));
+    case TOPIC_SHARED:
+        return kind == TOPIC_NOTIFICATIONS && principal->scopes & SCOPE_APPEND &&
+               has_identity(principal);
+    case TOPIC_GRANTED:
+        return (principal->scopes & SCOPE_APPEND) != 0;
+    case TOPIC_OWNED_BY_NAMED_USER:
+    case TOPIC_OWNED_BY_NAMED_GUEST:
+    case TOPIC_RESERVED:
+        break;
+    }
+    return false;
+}
+
+static bool topic_opens(const struct principal *principal, struct slice topic) {
+    return grant_opens(principal, topic) || opens_to_producer(principal, topic);
+}
+
 static bool stream_opens(const struct principal *principal, struct slice stream_id) {
     char text[TOPIC_NAME_BYTES_MAX];
     struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     return stream_to_topic(stream_id, &topic) != STATUS_OK ||
-           grant_opens(principal, buffer_slice(&topic));
+           topic_opens(principal, buffer_slice(&topic));
 }
 
 bool grant_opens_any(const struct principal *principal) {
     if (principal->read_all)
         return true;
-    if (principal->topics.count + principal->streams.count == 0)
-        return principal->scopes != 0 && has_identity(principal);
+    if (!principal_is_narrowed(principal))
+        return (principal->scopes & ~(unsigned)SCOPE_REPLAY_ALL) != 0 && has_identity(principal);
     for (size_t i = 0; i < principal->topics.count; i++) {
         struct slice name = principal->topics.names[i];
         bool is_topic = address_kind(name) == ADDRESS_TOPIC;
-        if (is_topic ? grant_opens(principal, name) : stream_opens(principal, name))
+        if (is_topic ? topic_opens(principal, name) : stream_opens(principal, name))
             return true;
     }
     for (size_t i = 0; i < principal->streams.count; i++)

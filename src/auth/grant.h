@@ -38,15 +38,16 @@ enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
  * the principal may wait for the topic. */
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner);
-/* Whether a principal with SCOPE_APPEND may append to the entity of the topic: it owns the run or
- * worker, or the token names its topic exactly; an application topic matches a grant; the
- * notifications need none, since each has its own owner. read_all does not help. */
+/* Whether a producer may append to the entity of the topic: it owns the run or worker, or the token
+ * names its topic exactly; an application topic matches a grant; of notifications each has its own
+ * owner. read_all does not help. STATUS_FORBIDDEN_TOPIC depends on the token alone,
+ * STATUS_OWNER_MISMATCH on the owner, which is NULL where no such entity exists. */
 MUST_CHECK enum status grant_check_append(const struct principal *principal, struct slice topic,
                                           const struct owner *owner);
-/* Whether a granted name, exact or with '*', could open a topic to the principal. */
+/* Whether a granted name, exact or with '*', could open a topic to the principal as a reader. */
 bool grant_opens(const struct principal *principal, struct slice topic);
-/* Whether any topic could be open to the principal with frames that it may read. True in doubt: a
- * name with '*' may match topics of several kinds. */
+/* Whether any topic could be open to the principal, with frames that it may read or to append to.
+ * True in doubt: a name with '*' may match topics of several kinds. */
 bool grant_opens_any(const struct principal *principal);
 /* At delivery, for each frame. */
 bool grant_may_read(const struct principal *principal, enum grant_view view,

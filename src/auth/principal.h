@@ -50,6 +50,10 @@ const struct principal *principal_shared(const struct principal *principal);
 /* NULL is fine. */
 void principal_unref(const struct principal *principal);
 
+/* Whether its token lists topics or streams, which then are all that it opens. */
+static inline bool principal_is_narrowed(const struct principal *principal) {
+    return principal->topics.count + principal->streams.count > 0;
+}
 /* True for the same user or guest. Data of an organisation without user or guest belongs to the
  * principals of that organisation. */
 bool principal_owns(const struct principal *principal, const struct owner *owner);

@@ -2,6 +2,7 @@
 
 #include "auth/grant.h"
 #include "authority/lookups.h"
+#include "authority/run_state.h"
 #include "topic/topic_name.h"
 
 /* ---- the owner that a request names ---- */
@@ -35,25 +36,47 @@ enum status producer_claim_owner(struct append_request *request, struct arena *a
 
 /* ---- the entity ---- */
 
-enum status producer_check(const struct append_request *request, const struct store_entity *entity,
+/* A token that lists topics or streams creates nothing. */
+static enum status check_creation(struct append_request *request,
+                                  const struct store_entity *entity) {
+    if (principal_is_narrowed(request->producer)) {
+        request->refusal.message = "This token lists the topics or streams that it may append to, "
+                                   "so it creates no runs and no workers.";
+        return STATUS_FORBIDDEN_TOPIC;
+    }
+    /* An id belongs to one owner. */
+    return !entity || principal_owns(request->producer, &entity->owner) ? STATUS_OK
+                                                                        : STATUS_OWNER_MISMATCH;
+}
+
+static bool is_cancel(const struct append_request *request) {
+    return request->kind == APPEND_RUN_EVENT &&
+           slice_equal(request->event_type, SLICE(RUN_EVENT_CANCEL_REQUESTED));
+}
+
+enum status producer_check(struct append_request *request, const struct store_entity *entity,
                            struct arena *arena) {
+    const struct principal *producer = request->producer;
     enum entity_kind kind = append_entity_kind(request->kind);
     struct slice id = append_entity_id(request);
     struct slice topic;
-    if (!request->producer)
+    if (!producer)
         return STATUS_OK;
+    if (!(producer->scopes & SCOPE_APPEND) && !is_cancel(request)) {
+        request->refusal.message = "This token may append run.cancel_requested only. Other events "
+                                   "need the scope runtime.append.";
+        return STATUS_MISSING_SCOPE;
+    }
     if (kind == ENTITY_AUDIT)
         return STATUS_FORBIDDEN_TOPIC;
-    /* The rules create it for the producer's owner, or answer that it does not exist. A topic that
-     * the projector writes has no id here, and the rules refuse it. */
-    if (!id.data || (!entity && kind != ENTITY_TOPIC))
+    if (append_is_creation(request->kind))
+        return check_creation(request, entity);
+    /* A topic that the projector writes has no id here, and the rules refuse it. */
+    if (!id.data)
         return STATUS_OK;
-    /* A grant lets a producer append, but not register another owner's worker again. */
-    if (request->kind == APPEND_RUN_CREATE || request->kind == APPEND_WORKER_CREATE)
-        return principal_owns(request->producer, &entity->owner) ? STATUS_OK
-                                                                 : STATUS_OWNER_MISMATCH;
     enum status status = topic_name_of_entity(arena, kind, id, &topic);
-    return status == STATUS_OK
-               ? grant_check_append(request->producer, topic, entity ? &entity->owner : NULL)
-               : status;
+    if (status == STATUS_OK)
+        status = grant_check_append(producer, topic, entity ? &entity->owner : NULL);
+    /* A run of another owner is refused like one that does not exist. */
+    return status == STATUS_OWNER_MISMATCH ? entity_row(kind)->not_found : status;
 }

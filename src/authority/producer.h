@@ -1,9 +1,10 @@
-/* Producers: principals whose token has the scope runtime.append. They append without the operator
- * key, for their own owner.
+/* Producers: principals whose token has the scope runtime.append, or runtime.cancel, with which
+ * they append run.cancel_requested only. They append without the operator key, for their own owner.
  * producer_claim_owner belongs to the thread that reads a request, producer_check to the writer's.
  * Memory: texts go to the group's arena.
- * Errors: STATUS_OWNER_MISMATCH, STATUS_FORBIDDEN_TOPIC, STATUS_OUT_OF_MEMORY.
- * The writer decides by the entity as it is at that moment, so that no change of it is missed. */
+ * Errors: STATUS_OWNER_MISMATCH, STATUS_FORBIDDEN_TOPIC, STATUS_MISSING_SCOPE,
+ * STATUS_OUT_OF_MEMORY; a run or worker of another owner is refused as if it did not exist. The
+ * writer decides by the entity as it is at that moment, so that no change of it is missed. */
 #ifndef AUTHORITY_PRODUCER_H
 #define AUTHORITY_PRODUCER_H
 
@@ -13,8 +14,8 @@
  * workers and notifications that it creates get its owner. Does nothing for other requests. */
 MUST_CHECK enum status producer_claim_owner(struct append_request *request, struct arena *arena);
 /* Whether the producer of the request, if it has one, may append to the entity. entity is NULL
- * where it does not exist. A run or worker that does not exist is left to the rules. */
-MUST_CHECK enum status producer_check(const struct append_request *request,
+ * where it does not exist. */
+MUST_CHECK enum status producer_check(struct append_request *request,
                                       const struct store_entity *entity, struct arena *arena);
 
 #endif

@@ -177,6 +177,7 @@ static const char *const scopes[] = {
     AUDIT,
     "runtime.append",
     "runtime.replay_all",
+    "runtime.cancel",
 };
 _Static_assert(ROW_COUNT(scopes) == SCOPE_COUNT, "every scope has a name");
 

@@ -82,8 +82,10 @@ enum scope {
     SCOPE_AUDIT = 1 << 4,
     SCOPE_APPEND = 1 << 5,     /* of producers: it opens no topic to read */
     SCOPE_REPLAY_ALL = 1 << 6, /* opens no topic: lifts floor and budget of a replay */
+    SCOPE_CANCEL = 1 << 7,     /* of producers that append run.cancel_requested only */
 };
-#define SCOPE_COUNT         7
+#define SCOPE_COUNT         8
+#define SCOPES_PRODUCER     (SCOPE_APPEND | SCOPE_CANCEL)
 #define SCOPE_READ_ALL_NAME "runtime.read_all"
 
 /* ---- rows ---- */

@@ -47,7 +47,7 @@ async function tenants(t, settings = {}) {
 
 test("a producer creates and appends for its own owner, under both names of the routes", async (t) => {
   const operator = await tenants(t);
-  const ada = producer(operator, { oa_user_id: "ada", oa_org_id: "acme", oa_sync_topics: ["room:1"] });
+  const ada = producer(operator, { oa_user_id: "ada", oa_org_id: "acme" });
   for (const [index, root] of ["/v1", "/internal/v1"].entries()) {
     const run_id = `adas-${index}`;
     const worker_id = `adaw-${index}`;
@@ -61,15 +61,13 @@ test("a producer creates and appends for its own owner, under both names of the 
     for (const [path, body] of [["heartbeat", { metadata_patch: { a: 1 } }], ["status", { status: "running" }], ["events", { event_type: "worker.output" }]]) {
       assert.deepEqual(Object.keys(await ada.did(`${root}/workers/${worker_id}/${path}`, body)), ["event", "deduplicated"], "it reads no worker");
     }
-    await ada.did(`${root}/topics/room:1/events`, { event_type: "said" });
     await ada.did(`${root}/notifications`, { payload: { text: "hello" } });
     const answers = await ada.batch(`${root}/events:batch`, [{ run_id, event_type: "run.log" }, { worker_id, status: "stopping" },
-      { topic: "room:1", event_type: "said" }, { run_id: "bobs", event_type: "run.log" }, { worker_id: "bobw", event_type: "worker.x" },
-      { topic: "bobs:room", event_type: "said" }, { audit: true, event_type: "audit.note" }, { run_id: "none", event_type: "run.log" },
+      { run_id: "bobs", event_type: "run.log" }, { worker_id: "bobw", event_type: "worker.x" }, { worker_id: "none", event_type: "worker.x" },
+      { run_id: "none", event_type: "run.log" }, { topic: "bobs:room", event_type: "said" }, { audit: true, event_type: "audit.note" },
       { topic: "run:bobs:events", event_type: "x" }]);
-    assert.deepEqual(answers.map(({ status, error }) => error?.error ?? status), [200, 200, 200, "owner_mismatch", "owner_mismatch",
-      "forbidden_topic", "forbidden_topic", "run_not_found", "projection_owned_topic"]);
-    assert.deepEqual(answers.slice(3, 7).map(({ status }) => status), [403, 403, 403, 403]);
+    assert.deepEqual(answers.map(({ status, error }) => error?.error ?? status), [200, 200, "run_not_found", "worker_not_found", "worker_not_found",
+      "run_not_found", "forbidden_topic", "forbidden_topic", "projection_owned_topic"]);
   }
   const reader = operator.sign({ oa_user_id: "ada", oa_sync_scopes: ["runtime.notifications"] });
   const { messages } = JSON.parse((await caller(operator, reader).get(pollPath("runtime.notifications"))).body);
@@ -81,9 +79,16 @@ test("a producer neither writes to, reads from nor learns about another tenant",
   const ada = producer(operator, { oa_user_id: "ada" });
   const all = producer(operator, { oa_user_id: "ada", oa_sync_scopes: ["runtime.append", "runtime.read_all"] });
   const write = (path, body, code) => refused(operator, () => ada.post(path, body), 403, code);
-  for (const one of [ada, all]) {
-    await refused(operator, () => one.post("/v1/runs/bobs/events", { event_type: "run.log" }), 403, "owner_mismatch");
-  }
+  /** A run or worker of another owner answers as one that does not exist. */
+  const absent = async (one, path, body, code) => {
+    const [foreign, none] = [await refused(operator, () => one.post(path, body), 404, code),
+      await refused(operator, () => one.post(path.replace(/bobs|bobw/, "none"), body), 404, code)];
+    const { request_id: id, ...answer } = foreign.body;
+    const { request_id: other, ...expected } = none.body;
+    assert.ok(id !== other);
+    assert.deepEqual(answer, expected);
+  };
+  for (const one of [ada, all]) await absent(one, "/v1/runs/bobs/events", { event_type: "run.log" }, "run_not_found");
   for (const owner of [{ owner_user_id: "bob" }, { owner_guest_scope: "ada" }, { org_id: "acme" }]) {
     await write("/v1/runs", { run_id: "new", ...owner }, "owner_mismatch");
     await write("/v1/workers", { worker_id: "new", ...owner }, "owner_mismatch");
@@ -91,15 +96,15 @@ test("a producer neither writes to, reads from nor learns about another tenant",
   }
   await write("/v1/runs", { run_id: "bobs" }, "owner_mismatch");
   await write("/v1/workers", { worker_id: "bobw" }, "owner_mismatch");
-  await write("/v1/workers/bobw/heartbeat", {}, "owner_mismatch");
-  await write("/v1/workers/bobw/status", { status: "stopped" }, "owner_mismatch");
-  await write("/v1/workers/bobw/events", { event_type: "worker.output" }, "owner_mismatch");
+  await absent(ada, "/v1/workers/bobw/heartbeat", {}, "worker_not_found");
+  await absent(ada, "/v1/workers/bobw/status", { status: "stopped" }, "worker_not_found");
+  await absent(ada, "/v1/workers/bobw/events", { event_type: "worker.output" }, "worker_not_found");
   await write("/v1/topics/bobs:room/events", { event_type: "said" }, "forbidden_topic");
   await write("/v1/topics/never:used/events", { event_type: "said" }, "forbidden_topic");
   await write("/v1/topics/run:bobs:events/events", { event_type: "said" }, "projection_owned_topic");
   // Ownership is checked before keys, ids and positions: their answers would tell the content.
   for (const more of [{ idempotency_key: "k" }, { event_id: UUID }, { expected_previous_seq: 0 }]) {
-    await write("/v1/runs/bobs/events", { event_type: "run.log", payload: { secret: "bobs secret" }, ...more }, "owner_mismatch");
+    await absent(ada, "/v1/runs/bobs/events", { event_type: "run.log", payload: { secret: "bobs secret" }, ...more }, "run_not_found");
   }
   await ada.did("/v1/runs", { run_id: "adas" }, 201);
   const taken = await refused(operator, () => ada.post("/v1/runs/adas/events", { event_type: "run.log", event_id: UUID }), 409, "event_id_conflict");
@@ -128,16 +133,62 @@ test("a producer neither writes to, reads from nor learns about another tenant",
   await assert.rejects(socket.subscribe({ topics: ["run:adas:events"] }), /missing_scope|forbidden_topic/);
 });
 
-test("a grant lets a producer append to another owner's run, without reading it", async (t) => {
+test("a producer with grants appends to what they name, and creates nothing", async (t) => {
   const operator = await tenants(t);
+  await operator.did("runs", { run_id: "adas", owner_user_id: "ada" }, 201);
   const ada = producer(operator, { oa_user_id: "ada", oa_sync_topics: ["run:bobs:events"], oa_sync_streams: ["runtime.worker.bobw.lifecycle"] });
   const every = producer(operator, { oa_user_id: "ada", oa_sync_topics: ["run:*:events", "rooms:*"] });
-  assert.equal((await ada.did("/v1/runs/bobs/events", { event_type: "run.log" })).event.seq, 3);
-  assert.deepEqual(Object.keys(await ada.did("/v1/workers/bobw/heartbeat", {})), ["event", "deduplicated"]);
-  await refused(operator, () => ada.post("/v1/workers", { worker_id: "bobw" }), 403, "owner_mismatch");
-  await refused(operator, () => every.post("/v1/runs/bobs/events", { event_type: "run.log" }), 403, "owner_mismatch");
-  await every.did("/v1/topics/rooms:7/events", { event_type: "said" });
+  for (const root of ["/v1", "/internal/v1"]) {
+    const no = (one, status, code, path, body) => refused(operator, () => one.post(`${root}/${path}`, body), status, code);
+    await ada.did(`${root}/runs/bobs/events`, { event_type: "run.log" });
+    await every.did(`${root}/topics/rooms:7/events`, { event_type: "said" });
+    await every.did(`${root}/runs/adas/events`, { event_type: "run.log" });
+    for (const id of ["bobs", "none"]) await no(every, 404, "run_not_found", `runs/${id}/events`, { event_type: "run.log" });
+    for (const [path, body] of [["heartbeat", {}], ["status", { status: "running" }], ["events", { event_type: "worker.x" }]]) {
+      assert.deepEqual(Object.keys(await ada.did(`${root}/workers/bobw/${path}`, body)), ["event", "deduplicated"]);
+      for (const id of ["bobw", "none"]) await no(every, 403, "forbidden_topic", `workers/${id}/${path}`, body);
+    }
+    for (const [path, body] of [["runs", {}], ["runs", { run_id: "adas" }], ["runs", { run_id: "bobs" }], ["workers", {}], ["workers", { worker_id: "bobw" }]]) {
+      for (const one of [ada, every]) assert.match((await no(one, 403, "forbidden_topic", path, body)).body.message, /creates no runs and no workers/);
+    }
+    await no(ada, 403, "forbidden_topic", "notifications", {});
+    await no(ada, 403, "forbidden_topic", "topics/rooms:7/events", { event_type: "said" });
+    // Another run answers the same, whether it is its own, another's or none.
+    for (const id of ["adas", "none", "*", "\u00e9".repeat(128)]) await no(ada, 403, "forbidden_topic", `runs/${encodeURIComponent(id)}/events`, { event_type: "run.log" });
+    const answers = await ada.batch(`${root}/events:batch`, [{ run_id: "bobs", event_type: "run.log" }, { run_id: "adas", event_type: "run.log" },
+      { run_id: "none", event_type: "run.log" }, { worker_id: "bobw", metadata_patch: {} }, { worker_id: "none", metadata_patch: {} },
+      { topic: "runtime.notifications", event_type: "n" }, { topic: "rooms:7", event_type: "said" }]);
+    assert.deepEqual(answers.map(({ status, error }) => error?.error ?? status),
+      [200, "forbidden_topic", "forbidden_topic", 200, "forbidden_topic", "forbidden_topic", "forbidden_topic"]);
+  }
   assert.equal((await ada.get(pollPath("run:bobs:events"))).status, 403, "the scope to read it is missing");
+});
+
+test("a token to cancel appends run.cancel_requested within its grants, and nothing else", async (t) => {
+  const operator = await tenants(t);
+  await operator.did("runs", { run_id: "adas", owner_user_id: "ada" }, 201);
+  const cancel = { event_type: "run.cancel_requested", payload: { reason: "no longer needed" } };
+  const canceller = (claims) => producer(operator, { oa_sync_scopes: ["runtime.cancel"], ...claims });
+  const ada = canceller({ oa_user_id: "ada" });
+  for (const root of ["/v1", "/internal/v1"]) {
+    const no = (one, status, code, path, body) => refused(operator, () => one.post(`${root}/${path}`, body), status, code);
+    for (const [path, body] of [["runs/adas/events", { event_type: "run.log" }], ["runs/adas/events", { event_type: "run.finished", payload: { status: "failed" } }],
+      ["runs/none/events", { event_type: "run.log" }], ["runs", {}], ["workers", {}], ["workers/bobw/heartbeat", {}], ["notifications", {}],
+      ["topics/room:1/events", { event_type: "run.cancel_requested" }]]) {
+      const { body: { message, reason_code } } = await no(ada, 403, "missing_scope", path, body);
+      assert.match(message, /runtime\.append/);
+      assert.equal(reason_code, "missing_scope");
+    }
+    for (const id of ["bobs", "none"]) await no(ada, 404, "run_not_found", `runs/${id}/events`, cancel);
+    const granted = canceller({ oa_user_id: "ada", oa_sync_topics: ["run:bobs:events"] });
+    for (const id of ["adas", "none"]) await no(granted, 403, "forbidden_topic", `runs/${id}/events`, cancel);
+    await ada.did(`${root}/runs/adas/events`, cancel);
+    await granted.did(`${root}/runs/bobs/events`, cancel);
+    const answers = await ada.batch(`${root}/events:batch`, [{ run_id: "adas", ...cancel }, { run_id: "adas", event_type: "run.log" }, { run_id: "bobs", ...cancel }]);
+    assert.deepEqual(answers.map(({ status, error }) => error?.error ?? status), [200, "missing_scope", "run_not_found"]);
+  }
+  assert.equal((await operator.read("runs/adas")).run.status, "canceling");
+  assert.equal((await ada.get(pollPath("run:adas:events"))).status, 403, "it reads nothing");
 });
 
 test("a producer's token ends, also inside a batch", async (t) => {

@@ -225,6 +225,7 @@ test("a token with an unknown scope is not minted, and the answer names the scop
 test("minting warns of a token that opens nothing", async (t) => {
   const operator = await operate(t);
   const run_events = { scopes: ["runtime.run_events"] };
+  const [append, cancel] = [{ scopes: ["runtime.append"] }, { scopes: ["runtime.cancel"] }];
   const closed = [
     [{}, /no scope/], [{ user_id: "u" }, /no scope/], [run_events, /no user/],
     [{ user_id: "u", topics: ["run:a:events"] }, /none of the granted topics/],
@@ -233,6 +234,10 @@ test("minting warns of a token that opens nothing", async (t) => {
     [{ ...run_events, topics: ["run:*:events"] }, /none of the granted topics/],
     [{ ...run_events, topics: ["runtime.run_summaries"] }, /none of the granted topics/],
     [{ user_id: "u", ...run_events, topics: ["run:a"] }, /none of the granted topics/],
+    [{ ...append }, /no user/], [{ ...cancel }, /no user/], [{ user_id: "u", scopes: ["runtime.replay_all"] }, /no user/],
+    [{ user_id: "u", ...cancel, topics: ["worker:a:lifecycle"] }, /none of the granted topics/],
+    [{ ...append, topics: ["runtime.notifications", "run:*:events"] }, /none of the granted topics/],
+    [{ user_id: "u", ...append, topics: ["runtime.run_summaries"] }, /none of the granted topics/],
   ];
   for (const [request, words] of closed) {
     const { warnings } = await operator.did("/api/sync/token", request);
@@ -244,6 +249,9 @@ test("minting warns of a token that opens nothing", async (t) => {
     { user_id: "u", ...run_events }, { scopes: ["runtime.read_all"] }, { topics: ["demo"] }, { topics: ["room:*"] },
     { streams: ["runtime.topic.demo"] }, { ...run_events, topics: ["run:a:events"] },
     { org_id: "o", ...run_events, topics: ["run:*:events"] }, { user_id: "u", ...run_events, topics: ["worker:a:lifecycle", "demo"] },
+    { user_id: "u", ...append }, { user_id: "u", ...cancel }, { ...append, topics: ["run:a:events"] }, { ...cancel, streams: ["runtime.run.a.events"] },
+    { ...append, topics: ["worker:a:lifecycle"] }, { user_id: "u", ...append, topics: ["runtime.notifications"] },
+    { user_id: "u", ...cancel, topics: ["run:*:events"] }, { ...append, topics: ["room:*"] },
   ];
   for (const request of open) {
     assert.equal((await operator.did("/api/sync/token", request)).warnings, undefined, JSON.stringify(request));

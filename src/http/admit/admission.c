@@ -57,7 +57,7 @@ static enum status admit_producer(struct exchange *exchange) {
     enum status status = admit_client(exchange);
     if (status != STATUS_OK || exchange->principal == &principal_operator)
         return status;
-    return exchange->principal->scopes & SCOPE_APPEND ? STATUS_OK : STATUS_MISSING_SCOPE;
+    return exchange->principal->scopes & SCOPES_PRODUCER ? STATUS_OK : STATUS_MISSING_SCOPE;
 }
 
 static enum status admit_operator(struct exchange *exchange) {

@@ -257,6 +257,42 @@ static void a_wildcard_is_never_the_name_of_a_topic(void **state) {
     assert_int_equal(grant_check(&who, broken, NULL).status, STATUS_FORBIDDEN_TOPIC);
 }
 
+static void producers_append_to_what_they_own_or_to_what_their_token_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *granted; /* NULL: the token lists nothing */
+        const char *topic;
+        enum status own;
+        enum status foreign;
+        enum status absent;
+    } rows[] = {
+        {NULL, "run:r:events", STATUS_OK, STATUS_OWNER_MISMATCH, STATUS_OWNER_MISMATCH},
+        {NULL, "worker:w:lifecycle", STATUS_OK, STATUS_OWNER_MISMATCH, STATUS_OWNER_MISMATCH},
+        {NULL, "room:1", STATUS_FORBIDDEN_TOPIC, STATUS_FORBIDDEN_TOPIC, STATUS_FORBIDDEN_TOPIC},
+        {NULL, "runtime.notifications", STATUS_OK, STATUS_OK, STATUS_OK},
+        {"run:r:events", "run:r:events", STATUS_OK, STATUS_OK, STATUS_OK},
+        {"run:r:events", "run:s:events", STATUS_FORBIDDEN_TOPIC, STATUS_FORBIDDEN_TOPIC,
+         STATUS_FORBIDDEN_TOPIC},
+        {"run:r:events", "runtime.notifications", STATUS_FORBIDDEN_TOPIC, STATUS_FORBIDDEN_TOPIC,
+         STATUS_FORBIDDEN_TOPIC},
+        {"run:*:events", "run:r:events", STATUS_OK, STATUS_OWNER_MISMATCH, STATUS_OWNER_MISMATCH},
+        {"runtime.run.r.events", "run:r:events", STATUS_OK, STATUS_OK, STATUS_OK},
+        {"room:*", "room:1", STATUS_OK, STATUS_OK, STATUS_OK},
+        {"room:*", "run:r:events", STATUS_FORBIDDEN_TOPIC, STATUS_FORBIDDEN_TOPIC,
+         STATUS_FORBIDDEN_TOPIC},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct slice name = slice_of(rows[i].granted ? rows[i].granted : "");
+        const struct principal who = {.identity = owner_u,
+                                      .scopes = SCOPE_APPEND,
+                                      .topics = {&name, rows[i].granted != NULL}};
+        const struct slice topic = slice_of(rows[i].topic);
+        assert_int_equal(grant_check_append(&who, topic, &owner_u), rows[i].own);
+        assert_int_equal(grant_check_append(&who, topic, &owner_v), rows[i].foreign);
+        assert_int_equal(grant_check_append(&who, topic, NULL), rows[i].absent);
+    }
+}
+
 static void frames_are_filtered_by_view(void **state) {
     (void)state;
     const struct principal who = {.identity = owner_u};
@@ -297,6 +333,7 @@ int main(void) {
         cmocka_unit_test(patterns_are_whole_parts),
         cmocka_unit_test(names_that_cannot_be_topics_are_forbidden),
         cmocka_unit_test(a_wildcard_is_never_the_name_of_a_topic),
+        cmocka_unit_test(producers_append_to_what_they_own_or_to_what_their_token_names),
         cmocka_unit_test(frames_are_filtered_by_view),
         cmocka_unit_test(the_entity_behind_a_topic_is_named),
     };
