@@ -9,7 +9,8 @@
 /* Routes of backends and operators. They need the operator key. */
 #define OPERATOR_GET(path, handle, parameters)                                                     \
     { HTTP1_METHOD_GET, "/internal/v1" path, handle, 0, ROUTE_OPERATOR, parameters }
-/* Appends, under their two names. Tokens with the scope runtime.append may use them too. */
+/* Appends, under their two names. Tokens with the scope runtime.append or
+ * runtime.cancel may use them too. */
 #define APPEND_POST(path, handle)                                                                  \
     {HTTP1_METHOD_POST,                                                                            \
      "/internal/v1" path,                                                                          \
@@ -21,6 +22,9 @@
         HTTP1_METHOD_POST, "/v1" path, handle, 0, ROUTE_PRODUCER | ROUTE_APPEND | ROUTE_WRITER,    \
             ANY                                                                                    \
     }
+
+#define MINT_POST(path)                                                                            \
+    { HTTP1_METHOD_POST, path, handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR | ROUTE_MINT, ANY }
 
 /* Names of query parameters, for the last column. Routes that read answer 400 to other names, since
  * a misspelt one would change the answer unnoticed. */
@@ -75,8 +79,9 @@ static const struct route routes[] = {
      ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, "after_cursor start_cursor since until_cursor format"},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
      ROUTE_TOKEN_OR_OPERATOR, NONE},
-    {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX,
-     ROUTE_OPERATOR | ROUTE_MINT, ANY},
+    MINT_POST("/api/sync/token"),
+    MINT_POST("/api/v1/sync/token"),
+    MINT_POST("/internal/v1/sync/token"),
     {HTTP1_METHOD_GET, "/v1/topics/{topic}", handle_topic, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC,
      NONE},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/messages", handle_messages, 0,

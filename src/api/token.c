@@ -1,4 +1,5 @@
-/* POST /api/sync/token: mints a token for a user that the calling backend has authenticated. */
+/* POST /api/sync/token, under its three names: mints a token for a user that the calling backend
+ * has authenticated. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -124,7 +124,7 @@ static const struct {
     {"/metrics", "", LABEL_ROUTE_CLASS_METRICS},
     {"/internal/v1/events:batch", "", LABEL_ROUTE_CLASS_BATCH},
     {"/v1/events:batch", "", LABEL_ROUTE_CLASS_BATCH},
-    {"/api/sync/token", "", LABEL_ROUTE_CLASS_TOKEN},
+    {"/", "/sync/token", LABEL_ROUTE_CLASS_TOKEN},
     {"/v1/cursors/", "", LABEL_ROUTE_CLASS_CURSORS},
     {"/", "/messages", LABEL_ROUTE_CLASS_POLL},
     {"/", "/snapshot", LABEL_ROUTE_CLASS_SNAPSHOT},

@@ -31,7 +31,7 @@ test("nginx passes events at once, shuts operator routes and logs no token", asy
     const { status, body } = await proxied.ask("GET", path);
     assert.equal(status, 404, `${path} ${body}`);
   }
-  for (const path of ["/api/sync/token", "/api/events/ingest", "/api/events/import?x=1"])
+  for (const path of ["/api/sync/token", "/api/v1/sync/token", "/internal/v1/sync/token", "/api/events/ingest", "/api/events/import?x=1"])
     assert.equal((await proxied.post(path, { scopes: ["runtime.read_all"], event_type: "login" })).status, 404, path);
   assert.equal((await operator.get("/internal/v1/khala/why")).status, 200, "the server itself answers");
 

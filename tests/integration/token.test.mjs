@@ -46,6 +46,32 @@ test("a minted token names its principal, grants and lifetime", async (t) => {
   });
 });
 
+test("tokens are minted under the names of older backends too, with the same answers", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_MINT_KEY: "a-mint-key-of-enough-characters" } });
+  const names = ["/api/sync/token", "/api/v1/sync/token", "/internal/v1/sync/token"];
+  const asked = { user_id: "u1", org_id: "o1", scopes: ["runtime.run_events"], topics: ["run:a:events"], ttl_seconds: 120, device_id: "d1", session_id: "s1" };
+  const stable = ({ token, token_id: id, issued_at: issued, expires_at: expires, request_id: request, ...answer }) =>
+    ({ ...answer, lasts: expires - issued, has: [typeof token, typeof id, typeof request] });
+  const cases = [[asked], [{ guest_scope: "g" }], [{ user_id: "u", ttl_seconds: 59 }], [{ user_id: "u", scopes: ["runtime.nothing"] }], ["{"], [[]],
+    [asked, { authorization: "Bearer a-mint-key-of-enough-characters" }], [{ scopes: ["runtime.read_all"] }, { authorization: "Bearer a-mint-key-of-enough-characters" }],
+    [asked, { authorization: "" }], [asked, { authorization: "Bearer wrong" }], [asked, { authorization: `Bearer ${operator.reader}` }]];
+  for (const [body, headers] of cases) {
+    const answers = [];
+    for (const name of names) {
+      const text = typeof body === "string" ? body : JSON.stringify(body);
+      const response = await operator.ask("POST", name, text, headers);
+      const { session_id: session, ...answer } = stable(JSON.parse(response.body));
+      answers.push({ status: response.status, answer, session: body.session_id ?? typeof session, type: response.headers["content-type"] });
+    }
+    assert.deepEqual(answers[1], answers[0]);
+    assert.deepEqual(answers[2], answers[0]);
+  }
+  for (const name of names) {
+    const get = await operator.get(name);
+    assert.deepEqual([get.status, get.headers.allow], [405, "POST"], name);
+  }
+});
+
 test("a token has its own id and session and five minutes by default", async (t) => {
   const operator = await operate(t);
   const { body } = await operator.post("/api/sync/token", { guest_scope: "g" });
