@@ -6,6 +6,7 @@
 
 struct reading {
     struct audit_init *init;
+    bool legacy_cursors;
     const char *problem;
 };
 
@@ -72,7 +73,7 @@ static enum status read_cursor(struct reading *reading, const struct json_field 
         return STATUS_OK;
     if (decode(reading, field->value, &text) != STATUS_OK)
         return refuse(reading, "after_cursor is an event cursor");
-    if (event_cursor_decode_legacy(text, &cursor, &reading->problem) != STATUS_OK)
+    if (event_cursor_read(text, reading->legacy_cursors, &cursor, &reading->problem) != STATUS_OK)
         return STATUS_INVALID_MESSAGE;
     if (init->has_cursor && event_cursor_compare(&cursor, &init->cursor) != 0)
         return refuse(reading, "after_cursor and start_cursor differ");
@@ -136,7 +137,8 @@ static enum status read_fields(struct reading *reading, const struct json_field 
     return status;
 }
 
-enum status audit_init_read(struct slice text, struct audit_init *init, const char **problem) {
+enum status audit_init_read(struct slice text, bool legacy_cursors, struct audit_init *init,
+                            const char **problem) {
     const struct json_limits limits = {text.size, DEPTH_MAX};
     struct json_field fields[FIELD_COUNT] = {
         [FIELD_TYPE] = {.name = SLICE("type")},
@@ -149,7 +151,7 @@ enum status audit_init_read(struct slice text, struct audit_init *init, const ch
         [FIELD_SINCE] = {.name = SLICE("since")},
         [FIELD_FILTERS] = {.name = SLICE("filters")},
     };
-    struct reading reading = {init, "the message is not a JSON object"};
+    struct reading reading = {init, legacy_cursors, "the message is not a JSON object"};
     *init = (struct audit_init){.at_ms = 0};
     buffer_init(&init->texts, text.size + 1);
     enum status status = json_read_object(text, &limits, fields, FIELD_COUNT);

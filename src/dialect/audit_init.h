@@ -32,8 +32,9 @@ struct audit_init {
     struct buffer texts;
 };
 
-MUST_CHECK enum status audit_init_read(struct slice text, struct audit_init *init,
-                                       const char **problem);
+/* legacy_cursors: as event_cursor_read takes them. */
+MUST_CHECK enum status audit_init_read(struct slice text, bool legacy_cursors,
+                                       struct audit_init *init, const char **problem);
 void audit_init_release(struct audit_init *init);
 bool audit_init_filters(const struct audit_init *init);
 /* Whether the filters let an event of the log through. */

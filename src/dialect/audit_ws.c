@@ -434,7 +434,8 @@ static enum status receive(struct session *session, struct slice text) {
     const char *problem = "";
     if (audit->has_init)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
-    enum status status = audit_init_read(text, &audit->init, &problem);
+    enum status status =
+        audit_init_read(text, settings_of(session)->legacy_cursors, &audit->init, &problem);
     if (status == STATUS_INVALID_MESSAGE)
         return refuse(session, status, "reason", problem);
     if (status != STATUS_OK)

@@ -17,6 +17,7 @@ struct dialect_settings {
     size_t subscriptions_max; /* of one connection */
     uint64_t audit_init_timeout_ms;
     bool token_single_use;
+    bool legacy_cursors;
     uint64_t poll_default_limit;
     uint64_t poll_max_limit;
     uint64_t outbound_queue_limit;

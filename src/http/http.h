@@ -40,6 +40,7 @@ struct http_options {
     uint64_t silence_timeout_ms; /* of a WebSocket */
     bool has_operator_listener;  /* operator routes are on a listener of their own */
     bool token_single_use;
+    bool legacy_cursors; /* of requests are taken */
 };
 
 struct http {

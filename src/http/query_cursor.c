@@ -19,7 +19,8 @@ bool query_cursor_read(struct exchange *exchange, const char *name, struct query
     enum status status =
         http1_query_find(exchange->request->query, slice_of(name), &text, &query->given);
     if (status == STATUS_OK && query->given)
-        status = event_cursor_decode_legacy(buffer_slice(&text), &query->cursor, &reason);
+        status = event_cursor_read(buffer_slice(&text), exchange->http->options.legacy_cursors,
+                                   &query->cursor, &reason);
     buffer_release(&text);
     if (status == STATUS_OK)
         return true;
@@ -120,7 +121,8 @@ bool header_cursor_read(struct exchange *exchange, const char *name, struct slic
                         struct query_cursor *query) {
     const char *reason = "";
     query->given = true;
-    if (event_cursor_decode_legacy(text, &query->cursor, &reason) == STATUS_OK)
+    if (event_cursor_read(text, exchange->http->options.legacy_cursors, &query->cursor, &reason) ==
+        STATUS_OK)
         return true;
     answer_invalid(exchange, name, reason);
     return false;

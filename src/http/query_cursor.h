@@ -2,8 +2,8 @@
  * Belongs to the exchange's loop.
  * Memory: the caller's structs; nothing is kept.
  * Errors: an invalid event cursor is answered here with TALOS_INVALID_CURSOR and the parameter's
- * name. An invalid topic cursor is the returned status. Legacy cursors decode too. A cursor that
- * names no event is still a position. */
+ * name. An invalid topic cursor is the returned status. A cursor that names no event is still a
+ * position. KHALA_LEGACY_CURSORS decides about legacy cursors (event_cursor_read). */
 #ifndef HTTP_QUERY_CURSOR_H
 #define HTTP_QUERY_CURSOR_H
 
@@ -13,7 +13,7 @@
 #include "topic/position.h"
 
 /* Longer than any cursor of a query. */
-#define QUERY_CURSOR_BYTES_MAX 256
+#define QUERY_CURSOR_BYTES_MAX 512
 
 struct query_cursor {
     bool given;

@@ -59,5 +59,6 @@ struct http_options config_http_options(const struct config *config) {
         .silence_timeout_ms = config->silence_timeout_ms,
         .has_operator_listener = *config->operator_bind.host != '\0',
         .token_single_use = config->token_single_use,
+        .legacy_cursors = config->legacy_cursors,
     };
 }

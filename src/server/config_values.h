@@ -101,6 +101,7 @@ struct config {
     uint64_t token_max_age_s;
     bool token_require_jti;
     bool token_single_use;
+    bool legacy_cursors;
     bool enforce_origin;
     char allowed_origins[CONFIG_TEXT_MAX];
     bool compatibility_enforced;

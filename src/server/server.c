@@ -432,6 +432,7 @@ static void delivery_fill(struct server *server) {
         .subscriptions_max = config->subscriptions_max,
         .audit_init_timeout_ms = config->audit_init_timeout_ms,
         .token_single_use = config->token_single_use,
+        .legacy_cursors = config->legacy_cursors,
         .poll_default_limit = config->poll_default_limit,
         .poll_max_limit = config->poll_max_limit,
         .outbound_queue_limit = config->outbound_queue_limit,

@@ -89,13 +89,43 @@ enum status event_cursor_decode(struct slice text, struct event_cursor *cursor,
     return STATUS_OK;
 }
 
-enum status event_cursor_decode_legacy(struct slice text, struct event_cursor *cursor,
-                                       const char **reason) {
-    /* Padding is the only difference: the digits in which the two alphabets differ stand for
-     * bytes (such as '>' and '?') that no timestamp, colon or id contains. */
-    if (text.size % 4 == 0) {
+/* Base64 of either alphabet, padded or not, without its padding and in the alphabet of base64url.
+ */
+static size_t normalize(struct slice text, char *normal) {
+    if (text.size % 4 == 0)
         for (int padding = 0; padding < 2 && slice_ends(text, SLICE("=")); padding++)
             text.size--;
-    }
-    return event_cursor_decode(text, cursor, reason);
+    for (size_t i = 0; i < text.size; i++)
+        normal[i] = text.data[i] == '+' ? '-' : text.data[i] == '/' ? '_' : text.data[i];
+    return text.size;
+}
+
+static bool parse_legacy(struct slice text, struct event_cursor *cursor) {
+    char normal[EVENT_CURSOR_LEGACY_SIZE_MAX];
+    char decoded[EVENT_CURSOR_LEGACY_DECODED_SIZE_MAX];
+    size_t size = 0;
+    if (text.size == 0 || text.size > sizeof(normal))
+        return false;
+    struct slice base64 = {normal, normalize(text, normal)};
+    if (base64url_decode(base64, decoded, sizeof(decoded), &size) != STATUS_OK)
+        return false;
+    const char *colon = memchr(decoded, ':', size);
+    if (!colon)
+        return false;
+    struct slice digits = {decoded, (size_t)(colon - decoded)};
+    size_t id_bytes = size - digits.size - 1;
+    if (id_bytes == 0 || id_bytes > EVENT_CURSOR_LEGACY_ID_BYTES_MAX)
+        return false;
+    cursor->uuid = uuid7_first(0);
+    return parse_timestamp(digits, &cursor->timestamp_ms) == NULL;
+}
+
+enum status event_cursor_read(struct slice text, bool takes_legacy, struct event_cursor *cursor,
+                              const char **reason) {
+    struct event_cursor legacy;
+    enum status status = event_cursor_decode(text, cursor, reason);
+    if (status == STATUS_OK || !takes_legacy || !parse_legacy(text, &legacy))
+        return status;
+    *cursor = legacy;
+    return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 /* Event cursors: a position in the whole log, base64url(timestamp_ms ":" uuid) without padding.
  * Any thread. Reads and writes the caller's memory; allocates nothing.
- * A text that is not the canonical text of its pair is STATUS_INVALID_CURSOR.
+ * A text that is not the canonical text of its pair is STATUS_INVALID_CURSOR. Cursors of version 1
+ * of the protocol, base64(timestamp_ms ":" event_id) with any id, are read only where asked for.
  * Cursors are ordered as pairs. Texts have another order and are never compared. */
 #ifndef TOPIC_EVENT_CURSOR_H
 #define TOPIC_EVENT_CURSOR_H
@@ -13,6 +14,10 @@
 /* 16 digits, the colon and the id. */
 #define EVENT_CURSOR_DECODED_SIZE_MAX (16 + 1 + UUID_TEXT_SIZE)
 #define EVENT_CURSOR_SIZE_MAX         BASE64URL_SIZE(EVENT_CURSOR_DECODED_SIZE_MAX)
+/* The same of a legacy cursor, in padded base64. */
+#define EVENT_CURSOR_LEGACY_ID_BYTES_MAX     256
+#define EVENT_CURSOR_LEGACY_DECODED_SIZE_MAX (16 + 1 + EVENT_CURSOR_LEGACY_ID_BYTES_MAX)
+#define EVENT_CURSOR_LEGACY_SIZE_MAX         ((EVENT_CURSOR_LEGACY_DECODED_SIZE_MAX + 2) / 3 * 4)
 
 struct event_cursor {
     uint64_t timestamp_ms;
@@ -34,8 +39,11 @@ size_t event_cursor_encode(const struct event_cursor *cursor, char *text);
 /* On a refusal, reason (may be NULL) becomes a static sentence. */
 MUST_CHECK enum status event_cursor_decode(struct slice text, struct event_cursor *cursor,
                                            const char **reason);
-/* Also takes the standard base64 of older clients, padded or not. */
-MUST_CHECK enum status event_cursor_decode_legacy(struct slice text, struct event_cursor *cursor,
-                                                  const char **reason);
+/* The cursor that a client gives, wherever it gives one. With takes_legacy a text that is no
+ * cursor, but base64 of either alphabet, padded or not, of a timestamp, a colon and any id, is the
+ * position just before the first event of that millisecond: events may repeat, and none is left
+ * out. Such a text has at most EVENT_CURSOR_LEGACY_SIZE_MAX characters. */
+MUST_CHECK enum status event_cursor_read(struct slice text, bool takes_legacy,
+                                         struct event_cursor *cursor, const char **reason);
 
 #endif

@@ -56,6 +56,32 @@ test("every invalid event cursor is refused with its reason", () => {
   }
 });
 
+/** What a legacy cursor means, read without the server's code: its time, with the least UUIDv7. */
+function legacyPosition(cursor) {
+  const [, time, id] = /^(\d+):(.+)$/su.exec(Buffer.from(cursor, "base64").toString("utf8"));
+  assert.ok(id);
+  return `${time} 00000000-0000-7000-8000-000000000000`;
+}
+
+test("legacy event cursors are taken with KHALA_LEGACY_CURSORS only, as positions before their millisecond", () => {
+  const settings = { KHALA_LEGACY_CURSORS: "true" };
+  const { derive, invalid, legacy, legacy_invalid: bad } = vectors("event_cursor");
+  for (const { name, cursor, timestamp_ms: timestamp } of rows({ legacy }, "legacy")) {
+    assert.match(refused(["cursor", "decode", cursor]), /^khala: invalid_cursor: .+/, name);
+    const position = answer(["cursor", "decode", cursor], { settings });
+    assert.equal(position, legacyPosition(cursor), name);
+    assert.equal(position.split(" ")[0], String(timestamp));
+    const { out } = run(["cursor", "compare", cursor, derive[0].cursor], { settings });
+    assert.equal(out.trim(), String(Math.sign(timestamp - derive[0].timestamp_ms)));
+  }
+  const strict = new Set(legacy.map(({ cursor }) => cursor));
+  for (const { name, cursor } of [...bad, ...invalid.filter((one) => !strict.has(one.cursor) && /empty|colon|zero|sign|2\^53|alphabet|mod 4/.test(one.name))]) {
+    const { code, problem } = run(["cursor", "decode", cursor], { settings });
+    assert.deepEqual([code, problem.split(": ").slice(0, 2)], [1, ["khala", "invalid_cursor"]], name);
+  }
+  for (const { cursor, timestamp_ms: timestamp, uuid } of derive) assert.equal(answer(["cursor", "decode", cursor], { settings }), `${timestamp} ${uuid}`);
+});
+
 test("every link of a chain has its hash", () => {
   const sorted = (_, value) => value && typeof value === "object"
     ? Object.fromEntries(Object.keys(value).sort().map((name) => [name, value[name]])) : value;

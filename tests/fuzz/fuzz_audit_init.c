@@ -47,7 +47,8 @@ static void check(const struct audit_init *init) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct audit_init init;
     const char *problem = NULL;
-    enum status status = audit_init_read((struct slice){(const char *)data, size}, &init, &problem);
+    enum status status =
+        audit_init_read((struct slice){(const char *)data, size}, false, &init, &problem);
     if (status == STATUS_OK) {
         check(&init);
         audit_init_release(&init);

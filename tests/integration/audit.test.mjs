@@ -144,11 +144,45 @@ test("a cursor is a position even if no event has it", async (t) => {
     const { status, body } = await operator.get(path);
     assert.deepEqual([status, JSON.parse(body).error, JSON.parse(body).reason_code], [410, "stale_cursor", "cursor_ahead_of_head"], path);
   }
-  // Older clients wrote padded standard base64.
-  const legacy = Buffer.from(key(items[0].cursor)).toString("base64");
-  assert.match(legacy, /=$/);
-  assert.deepEqual((await page(operator, legacy)).items, items.slice(1));
-  assert.equal((await operator.get(`/api/events?after_cursor=${legacy}`)).status, 200);
+});
+
+test("cursors of protocol version 1 are taken with KHALA_LEGACY_CURSORS, in lists, exports and the command line", async (t) => {
+  const data = folder(t);
+  let operator = await operate(t, { data });
+  await filled(operator, 3);
+  const { items } = await page(operator);
+  const time = (item) => Number(key(item.cursor).split(":")[0]);
+  const ids = (events) => events.map(({ event_id }) => event_id);
+  const legacyOf = (item) => [Buffer.from(key(item.cursor)).toString("base64"), Buffer.from(`${time(item)}:~~~`).toString("base64"),
+    Buffer.from(`${time(item)}:42`).toString("base64url")];
+  const lists = ["/api/events?after_cursor=", "/api/events?start_cursor="];
+  const exports = ["/api/events/export?after_cursor=", "/api/events/export?until_cursor="];
+  const verb = (cursor) => run(["export", "--after", cursor, "--url", operator.server.url, "--data-dir", data]);
+  assert.match(legacyOf(items[0])[0], /=$/);
+  assert.match(legacyOf(items[0])[1], /[+/]/);
+  for (const cursor of legacyOf(items[1])) {
+    for (const place of [...lists, ...exports]) {
+      await refused(operator, () => operator.get(place + encodeURIComponent(cursor)), 400, "TALOS_INVALID_CURSOR");
+    }
+    assert.match(verb(cursor).problem, /TALOS_INVALID_CURSOR|cursor/);
+  }
+  await operator.server.stop();
+  operator = await operate(t, { data, settings: { KHALA_LEGACY_CURSORS: "true" } });
+  for (const item of items) {
+    const again = items.filter((one) => time(one) >= time(item)); // the whole millisecond repeats
+    for (const cursor of legacyOf(item)) {
+      const text = encodeURIComponent(cursor);
+      for (const place of lists) assert.deepEqual((await operator.read(place + text)).items, again);
+      const read = async (place) => opened((await exported(operator, place + text)).body).lines.map((line) => JSON.parse(line));
+      assert.deepEqual(await read("?after_cursor="), again);
+      assert.deepEqual(ids(await read("?until_cursor=")), ids(items.filter((one) => time(one) < time(item))));
+      assert.deepEqual(ids(opened(verb(cursor).out).lines.map((line) => JSON.parse(line))), ids(again));
+    }
+  }
+  assert.deepEqual((await page(operator, items[0].cursor)).items, items.slice(1), "a cursor of today is exact");
+  const ahead = Buffer.from(`${time(items.at(-1)) + 1}:x`).toString("base64");
+  await refused(operator, () => operator.get(lists[0] + encodeURIComponent(ahead)), 410, "stale_cursor");
+  await refused(operator, () => operator.get(lists[0] + encodeURIComponent("MTo=")), 400, "TALOS_INVALID_CURSOR");
 });
 
 test("pages and exports refuse invalid parameters", async (t) => {

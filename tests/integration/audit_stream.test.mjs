@@ -268,6 +268,38 @@ test("the event stream of the log replays, follows and resumes by id, and the he
   assert.equal((await operator.ask("GET", "/events", undefined, { authorization: "" })).status, 401);
 });
 
+test("cursors of protocol version 1 are taken with KHALA_LEGACY_CURSORS, on the event stream and the audit socket", async (t) => {
+  const data = folder(t);
+  let operator = await operate(t, { data });
+  await fill(operator, 20);
+  const all = await operator.log();
+  const time = Number(Buffer.from(all[9].cursor, "base64url").toString().split(":")[0]);
+  const again = all.filter(({ cursor }) => Number(Buffer.from(cursor, "base64url").toString().split(":")[0]) >= time);
+  const cursor = Buffer.from(`${time}:evt-1`).toString("base64");
+  const text = encodeURIComponent(cursor);
+  const queries = [[`?after_cursor=${text}`, {}], [`?lastEventId=${text}`, {}], ["", { "last-event-id": cursor }]];
+  for (const [query, headers] of queries) {
+    const response = await operator.ask("GET", `/events${query}`, undefined, headers);
+    assert.deepEqual([response.status, JSON.parse(response.body).error], [400, "TALOS_INVALID_CURSOR"], query);
+  }
+  assert.equal((await Socket.refused(operator, `${AUDIT_SOCKET}?after_cursor=${text}`)).status, 400);
+  const closed = await audit(operator, { after_cursor: cursor });
+  await closed.until((one) => one.of("error").length === 1, "the refusal");
+  assert.equal(closed.of("error")[0].code, "INVALID_MESSAGE");
+  await operator.server.stop();
+  operator = await operate(t, { data, settings: { KHALA_LEGACY_CURSORS: "true" } });
+  for (const [query, headers] of queries) {
+    const stream = await sse(operator, query, headers);
+    await stream.until((one) => one.messages.length === again.length, "all from that millisecond on");
+    assert.deepEqual(stream.messages.map((one) => one.data), again);
+  }
+  for (const [more, path] of [[{ after_cursor: cursor }], [{ start_cursor: cursor }], [{}, `${AUDIT_SOCKET}?after_cursor=${text}`]]) {
+    const socket = await audit(operator, more, { path: path ?? AUDIT_SOCKET });
+    await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
+    assert.deepEqual(socket.of("event").map((one) => one.event), again);
+  }
+});
+
 test("the event stream from the head of the log names its position and sends only new events", async (t) => {
   const operator = await operate(t);
   await fill(operator, 20);

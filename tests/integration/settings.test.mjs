@@ -47,6 +47,7 @@ const ELSEWHERE = {
   KHALA_HEARTBEAT_MS: ["phoenix_connection", "the server sends heartbeats and closes a silent client"],
   KHALA_SLOW_CONSUMER_CHECK_MS: ["slow", "a client that stops reading is evicted with 4000 and its cursors, and resumes without loss"],
   KHALA_WS_MESSAGE_BYTES_MAX: ["phoenix_connection", "messages and frames that break the rules close with their code"],
+  KHALA_LEGACY_CURSORS: ["audit", "cursors of protocol version 1 are taken with KHALA_LEGACY_CURSORS, in lists, exports and the command line"],
   KHALA_SUBSCRIPTIONS_MAX: ["phoenix", "a repeated subscription starts at its new cursor and does not count twice"],
   KHALA_SNAPSHOTS_BYTES_MAX: ["snapshot", "snapshots use no more disk than the setting allows"],
   RUNTIME_KHALA_SINK: ["sinks", "noop keeps the log and writes no summary"],

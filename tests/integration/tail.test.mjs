@@ -135,6 +135,25 @@ test("khala tail --audit prints new events, or those after a cursor", async (t) 
   assert.ok(json(now).length < all.length - 10, "the past was replayed");
 });
 
+test("khala tail --audit follows a cursor of protocol version 1 if the server takes it", async (t) => {
+  const data = folder(t);
+  let operator = await operate(t, { data });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(10));
+  const { items } = await operator.read("/api/events");
+  const time = ({ cursor }) => Buffer.from(cursor, "base64url").toString().split(":")[0];
+  const legacy = Buffer.from(`${time(items[4])}:evt-4`).toString("base64");
+  const remote = () => ["--url", operator.server.url, "--key", operator.key];
+  const refused = run(["tail", "--audit", "--after", legacy, ...remote()]);
+  assert.deepEqual([refused.code, refused.out], [1, ""], refused.problem);
+  await operator.server.stop();
+  operator = await operate(t, { data, settings: { KHALA_LEGACY_CURSORS: "true" } });
+  const again = items.filter((item) => time(item) >= time(items[4]));
+  const one = tail(t, operator, ["--audit", "--json", "--after", legacy]);
+  await one.until(() => one.lines.length === again.length, "the whole millisecond and the rest");
+  assert.deepEqual(json(one), again);
+});
+
 test("khala tail refuses wrong arguments and does not wait for a missing server", async (t) => {
   const operator = await operate(t);
   const remote = ["--url", operator.server.url, "--key", operator.key];

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/cursor_file.h"
+#include "cli/settings.h"
 #include "topic/continuity.h"
 #include "topic/event_cursor.h"
 #include "topic/position.h"
@@ -21,9 +22,10 @@ static int cursor_encode(int argc, char **argv, bool json) {
     return EXIT_CODE_DONE;
 }
 
-static bool decode(const char *text, struct event_cursor *cursor) {
+/* The rule of the server, with the same setting. */
+static bool decode(const char *text, bool takes_legacy, struct event_cursor *cursor) {
     const char *reason = "";
-    if (event_cursor_decode(slice_of(text), cursor, &reason) == STATUS_OK)
+    if (event_cursor_read(slice_of(text), takes_legacy, cursor, &reason) == STATUS_OK)
         return true;
     cli_fail(EXIT_CODE_NO, "%s: %s", status_code(STATUS_INVALID_CURSOR), reason);
     return false;
@@ -31,10 +33,13 @@ static bool decode(const char *text, struct event_cursor *cursor) {
 
 static int cursor_decode(int argc, char **argv, bool json) {
     struct event_cursor cursor;
+    struct config config;
     char uuid[UUID_TEXT_SIZE + 1] = {0};
     if (argc != 1)
         return cli_usage("cursor", "decode takes one cursor, not %d", argc);
-    if (!decode(argv[0], &cursor))
+    if (cli_settings_of(NULL, &config) != EXIT_CODE_DONE)
+        return EXIT_CODE_USAGE;
+    if (!decode(argv[0], config.legacy_cursors, &cursor))
         return EXIT_CODE_NO;
     uuid_format(&cursor.uuid, uuid);
     printf(json ? "{\"timestamp_ms\":%llu,\"uuid\":\"%s\"}\n" : "%llu %s\n",
@@ -45,9 +50,12 @@ static int cursor_decode(int argc, char **argv, bool json) {
 static int cursor_compare(int argc, char **argv, bool json) {
     struct event_cursor a;
     struct event_cursor b;
+    struct config config;
     if (argc != 2)
         return cli_usage("cursor", "compare takes two cursors, not %d", argc);
-    if (!decode(argv[0], &a) || !decode(argv[1], &b))
+    if (cli_settings_of(NULL, &config) != EXIT_CODE_DONE)
+        return EXIT_CODE_USAGE;
+    if (!decode(argv[0], config.legacy_cursors, &a) || !decode(argv[1], config.legacy_cursors, &b))
         return EXIT_CODE_NO;
     int order = event_cursor_compare(&a, &b);
     printf(json ? "{\"order\":%d}\n" : "%d\n", order < 0 ? -1 : order > 0 ? 1 : 0);

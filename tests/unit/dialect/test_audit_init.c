@@ -12,7 +12,7 @@ static void an_init_is_read_with_all_its_members(void **state) {
         SLICE(HEAD ",\"later\":[{}],\"filters\":{\"entities\":[\"run:\\u0061\",\"worker\"],"
                    "\"event_types\":[\"run.log\"]},\"after_cursor\":"
                    "\"MTcwMDAwMDAwMDAwMDowMThiY2ZlNS02ODAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDA\"}");
-    assert_ok(audit_init_read(text, &init, &problem));
+    assert_ok(audit_init_read(text, false, &init, &problem));
     assert_slice(init.capability, "key");
     assert_slice(init.nonce, "n1");
     assert_int_equal(init.at_ms, 1700);
@@ -35,10 +35,10 @@ static void start_cursor_means_after_cursor(void **state) {
         SLICE(HEAD ",\"start_cursor\":\"" CURSOR "\",\"after_cursor\":\"" CURSOR "\"}");
     struct slice different =
         SLICE(HEAD ",\"start_cursor\":\"" CURSOR "\",\"after_cursor\":\"" OTHER "\"}");
-    assert_ok(audit_init_read(equal, &init, &problem));
+    assert_ok(audit_init_read(equal, false, &init, &problem));
     assert_true(init.has_cursor);
     audit_init_release(&init);
-    assert_int_equal(audit_init_read(different, &init, &problem), STATUS_INVALID_MESSAGE);
+    assert_int_equal(audit_init_read(different, false, &init, &problem), STATUS_INVALID_MESSAGE);
     assert_string_equal(problem, "after_cursor and start_cursor differ");
 }
 
@@ -47,7 +47,7 @@ static bool wants(const char *filters, const char *type, const char *key) {
     const char *problem = NULL;
     char text[512];
     int size = snprintf(text, sizeof(text), HEAD ",\"filters\":%s}", filters);
-    assert_ok(audit_init_read((struct slice){text, (size_t)size}, &init, &problem));
+    assert_ok(audit_init_read((struct slice){text, (size_t)size}, false, &init, &problem));
     bool answer = audit_init_wants(
         &init, &(struct frame_content){.kind = slice_of(type), .document_key = slice_of(key)});
     audit_init_release(&init);
@@ -88,7 +88,7 @@ static void a_message_that_is_no_init_is_refused_with_its_problem(void **state) 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct audit_init init;
         const char *problem = NULL;
-        assert_int_equal(audit_init_read(slice_of(texts[i]), &init, &problem),
+        assert_int_equal(audit_init_read(slice_of(texts[i]), false, &init, &problem),
                          STATUS_INVALID_MESSAGE);
         assert_non_null(problem);
     }

@@ -126,47 +126,44 @@ static void unused_bits_after_the_last_byte_must_be_zero(void **state) {
     }
 }
 
-static void legacy_cursors_may_be_padded(void **state) {
+static void legacy_cursors_are_positions_before_their_millisecond(void **state) {
     (void)state;
-    static const struct {
-        const char *text;
-        bool valid;
-    } cases[] = {
-        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI", true},
-        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=", true},
-        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI==", false},
-        {"=MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI", false},
-        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=\n", false},
-        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTRhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=", false},
-        /* A whole group of nothing but padding. */
-        {"MTc2NzIyNTYwMDE6MDE4ZTFjNmQtMTIzNC03YWJjLTlkZWYtMDEyMzQ1Njc4OWFi====", false},
-        {"=", false},
-        {"==", false},
-        {"====", false},
-        {"A===", false},
-        {"", false},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct event_cursor cursor = {0};
+    json_t *vectors = vectors_load("event_cursor");
+    size_t index;
+    json_t *vector;
+    json_array_foreach(vectors_array(vectors, "legacy"), index, vector) {
+        uint64_t timestamp_ms = vector_number(vector, "timestamp_ms");
+        struct slice text = vector_text(vector, "cursor");
+        struct event_cursor cursor = {.timestamp_ms = 42};
         const char *reason = NULL;
-        enum status status = event_cursor_decode_legacy(slice_of(cases[i].text), &cursor, &reason);
-        assert_int_equal(status, cases[i].valid ? STATUS_OK : STATUS_INVALID_CURSOR);
-        assert_int_equal(cursor.timestamp_ms, cases[i].valid ? 1767225600123 : 0);
-        assert_int_equal(reason == NULL, cases[i].valid);
+        assert_int_equal(event_cursor_read(text, false, &cursor, &reason), STATUS_INVALID_CURSOR);
+        assert_non_null(reason);
+        assert_true(cursor.timestamp_ms == 42);
+        assert_ok(event_cursor_read(text, true, &cursor, NULL));
+        assert_true(cursor.timestamp_ms == timestamp_ms);
+        /* Behind every event of an earlier millisecond, and before every one of its own. */
+        const struct uuid least = uuid7_first(0);
+        assert_int_equal(uuid_compare(&cursor.uuid, &least), 0);
+        char again[EVENT_CURSOR_SIZE_MAX];
+        size_t size = event_cursor_encode(&cursor, again);
+        struct event_cursor back = decode((struct slice){again, size});
+        assert_int_equal(event_cursor_compare(&back, &cursor), 0);
     }
-}
-
-static void legacy_padding_only_fills_the_last_group(void **state) {
-    (void)state;
-    static const char text[] =
-        "MTc2NzIyNTYwMDEyOjAxOGUxYzZkLTEyMzQtN2FiYy05ZGVmLTAxMjM0NTY3ODlhYg==";
-    struct event_cursor cursor;
-    for (size_t cut = 0; cut <= 3; cut++) {
-        bool valid = cut == 0 || cut == 2;
-        enum status status =
-            event_cursor_decode_legacy((struct slice){text, sizeof(text) - 1 - cut}, &cursor, NULL);
-        assert_int_equal(status, valid ? STATUS_OK : STATUS_INVALID_CURSOR);
+    json_array_foreach(vectors_array(vectors, "legacy_invalid"), index, vector) {
+        struct event_cursor cursor = {.timestamp_ms = 42};
+        const char *reason = NULL;
+        assert_int_equal(event_cursor_read(vector_text(vector, "cursor"), true, &cursor, &reason),
+                         STATUS_INVALID_CURSOR);
+        assert_non_null(reason);
+        assert_true(cursor.timestamp_ms == 42);
     }
+    json_array_foreach(vectors_array(vectors, "derive"), index, vector) {
+        struct event_cursor cursor;
+        struct event_cursor exact = decode(vector_text(vector, "cursor"));
+        assert_ok(event_cursor_read(vector_text(vector, "cursor"), true, &cursor, NULL));
+        assert_int_equal(event_cursor_compare(&cursor, &exact), 0);
+    }
+    json_decref(vectors);
 }
 
 static struct event_cursor random_cursor(uint64_t *seed) {
@@ -263,8 +260,7 @@ int main(void) {
         cmocka_unit_test(the_invalid_vectors_are_refused_with_a_reason),
         cmocka_unit_test(each_fault_has_its_own_reason),
         cmocka_unit_test(unused_bits_after_the_last_byte_must_be_zero),
-        cmocka_unit_test(legacy_cursors_may_be_padded),
-        cmocka_unit_test(legacy_padding_only_fills_the_last_group),
+        cmocka_unit_test(legacy_cursors_are_positions_before_their_millisecond),
         cmocka_unit_test(random_pairs_keep_their_order_through_the_round_trip),
         cmocka_unit_test(cursors_of_server_ids_rise_while_the_clock_steps_back),
         cmocka_unit_test(a_cursor_later_than_the_last_event_is_ahead),
