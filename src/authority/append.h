@@ -37,6 +37,7 @@ struct append_refusal {
     uint64_t max_payload_bytes;
     struct slice topic;          /* of the limit */
     const struct policy *policy; /* of the topic whose limit was exceeded */
+    const char *state;           /* invalid_transition: the name of the present one */
     const char *message;         /* NULL: the status's own */
 };
 

@@ -17,6 +17,22 @@ static const unsigned may_come_from[RUN_STATE_COUNT] = {
     [RUN_FAILED] = BIT(RUN_CREATED) | BIT(RUN_RUNNING) | BIT(RUN_CANCELING),
 };
 
+static const char *const looks_final[RUN_HINT_COUNT] = {
+    "run.failed", "run.error", "run.succeeded", "run.completed", "run.complete",
+    "run.done",   "run.ended", "run.stopped",   "run.canceled",  "run.cancelled",
+};
+
+const char *run_event_hint(struct slice event_type, unsigned *index) {
+    for (unsigned i = 0; i < RUN_HINT_COUNT; i++) {
+        if (!slice_equal(event_type, slice_of(looks_final[i])))
+            continue;
+        *index = i;
+        return "The event was stored and changed no state: a run ends with " RUN_EVENT_FINISHED
+               " and payload.status succeeded, failed or canceled.";
+    }
+    return NULL;
+}
+
 const char *run_state_name(enum run_state state) {
     assert((unsigned)state < RUN_STATE_COUNT);
     return names[state];

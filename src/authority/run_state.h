@@ -23,6 +23,12 @@ enum run_state {
 #define RUN_EVENT_CANCEL_REQUESTED "run.cancel_requested"
 #define RUN_EVENT_FINISHED         "run.finished"
 
+/* Names that producers give to the end of a run. Such events are stored, and change no state. */
+#define RUN_HINT_COUNT 10
+/* What to append to end a run, as a sentence, where the event has such a type; else NULL. index
+ * becomes the number of the type. */
+const char *run_event_hint(struct slice event_type, unsigned *index);
+
 const char *run_state_name(enum run_state state);
 /* False when it is no state's name. */
 bool run_state_parse(struct slice name, enum run_state *state);

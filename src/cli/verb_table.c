@@ -148,8 +148,8 @@ const struct cli_command cli_commands[] = {
      "request_id of its error.",
      "khala why --topic run:abc:events\nkhala why --principal user:42 --json", cli_why, NULL,
      OPTIONS({"--connection", "ID", "only this connection"},
-             {"--principal", "WHO", "only this principal"}, {"--topic", "TOPIC", "only this topic"},
-             JSON_ROW, REMOTE_ROWS),
+             {"--principal", "WHO", "only this principal, with or without its kind: user:42 or 42"},
+             {"--topic", "TOPIC", "only this topic"}, JSON_ROW, REMOTE_ROWS),
      false},
     {"nodes", "nodes [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
      "List the nodes over the store of the server at --url (see append). A star marks the node "

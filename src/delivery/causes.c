@@ -163,9 +163,20 @@ static bool matches_topic(struct slice wanted, struct slice kept) {
            address_stream(kept, &stream) == STATUS_OK && slice_equal(wanted, buffer_slice(&stream));
 }
 
+/* "user:NAME", or NAME alone, which is a user's, a guest's or an organisation's. */
+static bool matches_principal(struct slice wanted, struct slice kept) {
+    static const struct slice kinds[] = {SLICE("user:"), SLICE("guest:"), SLICE("org:")};
+    if (matches(wanted, kept))
+        return true;
+    for (size_t i = 0; kept.data && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (slice_starts(kept, kinds[i]) && slice_equal(wanted, slice_from(kept, kinds[i].size)))
+            return true;
+    return false;
+}
+
 static bool is_wanted(const struct cause *wanted, const struct cause *cause) {
     return matches(wanted->connection, cause->connection) &&
-           matches(wanted->principal, cause->principal) &&
+           matches_principal(wanted->principal, cause->principal) &&
            matches_topic(wanted->topic, cause->topic);
 }
 

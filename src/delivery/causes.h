@@ -60,7 +60,8 @@ void causes_close(struct causes *causes);
  * total, to log each of them. The entry is kept all the same. */
 bool causes_add(struct causes *causes, const struct cause *cause, uint64_t mono_ms);
 
-/* Which causes to walk: all given fields must be equal. */
+/* Which causes to walk: all given fields must be equal. A principal may be given without its kind:
+ * "42" is user:42, guest:42 and org:42. */
 struct cause_filter {
     struct slice connection; /* absent: any */
     struct slice principal;

@@ -96,6 +96,15 @@ static bool is_publish_limit(enum policy_field field) {
     return field == POLICY_FIELD_PUBLISH_RATE_PER_SECOND || field == POLICY_FIELD_MAX_PAYLOAD_BYTES;
 }
 
+const char *policy_publish_setting(enum publish_class publish_class, enum policy_field field) {
+    assert(is_publish_limit(field));
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (keys[i].field == field && policy_default(keys[i].row)->publish_class == publish_class)
+            return keys[i].name;
+    assert(0 && "every publish class has settings");
+    return "";
+}
+
 size_t policy_key_count(void) {
     return KEY_COUNT;
 }

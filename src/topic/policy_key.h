@@ -29,6 +29,8 @@ struct policy_key {
 };
 
 size_t policy_key_count(void);
+/* The name of the setting of a publish class; field is a publish limit. */
+const char *policy_publish_setting(enum publish_class publish_class, enum policy_field field);
 struct policy_key policy_key_at(size_t index);
 /* A publish limit applies to all rows of the same publish class. */
 MUST_CHECK enum status policy_table_set(struct policy_table *table, struct slice name,

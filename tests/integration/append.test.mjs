@@ -310,6 +310,61 @@ test("registering a worker again revives it, and another owner is refused", asyn
   assert.equal(event.seq, 4);
 });
 
+test("a refused transition names the present state", async (t) => {
+  const operator = await operate(t);
+  await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  const events = await started(operator, "r");
+  await operator.did(events, { event_type: "run.finished", payload: { status: "succeeded" } });
+  for (const [path, body, words, item] of [[events, { event_type: "run.cancel_requested" }, "The run is succeeded,", { run_id: "r" }],
+    ["workers/w/status", { status: "stopped" }, "The worker is starting,", { worker_id: "w" }]]) {
+    const state = words.split(" ")[3].slice(0, -1);
+    const { body: refusal } = await refused(operator, () => operator.post(path, body), 409, "invalid_transition");
+    assert.ok(refusal.message.startsWith(words), refusal.message);
+    assert.deepEqual(refusal.details, { state });
+    const [{ error }] = await operator.batch([{ ...item, ...body }]);
+    assert.deepEqual([error.error, error.message, error.details], ["invalid_transition", refusal.message, { state }]);
+  }
+});
+
+test("a refusal by size or rate names its topic, and the rate its setting", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "1", RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "1",
+    RUNTIME_KHALA_CODEX_WORKER_EVENTS_PUBLISH_RATE_PER_SECOND: "1" } });
+  await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  const { body: large } = await refused(operator, () => operator.post("workers/w/heartbeat", { metadata_patch: { x: "y".repeat(70_000) } }),
+    413, "khala_frame_payload_too_large");
+  assert.equal(large.details.topic, "worker:w:lifecycle");
+  const answers = await operator.batch([...Array(20).fill({ run_id: "r", event_type: "run.log" }), ...Array(20).fill({ topic: "t", event_type: "x" }),
+    ...Array(20).fill({ worker_id: "w", event_type: "worker.x" })].concat([]));
+  assert.equal(answers[0].error.error, "run_not_found");
+  await operator.did("runs", { run_id: "r" }, 201);
+  const wanted = { "run:r:events": "RUN_EVENTS", t: "FALLBACK", "runtime.codex_worker_events": "CODEX_WORKER_EVENTS" };
+  const limited = [...answers, ...await operator.batch(Array(20).fill({ run_id: "r", event_type: "run.log" }))]
+    .map(({ error }) => error).filter((error) => error?.error === "khala_publish_rate_limited");
+  assert.deepEqual(new Set(limited.map(({ details }) => details.topic)), new Set(Object.keys(wanted)));
+  for (const { message, details } of limited) {
+    assert.ok(message.includes(`RUNTIME_KHALA_${wanted[details.topic]}_PUBLISH_RATE_PER_SECOND`), message);
+    assert.match(message, /^The topic's publish rate of 1 events per second is exceeded\./);
+  }
+});
+
+test("a type that looks like the end of a run is stored as it is, with a hint", async (t) => {
+  const operator = await operate(t);
+  const events = await started(operator, "r");
+  const types = ["run.failed", "run.completed", "run.succeeded", "run.canceled"];
+  for (const event_type of [...types, ...types]) {
+    const { event, hint, deduplicated } = await operator.did(events, { event_type, payload: { n: 1 } });
+    assert.deepEqual([event.event_type, event.payload, deduplicated], [event_type, { n: 1 }, false]);
+    assert.match(hint, /run\.finished.*payload\.status/);
+    const [item] = await operator.batch([{ run_id: "r", event_type }]);
+    assert.deepEqual([item.status, item.hint], [200, hint]);
+  }
+  assert.equal((await operator.read("runs/r")).run.status, "running");
+  for (const event_type of ["run.log", "run.failure_seen", "tool.failed"]) assert.equal("hint" in await operator.did(events, { event_type }), false);
+  assert.equal("hint" in await operator.did("topics/t/events", { event_type: "run.failed" }), false);
+  const lines = operator.server.log.split("\n").filter((line) => line.includes("append.no_state_change"));
+  assert.deepEqual(lines.map((line) => /event_type=(\S+)/.exec(line)[1]), types, "one line for each type");
+});
+
 test("the worker endpoints refuse invalid requests", async (t) => {
   const operator = await operate(t);
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);

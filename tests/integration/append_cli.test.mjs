@@ -27,6 +27,12 @@ test("the command line appends and reads", async (t) => {
   assert.deepEqual([plain.code, JSON.parse(plain.out).event.event_type], [0, "notification"]);
   assert.equal(khala(["append", "--notification"]).code, 0);
 
+  const other = khala(["append", "--run", "other", "--create", "--type", "run.failed"]);
+  assert.deepEqual([other.code, other.out.split("\n").length], [0, 2], "only the event is on standard output");
+  assert.match(other.problem, /^khala: .*run\.finished and payload\.status.*\n$/);
+  const both = khala(["append", "--batch", "-"], { input: "{\"run_id\":\"other\",\"event_type\":\"run.failed\"}\n".repeat(2) });
+  assert.equal(both.problem.match(/run\.finished/g)?.length, 1, both.problem);
+
   const no = khala(["append", "--run", "cli", "--type", "run.log", "--expect-seq", "9"]);
   assert.equal(no.code, 1);
   assert.equal(no.out, "");

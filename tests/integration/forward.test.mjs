@@ -83,6 +83,28 @@ test("a follower passes every kind of append to the writer, and its client reads
   assert.equal((await outcomes(writer)).answered, 0);
 });
 
+test("forwarded appends keep their principal: its rate, its idempotency keys and its grants", async (t) => {
+  const { writer, follower } = await pair(t, { ...PATIENT, RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "20" });
+  await writer.did("runs", { run_id: "bobs", owner_user_id: "bob" }, 201);
+  const by = (user, topics) => {
+    const authorization = `Bearer ${writer.sign({ oa_user_id: user, oa_sync_scopes: ["runtime.append"], ...(topics && { oa_sync_topics: topics }) })}`;
+    return async (path, body) => {
+      const { status, body: text } = await follower.ask("POST", path, JSON.stringify(body), { authorization, "content-type": "application/json" });
+      return { status, ...JSON.parse(text) };
+    };
+  };
+  const [ada, eve, job] = [by("ada"), by("eve"), by("eve", ["run:bobs:events"])];
+  for (const [one, text] of [[ada, "a"], [eve, "e"]]) {
+    const sent = { payload: { text }, idempotency_key: "order-123" };
+    for (const deduplicated of [false, true]) assert.equal((await one("/v1/notifications", sent)).deduplicated, deduplicated);
+  }
+  const flood = await eve("/v1/events:batch", Array(300).fill({ topic: "runtime.notifications", event_type: "n" }));
+  assert.ok(Object.values(flood).some(({ status }) => status === 429));
+  assert.equal((await ada("/v1/notifications", {})).status, 200);
+  assert.equal((await job("/v1/runs/bobs/events", { event_type: "run.log" })).status, 200);
+  assert.deepEqual([(await job("/v1/runs", {})).error, (await eve("/v1/runs/bobs/events", { event_type: "run.log" })).error], ["forbidden_topic", "run_not_found"]);
+});
+
 alone("answers of the writer are passed on byte for byte, and refusals at the door stay on the follower", async () => {
   const { writer, follower } = shared;
   const id = newId();

@@ -74,6 +74,7 @@ test("a store moves to PostgreSQL, back and again, and clients go on after their
     assert.equal((await after.did("runs/r1/events", { event_type: "run.cancel_requested", event_id: EVENT_ID })).deduplicated, true);
     assert.equal((await after.did("runs/r2/events", { event_type: "run.log", payload: { i: 2, text: "a\nb" }, idempotency_key: "once" })).deduplicated, true);
     assert.equal((await after.did("runs", { run_id: "r2", thread_id: "t", metadata: { b: [1.5, "é"] }, idempotency_key: "new-2" }, 200)).deduplicated, true);
+    assert.equal((await after.did("notifications", { org_id: "o1", payload: { n: 1 }, idempotency_key: "once" })).deduplicated, true);
     const minted = JSON.parse((await after.get("runs/r2/events?after_seq=2&limit=1")).body).events[0];
     assert.equal((await after.did("runs/r2/events", { event_type: "run.log", payload: minted.payload, event_id: minted.event_id })).deduplicated, true);
 

@@ -112,13 +112,19 @@ async function writerRefusals(operator, session) {
     "SELECT runtime.append_run_event('r1', 'step', owner_user_id => 'u2')",
     "SELECT runtime.append_event('room', 'said', '{}', NULL, 'once')",
     "SELECT runtime.append_event('room', 'said', '{}', NULL, 'once')",
+    ...["u1", "u2", "u1"].map((owner) => `SELECT runtime.append_notification('{"n":2}', idempotency_key => 'once', owner_user_id => '${owner}')`),
   );
   await outboxEmpties(session);
   assert.equal(await session.run("SELECT string_agg(target || ' ' || reason, ', ' ORDER BY id) FROM runtime.outbox_rejected"),
     "r1 invalid_transition, r1 event_id_conflict, absent run_not_found, r1 owner_mismatch");
   assert.equal(await session.run(`SELECT string_agg(n.id || ' ' || e.type, ', ' ORDER BY e.log_id) FROM runtime.events e
     JOIN runtime.entities n ON n.ref = e.entity_ref WHERE n.id IN ('r1', 'w1', 'runtime.notifications', 'room') AND e.seq > 1 OR n.id IN ('room', 'runtime.notifications')`),
-  "r1 step, w1 worker.said, runtime.notifications notification, r1 run.finished, room said");
+  "r1 step, w1 worker.said, runtime.notifications notification, r1 run.finished, room said, runtime.notifications notification, runtime.notifications notification");
+  // A key belongs to the owner, by SQL as over HTTP.
+  for (const [owner, n, status] of [["u2", 2, 200], ["u2", 3, 409], ["u3", 3, 200]]) {
+    const { status: answered, body } = await operator.post("notifications", { owner_user_id: owner, payload: { n }, idempotency_key: "once" });
+    assert.equal(answered, status, body);
+  }
 }
 
 /** Rows of a role that may write the table itself: nothing in them was checked. */

@@ -209,6 +209,7 @@ for (const [settings, kinds] of groups) {
         assert.equal(shown.code, 0, shown.problem);
         assert.ok(shown.out.split("\n").some((line) => line.includes(` ${found.decision} ${found.code}  `) && line.endsWith(`  ${found.message}  ${found.advice}`)), shown.out);
         if (found.principal) assert.equal(why(operator, "--principal", found.principal).code, 0);
+        if (found.principal) assert.equal(why(operator, "--principal", found.principal.split(":").at(-1)).code, 0, "without its kind");
         if (found.topic) assert.equal(why(operator, "--topic", found.topic).code, 0);
       });
     }

@@ -37,7 +37,7 @@ export async function fill(t, data) {
   await first.did("workers", { worker_id: "w", owner_user_id: "ada", metadata: { a: 1 } }, 201);
   await first.did("workers/w/heartbeat", { metadata_patch: { a: null, b: 2 } });
   await first.did("topics/app.t/events", { event_type: "x", owner_guest_scope: "g" });
-  await first.did("notifications", { org_id: "o1", payload: { n: 1 } });
+  await first.did("notifications", { org_id: "o1", payload: { n: 1 }, idempotency_key: "once" });
   await first.did("/api/events/ingest", { event_type: "login" });
   await first.server.stop();
   succeed(["retention", "run-once", "--data-dir", data], { ...embedded, KHALA_CLOCK_OFFSET_MS: String(40 * DAY_MS) });

@@ -20,7 +20,7 @@ static void work_free(void *memory) {
 static void answer_done(struct exchange *exchange, const struct append_request *request) {
     struct buffer *out = &api_appends(exchange)->answer;
     buffer_clear(out);
-    enum status status = append_write_answer(out, request, clock_wall_ms(&exchange->loop->clock));
+    enum status status = append_write_answer(out, exchange, request);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, append_http_status(request), buffer_slice(out));
     else
@@ -32,6 +32,7 @@ static void answer_done(struct exchange *exchange, const struct append_request *
 static void answer_refused(struct exchange *exchange, const struct append_request *request) {
     struct buffer details;
     char seconds[24];
+    char message[APPEND_MESSAGE_BYTES_MAX];
     uint64_t retry_after_ms = 0;
     buffer_init(&details, APPEND_DETAILS_BYTES_MAX);
     if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
@@ -42,12 +43,13 @@ static void answer_refused(struct exchange *exchange, const struct append_reques
     struct http1_header header = {SLICE("Retry-After"), slice_of(seconds)};
     if (append_write_details(&details, request) != STATUS_OK)
         buffer_clear(&details);
-    exchange_answer_error(exchange, &(struct exchange_error){.status = request->status,
-                                                             .message = request->refusal.message,
-                                                             .details = buffer_slice(&details),
-                                                             .topic = append_refused_topic(request),
-                                                             .headers = &header,
-                                                             .header_count = retry_after_ms > 0});
+    exchange_answer_error(exchange,
+                          &(struct exchange_error){.status = request->status,
+                                                   .message = append_message(request, message),
+                                                   .details = buffer_slice(&details),
+                                                   .topic = append_refused_topic(request),
+                                                   .headers = &header,
+                                                   .header_count = retry_after_ms > 0});
     buffer_release(&details);
 }
 

@@ -1,13 +1,46 @@
 #include "api/append/append_answer.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
+
 #include "authority/event_json.h"
+#include "authority/lookups.h"
+#include "authority/run_state.h"
 #include "base/limits.h"
+#include "base/log.h"
+#include "topic/policy_key.h"
 #include "wire/json.h"
 
 unsigned append_http_status(const struct append_request *request) {
     if (request->status == STATUS_OK && request->created)
         return 201;
     return (unsigned)status_http(request->status);
+}
+
+static const char *hint_of(const struct append_request *request, unsigned *index) {
+    return request->kind == APPEND_RUN_EVENT ? run_event_hint(request->event_type, index) : NULL;
+}
+
+/* A person who does not look at answers finds the hint in the log, once for each type. */
+static atomic_uint hints_logged;
+
+static void log_hint(struct exchange *exchange, const struct append_request *request) {
+    unsigned index = 0;
+    const char *hint = hint_of(request, &index);
+    if (!hint || atomic_fetch_or(&hints_logged, 1u << index) & 1u << index)
+        return;
+    log_event(LOG_WARN, "append.no_state_change",
+              log_slice("request_id", exchange_request_id(exchange)),
+              log_slice("event_type", request->event_type), log_str("hint", hint));
+}
+
+static enum status write_hint(struct buffer *out, const struct append_request *request) {
+    unsigned index = 0;
+    const char *hint = hint_of(request, &index);
+    if (!hint)
+        return STATUS_OK;
+    enum status status = buffer_append_slice(out, SLICE(",\"hint\":"));
+    return status == STATUS_OK ? json_write_string(out, slice_of(hint)) : status;
 }
 
 static enum status write_event(struct buffer *out, const struct append_request *request) {
@@ -17,7 +50,7 @@ static enum status write_event(struct buffer *out, const struct append_request *
     if (status == STATUS_OK)
         status = buffer_append_slice(out, request->deduplicated ? SLICE(",\"deduplicated\":true")
                                                                 : SLICE(",\"deduplicated\":false"));
-    return status;
+    return status == STATUS_OK ? write_hint(out, request) : status;
 }
 
 static enum status write_entity(struct buffer *out, const struct append_request *request,
@@ -38,9 +71,11 @@ static enum status write_entity(struct buffer *out, const struct append_request 
     return status == STATUS_OK ? buffer_append_byte(out, ',') : status;
 }
 
-enum status append_write_answer(struct buffer *out, const struct append_request *request,
-                                uint64_t now_ms) {
+enum status append_write_answer(struct buffer *out, struct exchange *exchange,
+                                const struct append_request *request) {
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
     enum status status = buffer_append_byte(out, '{');
+    log_hint(exchange, request);
     /* A producer may append to an entity that it may not read. */
     if (status == STATUS_OK && (!request->producer || request->created))
         status = write_entity(out, request, now_ms);
@@ -65,6 +100,26 @@ struct slice append_refused_topic(const struct append_request *request) {
     return request->kind == APPEND_TOPIC_EVENT ? request->entity_id : request->refusal.topic;
 }
 
+const char *append_message(const struct append_request *request,
+                           char text[APPEND_MESSAGE_BYTES_MAX]) {
+    const struct append_refusal *refusal = &request->refusal;
+    if (refusal->message)
+        return refusal->message;
+    if (request->status == STATUS_INVALID_TRANSITION && refusal->state)
+        snprintf(text, APPEND_MESSAGE_BYTES_MAX,
+                 "The %s is %s, and that state does not allow this event.",
+                 entity_kind_name(append_entity_kind(request->kind)), refusal->state);
+    else if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
+        snprintf(text, APPEND_MESSAGE_BYTES_MAX,
+                 "The topic's publish rate of %llu events per second is exceeded. %s raises it.",
+                 (unsigned long long)refusal->limit,
+                 policy_publish_setting(refusal->policy->publish_class,
+                                        POLICY_FIELD_PUBLISH_RATE_PER_SECOND));
+    else
+        return NULL;
+    return text;
+}
+
 enum status append_write_details(struct buffer *out, const struct append_request *request) {
     const struct append_refusal *refusal = &request->refusal;
     enum status status;
@@ -72,6 +127,8 @@ enum status append_write_details(struct buffer *out, const struct append_request
         return buffer_printf(out, "{\"expected_previous_seq\":%llu,\"actual_seq\":%llu}",
                              (unsigned long long)request->expected_previous_seq,
                              (unsigned long long)refusal->actual_seq);
+    if (request->status == STATUS_INVALID_TRANSITION && refusal->state)
+        return buffer_printf(out, "{\"state\":\"%s\"}", refusal->state);
     if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED) {
         status = write_limit(out, refusal);
         return status != STATUS_OK ? status
@@ -93,11 +150,12 @@ enum status append_write_details(struct buffer *out, const struct append_request
 static enum status write_item_error(struct buffer *out, struct exchange *exchange,
                                     const struct append_request *request) {
     struct buffer details;
+    char message[APPEND_MESSAGE_BYTES_MAX];
     buffer_init(&details, APPEND_DETAILS_BYTES_MAX);
     exchange_log_refusal(exchange, request->status, append_refused_topic(request));
     enum status status = append_write_details(&details, request);
     const struct exchange_error error = {.status = request->status,
-                                         .message = request->refusal.message,
+                                         .message = append_message(request, message),
                                          .details = buffer_slice(&details)};
     if (status == STATUS_OK)
         status = buffer_append_slice(out, SLICE("\"error\":"));
@@ -122,6 +180,8 @@ enum status append_write_item(struct buffer *out, struct exchange *exchange, uin
                               const struct append_request *request) {
     size_t before = out->size;
     enum status status = write_index(out, index, append_http_status(request));
+    if (request->status == STATUS_OK)
+        log_hint(exchange, request);
     if (status == STATUS_OK)
         status = request->status == STATUS_OK ? write_event(out, request)
                                               : write_item_error(out, exchange, request);

@@ -81,7 +81,7 @@ enum status runs_create(struct ledger *ledger, struct draft *draft) {
 
 /* The state after the event, or the refusal. */
 static enum status apply_transition(struct draft *draft) {
-    const struct append_request *request = draft->request;
+    struct append_request *request = draft->request;
     enum run_state state;
     enum run_state next;
     enum run_state outcome = RUN_SUCCEEDED;
@@ -90,6 +90,7 @@ static enum status apply_transition(struct draft *draft) {
     if (request->status_name.data && !run_state_parse(request->status_name, &outcome))
         return STATUS_INVALID_REQUEST;
     enum status status = run_state_next(state, request->event_type, outcome, &next);
+    request->refusal.state = run_state_name(state);
     if (status != STATUS_OK || next == state)
         return status;
     draft->entity.status = slice_of(run_state_name(next));

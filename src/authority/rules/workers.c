@@ -5,6 +5,7 @@
 #include "authority/rules/conditions.h"
 #include "authority/rules/metadata.h"
 #include "authority/worker_state.h"
+#include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 
@@ -168,7 +169,9 @@ static enum status merge_metadata(struct ledger *ledger, struct draft *draft) {
         refusal->max_payload_bytes = policy->max_payload_bytes;
         refusal->policy = policy;
         refusal->message = "The worker's metadata would become larger than a payload may be.";
-        return STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE;
+        status =
+            topic_name_of_entity(draft->arena, ENTITY_WORKER, draft->entity.id, &refusal->topic);
+        return status == STATUS_OK ? STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE : status;
     }
     draft->entity.metadata = arena_copy(draft->arena, buffer_slice(&ledger->text));
     draft->is_borrowing = true;
@@ -198,7 +201,7 @@ static enum status write_status(struct buffer *out, struct slice from,
 }
 
 enum status workers_set_status(struct ledger *ledger, struct draft *draft) {
-    const struct append_request *request = draft->request;
+    struct append_request *request = draft->request;
     struct store_entity *worker = &draft->entity;
     enum worker_state from;
     enum worker_state to;
@@ -210,6 +213,7 @@ enum status workers_set_status(struct ledger *ledger, struct draft *draft) {
         return STATUS_INTERNAL_ERROR;
     if (!worker_state_parse(request->status_name, &to))
         return STATUS_INVALID_REQUEST;
+    request->refusal.state = worker_state_name(from);
     if (!worker_state_allows(from, to))
         return STATUS_INVALID_TRANSITION;
     status = write_status(&ledger->text, worker->status, request);

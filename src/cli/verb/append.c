@@ -87,14 +87,26 @@ static enum status write_body(struct buffer *out, const struct append_options *o
     return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }
 
+#define HINT                                                                                       \
+    { .name = SLICE("hint") }
+
+/* A sentence of the server, which has no escapes. */
+static bool print_hint(const struct json_field *hint) {
+    struct slice text;
+    if (!hint->present || !json_string_slice(hint->value, &text))
+        return false;
+    fprintf(stderr, "khala: %.*s\n", (int)text.size, text.data);
+    return true;
+}
+
 static void print_event(struct slice answer) {
     const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
-    struct json_field outer[] = {{.name = SLICE("event")}, {.name = SLICE("deduplicated")}};
+    struct json_field outer[] = {{.name = SLICE("event")}, {.name = SLICE("deduplicated")}, HINT};
     struct json_field inner[] = {{.name = SLICE("entity")},   {.name = SLICE("entity_id")},
                                  {.name = SLICE("seq")},      {.name = SLICE("event_type")},
                                  {.name = SLICE("event_id")}, {.name = SLICE("cursor")}};
     bool again = false;
-    if (json_read_object(answer, &limits, outer, 2) != STATUS_OK || !outer[0].present ||
+    if (json_read_object(answer, &limits, outer, 3) != STATUS_OK || !outer[0].present ||
         json_read_members(outer[0].value, inner, 6) != STATUS_OK)
         return;
     for (size_t i = 0; i < 6; i++) {
@@ -104,6 +116,7 @@ static void print_event(struct slice answer) {
                text.data + quoted);
     }
     puts(json_bool(outer[1].value, &again) && again ? " (was there)" : "");
+    print_hint(&outer[2]);
 }
 
 static void print_whole(const struct remote *remote, const struct append_options *options) {
@@ -256,6 +269,7 @@ struct batch_run {
     /* Under the sender's lock. */
     bool json;
     bool shows_progress;
+    bool has_hint; /* was printed: once for all items */
     struct progress progress;
     unsigned long long appended;
     unsigned long long repeated;
@@ -269,14 +283,14 @@ static void batch_count(struct batch_run *run) {
 
 static void batch_answered(void *user, uint64_t index, const struct khala_answer *answer) {
     const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
-    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("error")}};
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("error")}, HINT};
     struct json_field error[] = {{.name = SLICE("error")}, {.name = SLICE("message")}};
     struct batch_run *run = user;
     struct json_value line;
     char prefix[64];
     if (json_parse((struct slice){answer->json.data, answer->json.size}, &limits, &line) !=
             STATUS_OK ||
-        line.kind != JSON_KIND_OBJECT || json_read_members(line, fields, 2) != STATUS_OK)
+        line.kind != JSON_KIND_OBJECT || json_read_members(line, fields, 3) != STATUS_OK)
         return;
     run->appended += !answer->error && !answer->deduplicated;
     run->repeated += !answer->error && answer->deduplicated;
@@ -290,6 +304,8 @@ static void batch_answered(void *user, uint64_t index, const struct khala_answer
         fprintf(stderr, "item %" PRIu64 ": %.*s %.*s: %.*s\n", index, (int)fields[0].value.raw.size,
                 fields[0].value.raw.data, (int)error[0].value.raw.size, error[0].value.raw.data,
                 (int)error[1].value.raw.size, error[1].value.raw.data);
+    } else if (!run->has_hint) {
+        run->has_hint = print_hint(&fields[2]);
     }
     batch_count(run);
 }

@@ -162,6 +162,10 @@ static void every_given_field_must_be_equal(void **state) {
     assert_int_equal(walk(*state, (struct cause_filter){.topic = SLICE("a")}).at_ms[0], 1);
     assert_int_equal(walk(*state, (struct cause_filter){.principal = SLICE("user:1")}).count, 3);
     assert_int_equal(walk(*state, (struct cause_filter){.principal = SLICE("user:12")}).count, 0);
+    assert_int_equal(walk(*state, (struct cause_filter){.principal = SLICE("1")}).count, 3);
+    assert_int_equal(walk(*state, (struct cause_filter){.principal = SLICE("12")}).count, 0);
+    assert_int_equal(walk(*state, (struct cause_filter){.principal = SLICE("er:1")}).count, 0);
+    assert_int_equal(walk(*state, (struct cause_filter){.principal = SLICE("")}).count, 0);
     assert_int_equal(
         walk(*state, (struct cause_filter){.connection = SLICE("c1"), .topic = SLICE("b")}).count,
         0);

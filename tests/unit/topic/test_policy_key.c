@@ -172,6 +172,21 @@ static void bad_values_and_unknown_names_change_nothing(void **state) {
     assert_int_equal(differences(&table, &fresh), 0);
 }
 
+static void each_publish_class_has_a_setting_for_each_limit(void **state) {
+    (void)state;
+    for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
+        struct policy_table table;
+        enum publish_class publish_class = policy_default((enum policy_row)row)->publish_class;
+        policy_table_init(&table);
+        for (unsigned field = 0; field <= POLICY_FIELD_MAX_PAYLOAD_BYTES; field++) {
+            const char *name = policy_publish_setting(publish_class, (enum policy_field)field);
+            assert_ok(policy_table_set(&table, slice_of(name), SLICE("77")));
+        }
+        assert_int_equal(table.rows[row].publish_rate_per_second, 77);
+        assert_int_equal(table.rows[row].max_payload_bytes, 77);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_specified_settings_exist_with_their_defaults),
@@ -180,6 +195,7 @@ int main(void) {
         cmocka_unit_test(a_key_changes_only_its_own_number),
         cmocka_unit_test(each_field_is_stored_in_its_member),
         cmocka_unit_test(the_bounds_are_inclusive),
+        cmocka_unit_test(each_publish_class_has_a_setting_for_each_limit),
         cmocka_unit_test(bad_values_and_unknown_names_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
