@@ -278,7 +278,8 @@ const struct setting config_settings[] = {
      .fallback = "50",
      .min = 1,
      .max = 1000,
-     .help = "most messages of one poll while its principal polls several topics"},
+     .help =
+         "most messages of a poll or a cold topic's turn if its principal reads several topics"},
     {.name = "RUNTIME_KHALA_POLL_MIN_INTERVAL_MS",
      .type = SETTING_NUMBER,
      .offset = FIELD(poll_min_interval_ms),

@@ -49,7 +49,7 @@ export function handshake(path, headers = {}) {
 export const phoenixPath = (operator) => `/socket/websocket?vsn=2.0.0&token=${operator.reader}`;
 
 /** Finds a frame of the server at the front; null means that more bytes are needed. */
-function cut(bytes) {
+export function cut(bytes) {
   if (bytes.length < 2) return null;
   assert.equal(bytes[1] & 0x80, 0, "a server does not mask");
   let at = 2;

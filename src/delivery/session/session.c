@@ -28,6 +28,13 @@ struct subscriber *subscriber_next(const struct subscriber *subscriber) {
     return subscriber_of(subscriber->node.next);
 }
 
+struct turn *session_turn(const struct session *session) {
+    struct subscriber *subscriber = session_first(session);
+    while (subscriber && !subscriber->turn.lane)
+        subscriber = subscriber_next(subscriber);
+    return subscriber ? &subscriber->turn : NULL;
+}
+
 struct slice session_name(const struct session *session, char text[SESSION_NAME_BYTES_MAX]) {
     _Static_assert(UUID_TEXT_SIZE <= SESSION_NAME_BYTES_MAX, "an id fits");
     if (session->given_name)

@@ -45,7 +45,7 @@ struct subscriber {
     enum subscriber_state state;
 };
 
-_Static_assert(sizeof(struct subscriber) <= 208, "every idle connection has a subscriber");
+_Static_assert(sizeof(struct subscriber) <= 232, "every idle connection has a subscriber");
 
 /* Subscribers whose positions are compared with the store in one read: all begin, or none. */
 struct session_opening {
@@ -186,6 +186,8 @@ static inline bool session_is_blocked(const struct session *session) {
  * has asked for the next one before. */
 struct subscriber *session_first(const struct session *session);
 struct subscriber *subscriber_next(const struct subscriber *subscriber);
+/* Of a subscriber that has not left: its line has those of the others. NULL: there is none. */
+struct turn *session_turn(const struct session *session);
 
 /* The end of the token is not near any more, or does not matter. */
 void session_forget_expiry(struct session *session);

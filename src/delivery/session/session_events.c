@@ -61,9 +61,9 @@ void session_writable(struct session *session) {
     session_flush(session);
     if (!session_is_open(session) || session_is_blocked(session))
         return;
-    for (struct subscriber *subscriber = session_first(session); subscriber;
-         subscriber = subscriber_next(subscriber))
-        subscriber_ready(subscriber);
+    struct turn *turn = session_turn(session);
+    if (turn)
+        scheduler_unblock(&session->delivery->scheduler, turn);
     session_next_job(session);
     if (session->framing)
         session->framing->table->resume(session);

@@ -114,10 +114,14 @@ void session_next_job(struct session *session) {
     /* A page for each topic of a peer that does not read would be a queue. */
     if (session_is_blocked(session))
         return;
-    struct subscriber *subscriber = session_first(session);
-    while (subscriber && !subscriber_wants_job(subscriber))
-        subscriber = subscriber_next(subscriber);
-    if (!subscriber)
+    struct turn *turn = session_turn(session);
+    struct subscriber *subscriber = NULL;
+    for (turn = turn ? turn_first_reading(turn) : NULL; turn; turn = turn_next_reading(turn)) {
+        subscriber = container_of(turn, struct subscriber, turn);
+        if (subscriber_wants_job(subscriber))
+            break;
+    }
+    if (!turn)
         return;
     if (!make_work(session)) {
         outlet_close(session->outlet);

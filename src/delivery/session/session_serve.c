@@ -17,9 +17,12 @@ static struct subscriber *subscriber_of(struct driver *driver) {
     return container_of(driver, struct subscriber, driver);
 }
 
-/* The turn sent no frames. */
-static void end_turn(struct subscriber *subscriber) {
-    (void)scheduler_served(scheduler_of(subscriber), &subscriber->turn, 0, false);
+/* The turn sent that many frames. */
+static void end_turn(struct subscriber *subscriber, size_t frames, bool has_more) {
+    subscriber->turn.is_live =
+        subscriber->state == SUBSCRIBER_LIVE && !subscriber->driver.subscription.is_replaying;
+    if (scheduler_served(scheduler_of(subscriber), &subscriber->turn, frames, has_more))
+        session_count(subscriber->session, METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
 }
 
 /* ---- pages ---- */
@@ -79,8 +82,7 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     if (!is_shared)
         page_free(page);
     session_count(session, METRIC_FANOUT_POLLS);
-    if (scheduler_served(scheduler_of(subscriber), &subscriber->turn, frames, has_more))
-        session_count(session, METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
+    end_turn(subscriber, frames, has_more);
     if (status != STATUS_OK) {
         outlet_close(session->outlet);
         return;
@@ -100,7 +102,7 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
  */
 static void end_hidden(struct subscriber *subscriber) {
     bool has_more = driver_lag(&subscriber->driver) > 0 || subscriber->state == SUBSCRIBER_REPLAY;
-    (void)scheduler_served(scheduler_of(subscriber), &subscriber->turn, 0, has_more);
+    end_turn(subscriber, 0, has_more);
 }
 
 static void on_frames(struct driver *driver, struct delivery_batch *batch) {
@@ -117,7 +119,7 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         page_make(&page, driver->subscription.topic->name, driver->subscription.head_seq, batch);
     delivery_batch_release(batch);
     if (status != STATUS_OK) {
-        end_turn(subscriber);
+        end_turn(subscriber, 0, false);
         outlet_close(subscriber->session->outlet);
         return;
     }
@@ -131,7 +133,7 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
 static void on_head(struct driver *driver) {
     struct subscriber *subscriber = subscriber_of(driver);
     struct session *session = subscriber->session;
-    end_turn(subscriber);
+    end_turn(subscriber, 0, false);
     subscription_begun(&driver->subscription);
     if (subscriber->state != SUBSCRIBER_REPLAY)
         return;
@@ -144,19 +146,24 @@ static void on_head(struct driver *driver) {
     session_send(session, status);
 }
 
+/* While reads pass over frames of others, the client's other topics go on. */
 static void on_read(struct driver *driver) {
-    end_turn(subscriber_of(driver));
-    session_next_job(subscriber_of(driver)->session);
+    struct subscriber *subscriber = subscriber_of(driver);
+    const struct subscription *subscription = &driver->subscription;
+    bool found_none = subscription->sent_seq + 1 < subscription->next_seq;
+    scheduler_wait(scheduler_of(subscriber), &subscriber->turn, !found_none);
+    session_next_job(subscriber->session);
 }
 
 static void on_ahead(struct driver *driver) {
-    end_turn(subscriber_of(driver));
+    struct subscriber *subscriber = subscriber_of(driver);
+    scheduler_wait(scheduler_of(subscriber), &subscriber->turn, true);
 }
 
 static void on_stale(struct driver *driver) {
     struct subscriber *subscriber = subscriber_of(driver);
     struct session *session = subscriber->session;
-    end_turn(subscriber);
+    end_turn(subscriber, 0, false);
     enum status status = session->dialect->stale(subscriber, &session->replies);
     session_log_stale(subscriber);
     if (session->dialect->restarts_stale)
@@ -175,7 +182,7 @@ static void on_failed(struct driver *driver) {
     struct subscriber *subscriber = subscriber_of(driver);
     struct session *session = subscriber->session;
     enum status failed = driver->subscription.status;
-    end_turn(subscriber);
+    end_turn(subscriber, 0, false);
     if (is_refusal(failed))
         session_log_refused(session, driver->subscription.topic->name, failed);
     if (!is_refusal(failed) || !session->dialect->refused) {
@@ -207,9 +214,12 @@ static void send_bootstrap(struct subscriber *subscriber) {
         session_send(session, session->dialect->bootstrap(subscriber, &session->replies));
 }
 
+/* A document counts as a frame. */
 static void send_part(struct subscriber *subscriber) {
     struct session *session = subscriber->session;
     struct subscriber_snapshot *snapshot = subscriber->snapshot;
+    size_t frames = snapshot->document_count;
+    size_t frames_max = session->delivery->scheduler.options.slice_frames_max;
     bool is_last = subscriber_snapshot_is_last(snapshot);
     enum status status = STATUS_OK;
     /* Empty parts are not sent: their number would say how many documents others have. */
@@ -224,7 +234,7 @@ static void send_part(struct subscriber *subscriber) {
         subscriber_snapshot_drop(subscriber);
         subscriber_set_state(subscriber, SUBSCRIBER_REPLAY);
     }
-    scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+    end_turn(subscriber, frames < frames_max ? frames : frames_max, true);
     session_send(session, status);
 }
 
@@ -234,15 +244,18 @@ static void serve_snapshot(struct subscriber *subscriber) {
     switch (snapshot->state) {
     case SUBSCRIBER_SNAPSHOT_WAITING:
     case SUBSCRIBER_SNAPSHOT_READING:
+        end_turn(subscriber, 0, false);
         return;
     case SUBSCRIBER_SNAPSHOT_READY:
         subscriber_snapshot_ask(snapshot);
+        scheduler_wait(scheduler_of(subscriber), &subscriber->turn, true);
         session_next_job(session);
         return;
     case SUBSCRIBER_SNAPSHOT_PART:
         send_part(subscriber);
         return;
     case SUBSCRIBER_SNAPSHOT_FAILED:
+        end_turn(subscriber, 0, false);
         session_end(session, snapshot->status);
         return;
     }
@@ -266,17 +279,18 @@ static bool is_bootstrap_due(const struct subscriber *subscriber) {
 
 static void serve_turn(struct subscriber *subscriber, size_t frames_max) {
     struct session *session = subscriber->session;
-    if (!session_is_open(session) || session_is_blocked(session) ||
-        !subscriber_is_started(subscriber) || subscriber_is_reading(subscriber)) {
-        end_turn(subscriber);
+    if (!session_is_open(session) || !subscriber_is_started(subscriber) ||
+        subscriber_is_reading(subscriber)) {
+        end_turn(subscriber, 0, false);
+    } else if (session_is_blocked(session)) {
+        scheduler_block(scheduler_of(subscriber), &subscriber->turn);
     } else if (session_is_expired(session)) {
-        end_turn(subscriber);
+        end_turn(subscriber, 0, false);
         session_reset(session, STATUS_TOKEN_EXPIRED);
     } else if (is_bootstrap_due(subscriber)) {
-        end_turn(subscriber);
+        end_turn(subscriber, 0, false);
         send_bootstrap(subscriber);
     } else if (subscriber->state == SUBSCRIBER_SNAPSHOT) {
-        end_turn(subscriber);
         serve_snapshot(subscriber);
     } else {
         serve_frames(subscriber, frames_max);

@@ -61,7 +61,6 @@ static void subscriber_free(struct subscriber *subscriber) {
     hlist_remove(&subscriber->node);
     metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
                 METRIC_LABELS(subscriber->driver.subscription.topic->policy->topic_class), 1);
-    scheduler_leave(scheduler_of(subscriber), &subscriber->turn);
     subscriber_snapshot_drop(subscriber);
     driver_close(&subscriber->driver);
     slab_give(&subscriber->session->delivery->subscribers, subscriber);
@@ -76,6 +75,8 @@ void subscriber_drop(struct subscriber *subscriber) {
             driver_read_done(&subscriber->driver, STATUS_SHUTTING_DOWN);
     }
     subscriber_set_state(subscriber, SUBSCRIBER_LEAVING);
+    /* The session's other topics do not wait for a read that nobody needs. */
+    scheduler_leave(scheduler_of(subscriber), &subscriber->turn);
     if (!is_lent(subscriber))
         subscriber_free(subscriber);
 }
@@ -115,7 +116,8 @@ enum status subscriber_new(struct session *session, struct slice topic,
         goto out;
     const struct policy *policy = subscriber->driver.subscription.topic->policy;
     const struct turn_place place = {principal_key(session->principal, key),
-                                     subscriber->driver.member.feed, policy->qos_tier};
+                                     subscriber->driver.member.feed, policy->qos_tier,
+                                     session_turn(session)};
     status = scheduler_join(&delivery->scheduler, &place, &subscriber->turn);
     if (status != STATUS_OK) {
         driver_close(&subscriber->driver);

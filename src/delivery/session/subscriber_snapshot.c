@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "delivery/session/subscriber.h"
 #include "delivery/stale.h"
 #include "wire/json.h"
 
@@ -30,7 +31,7 @@ static void wait_done(struct snapshot_wait *wait) {
     else
         fail(snapshot, wait->status);
     if (subscriber)
-        scheduler_add(&subscriber->session->delivery->scheduler, &subscriber->turn);
+        subscriber_ready(subscriber);
     else
         snapshot_free(snapshot);
 }
@@ -90,14 +91,15 @@ void subscriber_snapshot_read_end(struct subscriber_snapshot *snapshot, enum sta
 }
 
 void subscriber_snapshot_read(struct subscriber_snapshot *snapshot) {
-    size_t count;
     size_t part_count = snapshot->snapshot->part_count;
     size_t part = snapshot_part_next(snapshot->snapshot, snapshot->part, snapshot->principal);
     /* The last part may be empty. A topic without documents has one empty part. */
     snapshot->part = part < part_count || part_count == 0 ? part : part_count - 1;
+    snapshot->document_count = 0;
     if (part < part_count)
-        snapshot->status = snapshot_part_read(snapshot->snapshot, snapshot->part,
-                                              snapshot->principal, &snapshot->documents, &count);
+        snapshot->status =
+            snapshot_part_read(snapshot->snapshot, snapshot->part, snapshot->principal,
+                               &snapshot->documents, &snapshot->document_count);
 }
 
 void subscriber_snapshot_next(struct subscriber_snapshot *snapshot) {

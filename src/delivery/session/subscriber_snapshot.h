@@ -29,6 +29,7 @@ struct subscriber_snapshot {
     size_t parts_sent;
     const struct principal *principal; /* of the read under way */
     struct buffer documents;
+    size_t document_count; /* in documents */
 };
 
 /* STATUS_OUT_OF_MEMORY, or it waits; then the subscriber gets a turn. */
