@@ -247,7 +247,8 @@ void conn_answer(struct conn *conn) {
         conn_written(conn);
 }
 
-void conn_stream(struct conn *conn) {
+void conn_stream(struct conn *conn, bool is_chunked) {
+    conn->is_chunked = is_chunked;
     if (conn->state == CONN_STREAMING)
         return;
     set_state(conn, CONN_STREAMING);
@@ -272,16 +273,15 @@ enum status conn_allow_body(struct conn *conn, uint64_t bytes_max) {
     return http1_allow_body(&conn->http->parser, bytes_max);
 }
 
-/* The socket is empty here, so it takes these 25 bytes unless the peer is gone. */
-static void send_continue(struct conn *conn) {
-    struct slice interim = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
+/* The socket is empty here, so it takes these few bytes unless the peer is gone. */
+static void send_interim(struct conn *conn, struct slice interim) {
     if (transport_try(&conn->transport, interim) != (ssize_t)interim.size)
         conn_close(conn);
 }
 
 void conn_continue(struct conn *conn) {
     if (conn_wants_bytes(conn))
-        send_continue(conn);
+        send_interim(conn, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
 void conn_handle(struct conn *conn) {
@@ -291,6 +291,7 @@ void conn_handle(struct conn *conn) {
 void conn_stream_body(struct conn *conn) {
     set_state(conn, CONN_STREAMING);
     conn->is_paused = conn->is_body_done = conn->is_sending = conn->is_last_piece = false;
+    conn->is_chunked = false;
 }
 
 void conn_pause(struct conn *conn) {
@@ -346,13 +347,19 @@ static void check_peer_later(struct conn *conn) {
         set_deadline(conn, DEADLINE_PEER_CHECK);
 }
 
-/* Every HTTP/1.1 client accepts an interim answer. Only to bytes does a peer that has closed both
- * sides answer with a reset. Bytes that the peer has not confirmed are such a test already. */
-static void probe_peer(struct conn *conn) {
+/* Only to bytes does a peer that has closed both sides answer with a reset. Every HTTP/1.1 client
+ * accepts an interim answer. Between two chunks of an answer, a zero begins the size of the next
+ * one; a client that has closed its side gets few of them. Bytes that the peer has not confirmed
+ * are such a test already. */
+static void probe_peer(struct conn *conn, enum transport_peer_state peer) {
     const struct http1_request *request = http1_parser_request(&conn->http->parser);
-    if (conn->state == CONN_HANDLING && request && request->version_minor > 0 &&
-        transport_unread_bytes(&conn->transport) == 0)
-        send_continue(conn);
+    if (transport_unread_bytes(&conn->transport) > 0)
+        return;
+    if (conn->state == CONN_HANDLING && request && request->version_minor > 0)
+        send_interim(conn, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+    else if (conn->state == CONN_STREAMING && conn->is_chunked && !conn->is_sending &&
+             conn->http->out.size == 0 && peer == TRANSPORT_PEER_ENDED)
+        send_interim(conn, SLICE("0"));
 }
 
 void conn_peer_check(struct deadline *deadline) {
@@ -368,7 +375,7 @@ void conn_peer_check(struct deadline *deadline) {
         return;
     }
     if (conn->peer_check_count++ % PEER_PROBE_CHECKS == 0)
-        probe_peer(conn);
+        probe_peer(conn, peer);
     if (conn->state != CONN_CLOSED)
         check_peer_later(conn);
 }

@@ -72,7 +72,8 @@ struct conn {
     bool watches_end : 1;      /* reads while the answer is due, to notice a peer that closes */
     bool has_large_answer : 1; /* the kernel may hold much of the last answers */
     bool is_consuming : 1;     /* inside conn_consume, which continues by itself after an answer */
-    /* These four are valid while streaming. */
+    /* These five are valid while streaming. */
+    bool is_chunked : 1;    /* the answer consists of chunks */
     bool is_paused : 1;     /* the handler reads no more of the body for now */
     bool is_body_done : 1;  /* the whole body was read */
     bool is_sending : 1;    /* the bytes of http->out are being written */
@@ -96,7 +97,7 @@ void conn_stream_body(struct conn *conn);
 /* The answer is in conn->http->out: write it, then continue with the next request. */
 void conn_answer(struct conn *conn);
 /* The handler starts an answer in pieces. */
-void conn_stream(struct conn *conn);
+void conn_stream(struct conn *conn, bool is_chunked);
 /* Writes what is in conn->http->out, a piece of the answer or its end. True: it is written, and the
  * answer is not complete. False: the sent event follows, or the exchange is gone. */
 bool conn_send(struct conn *conn);

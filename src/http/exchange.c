@@ -447,7 +447,7 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
         status = exchange->chunked ? http1_response_end_chunked(&conn->http->out)
                                    : http1_response_end_bare(&conn->http->out);
     exchange->head_failed = status != STATUS_OK;
-    conn_stream(conn);
+    conn_stream(conn, exchange->chunked);
 }
 
 void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
@@ -469,7 +469,7 @@ void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
         status = exchange->chunked ? http1_response_end_chunked(&conn->http->out)
                                    : http1_response_end_bare(&conn->http->out);
     exchange->head_failed = status != STATUS_OK;
-    conn_stream(conn);
+    conn_stream(conn, exchange->chunked);
 }
 
 static enum status append_piece(struct exchange *exchange, struct slice piece) {

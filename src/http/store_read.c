@@ -115,16 +115,22 @@ bool store_read_breaks_off(struct store_read *read) {
     return true;
 }
 
-/* An empty page is not the end: the principal may read none of the events on it. */
+/* An empty page is not the end: the principal may read none of the events on it. The answer begins
+ * with the first bytes, because until then a client that is gone is noticed soonest. */
 static void answer_page(struct store_read *read) {
     struct exchange *exchange = read->exchange;
     if (store_read_breaks_off(read))
         return;
+    bool is_last = !read->has_more || exchange_is_head(exchange);
+    if (!is_last && read->out.size == 0) {
+        store_read_post(read);
+        return;
+    }
     if (!exchange->answered)
         exchange_begin(exchange, 200, read->content_type);
-    if (!read->has_more || exchange_is_head(exchange))
+    if (is_last)
         exchange_end(exchange, buffer_slice(&read->out));
-    else if (read->out.size == 0 || exchange_send(exchange, buffer_slice(&read->out)))
+    else if (exchange_send(exchange, buffer_slice(&read->out)))
         store_read_post(read);
 }
 

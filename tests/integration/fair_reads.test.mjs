@@ -144,6 +144,66 @@ async function answersAHalfClosedClient(operator) {
   assert.match(await patient.rest(), /^(HTTP\/1\.1 100 Continue\r\n\r\n)+HTTP\/1\.1 200 OK\r\n[^]*"messages":\[\]/);
 }
 
+const EXPORTS = 150;
+const EXPORTED = 100_000; // events of others: all exports together read them for much longer than a second
+const EXPORT = "/api/events/export";
+const requestOf = (path, token) => getRequest(path, `Authorization: Bearer ${token}`);
+
+/** A user of whose events the log has none, or only the first one. */
+const auditorOf = (operator, oa_user_id) => operator.sign({ oa_user_id, oa_sync_scopes: ["runtime.audit"] });
+
+/** The bytes of an answer in chunks, without interim answers. */
+function unchunked(text) {
+  let rest = text.replace(/^(HTTP\/1\.1 100 Continue\r\n\r\n)*HTTP\/1\.1 200 OK\r\n[^]*?\r\n\r\n/, "");
+  const pieces = [];
+  for (;;) {
+    const [head, digits] = rest.match(/^([0-9a-f]{1,16})\r\n/);
+    const size = parseInt(digits, 16);
+    if (size === 0) return pieces.join("");
+    pieces.push(rest.slice(head.length, head.length + size));
+    assert.equal(rest.slice(head.length + size, head.length + size + 2), "\r\n");
+    rest = rest.slice(head.length + size + 2);
+  }
+}
+
+/** Clients begin reads of a log of which they see few events, and leave: the reads end long before the end of the log. */
+async function endsReadsOfClientsThatLeft(operator, path, token, hasBegun) {
+  const before = await scrape(operator);
+  const peers = await Promise.all(range(1, EXPORTS).map(() => connect(operator.server)));
+  await Promise.all(peers.map((peer) => peer.send(requestOf(path, token))));
+  if (hasBegun) await Promise.all(peers.map((peer) => peer.head()));
+  for (const peer of peers) peer.close();
+  // The clock is the server's own, so that a busy machine slows both.
+  const poll = await operator.poll("run:none:events", "wait_ms=3000");
+  assert.equal(poll.status, 200, poll.body);
+  const after = await scrape(operator);
+  const cancelled = after.get("khala_store_reads_cancelled_total") - before.get("khala_store_reads_cancelled_total");
+  assert.equal(after.get("khala_store_read_queue_depth"), 0, `${cancelled} reads were cancelled`);
+  assert.ok(cancelled >= EXPORTS / 2, `${cancelled} reads were cancelled`);
+}
+
+test("an export of events that its client may not see ends with its client", async (t) => {
+  const operator = await filled(t, { KHALA_IO_LOOPS: "1" });
+  await operator.did("runs", { run_id: "first", owner_user_id: "first" }, 201);
+  const item = { worker_id: "w", event_type: "worker.log", payload: {} };
+  for (let i = 0; i < EXPORTED; i += 1000) await operator.batch(Array(1000).fill(item));
+  const ends = (...rest) => endsReadsOfClientsThatLeft(operator, ...rest);
+  await t.test("before its answer begins", () => ends(EXPORT, auditorOf(operator, "none"), false));
+  await t.test("in the middle of its answer", () => ends(EXPORT, auditorOf(operator, "first"), true));
+  await t.test("and so does a list", () => ends("/api/events?limit=200", auditorOf(operator, "none"), false));
+  await t.test("but not if the client closes only its sending side", async () => {
+    // Several exports take longer than the first check of the server whether the client is there.
+    const peers = await Promise.all(range(1, 8).map(() => connect(operator.server)));
+    for (const peer of peers) await peer.send(requestOf(EXPORT, auditorOf(operator, "first")));
+    for (const peer of peers) peer.finish();
+    for (const peer of peers) {
+      const lines = unchunked(await peer.rest()).trim().split("\n");
+      assert.equal(lines.length, 2);
+      assert.equal(JSON.parse(lines.at(-1)).manifest.count, 1);
+    }
+  });
+});
+
 test("reads of the store are fair and bounded", async (t) => {
   const operator = await filled(t, { KHALA_READS_PER_PRINCIPAL_MAX: String(READS_MAX) });
   await t.test("a plan looks once at a repeated cursor", () => plansARepeatedCursorOnce(operator));
