@@ -8,6 +8,7 @@ import { pollPath, streamPath } from "../lib/paths.mjs";
 import { proxy } from "../lib/nginx.mjs";
 import { uuid7 } from "../lib/oracle.mjs";
 import { Client } from "../lib/phoenix.mjs";
+import { PsqlSession } from "../lib/psql_session.mjs";
 import { events, range, TOPIC } from "../lib/samples.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { until } from "../lib/wait.mjs";
@@ -175,6 +176,34 @@ test("a revocation on one node ends the sessions on every node before it is answ
   assert.equal((await Stream.open(writer, streamPath("runtime.run_summaries", "after_seq=0"), token)).status, 200);
   const second = await Stream.open(follower, streamPath("runtime.run_summaries", "after_seq=0"), token);
   assert.equal(second.status, 401);
+});
+
+test("revocations on every node leave the role where it is, and no append fails", async (t) => {
+  const { url, writer, follower } = await pair(t);
+  await until(async () => (await writer.read("nodes")).nodes.length === 2, "both nodes");
+  const holder = () => psql(url, "SELECT term, (SELECT node_id FROM nodes WHERE role = 'writer') FROM writer");
+  const before = holder();
+  let isOver = false;
+  let number = 0;
+  const append = async () => {
+    for (; !isOver; number++) await writer.did("topics/room/events", { event_type: "said", payload: { number } });
+  };
+  const appending = append();
+  // A revocation that takes long: it waits for its table, while the writer looks for requests for its role, once a second.
+  const seen = () => Number(psql(url, `SELECT extract(epoch FROM seen_at) * 1000 FROM nodes WHERE role = 'writer'`));
+  const session = new PsqlSession(t, url);
+  await session.run("BEGIN; LOCK TABLE runtime.sync_revocations IN SHARE MODE");
+  const begun = seen();
+  const slow = follower.did(REVOKE, { session_ids: ["slow"] });
+  await until(() => seen() > begun + 2500, "three beats of the writer");
+  await session.run("ROLLBACK");
+  await slow;
+  for (let i = 0; i < 20; i++)
+    await Promise.all([writer, follower].map((node, at) => node.did(REVOKE, { session_ids: [`s${i}.${at}`] })));
+  isOver = true;
+  await appending;
+  assert.equal(holder(), before);
+  assert.equal(psql(url, "SELECT count(*) FROM events"), `${number}`);
 });
 
 test("a node that is stopped does not confirm a revocation, and delivers nothing when it continues until it has read it", async (t) => {

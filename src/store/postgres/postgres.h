@@ -17,10 +17,17 @@
 #include "store/postgres/postgres_engine.h"
 
 #define POSTGRES_VERSION_MIN 140000
-/* The advisory lock of the writer role: the bytes "khala" as a number. */
-#define POSTGRES_WRITER_LOCK 461312715873
-/* The advisory lock of a process that asks the writer for its lock. */
-#define POSTGRES_HANDOVER_LOCK    461312715874
+/* All advisory locks: the bytes "khala" as a number, and the numbers after it. Macros and no enum,
+ * because SQL texts contain them. The locks are of the writer role; of a process that asks the
+ * writer for its lock; of a server that generates secrets; of the serials of revocations. */
+#define POSTGRES_WRITER_LOCK     461312715873
+#define POSTGRES_HANDOVER_LOCK   461312715874
+#define POSTGRES_SECRET_LOCK     461312715875
+#define POSTGRES_REVOCATION_LOCK 461312715876
+_Static_assert(POSTGRES_WRITER_LOCK < POSTGRES_HANDOVER_LOCK &&
+                   POSTGRES_HANDOVER_LOCK < POSTGRES_SECRET_LOCK &&
+                   POSTGRES_SECRET_LOCK < POSTGRES_REVOCATION_LOCK,
+               "each lock has its own number");
 #define POSTGRES_TEXT_OF_(number) #number
 #define POSTGRES_TEXT_OF(number)  POSTGRES_TEXT_OF_(number)
 /* A row l of pg_locks is this lock of this database, as SQL. */
@@ -40,11 +47,7 @@
 /* The same of rejected rows of the outbox. */
 #define POSTGRES_REJECTED_MAX 10000
 /* How many rows of commits are kept for nodes that follow. */
-#define POSTGRES_COMMITS_KEPT 20000
-/* The advisory lock under which revocations get their serials. */
-#define POSTGRES_REVOCATION_LOCK 461312715874
-/* The advisory lock of a server that generates secrets. */
-#define POSTGRES_SECRET_LOCK   461312715875
+#define POSTGRES_COMMITS_KEPT  20000
 #define POSTGRES_ACTIVITY_SIZE 96
 /* How long a start waits for the writer lock. Longer than a session may be silent: the lock of a
  * node that failed is free by then. */
