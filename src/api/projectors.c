@@ -1,6 +1,7 @@
 /* The results of the projector: summaries, checkpoints, drift. */
 #include "api/api.h"
 #include "api/handlers.h"
+#include "delivery/mend.h"
 #include "delivery/relay/relay.h"
 #include "http/store_read.h"
 #include "wire/canonical.h"
@@ -10,13 +11,31 @@
 #define DRIFT_LIMIT_DEFAULT 100
 #define DRIFT_LIMIT_MAX     1000
 
+/* A document that is missing or altered is repaired before it is answered. */
+static enum status load_summary(struct store_read *read, struct store_session *session,
+                                const struct store_entity *entity,
+                                struct store_document *document) {
+    struct writer *writer = api_of(read->exchange)->writer;
+    enum document_kind kind = entity_row(entity->kind)->summary;
+    const struct store_damage damage = {.kind = kind, .entity_ref = entity->ref};
+    enum status status = store_load_document(session, kind, entity->ref, &read->arena, document);
+    bool is_lost = store_is_lost(status) && mend_finds_missing(writer);
+    if (!is_lost && (status != STATUS_OK || store_document_is_whole(document)))
+        return status;
+    status = mend(writer, &damage);
+    if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+        return status;
+    status = store_load_document(session, kind, entity->ref, &read->arena, document);
+    return status != STATUS_OK || store_document_is_whole(document) ? status
+                                                                    : STATUS_STORE_UNAVAILABLE;
+}
+
 static void read_summary(struct store_read *read, struct store_session *session) {
     struct store_entity entity;
     struct store_document document;
     enum status status = store_read_entity(read, session, &entity);
     if (status == STATUS_OK)
-        status = store_load_document(session, entity_row(read->entity_kind)->summary, entity.ref,
-                                     &read->arena, &document);
+        status = load_summary(read, session, &entity, &document);
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, document.payload);
     if (status == STATUS_OK)

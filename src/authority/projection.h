@@ -12,7 +12,7 @@
 /* projection.heal: nothing is left to do. */
 #define PROJECTION_IS_WHOLE (-1)
 
-/* One step of healing, between two commits. */
+/* One step of healing or repair, between two commits. */
 struct projection_step {
     struct store_session *session; /* the write session */
     uint64_t now_ms;
@@ -40,6 +40,10 @@ struct projection {
     /* Heals a bounded part of the derived data. Answers after how many milliseconds it wants to
      * continue, or PROJECTION_IS_WHOLE. */
     int64_t (*heal)(void *user, const struct projection_step *step);
+    bool has_documents; /* the store has a document for each entity of their kinds */
+    /* Repairs a damaged row between two commits. STATUS_NOT_FOUND: it is not damaged. */
+    enum status (*mend)(void *user, const struct projection_step *step,
+                        const struct store_damage *damage);
     /* Another node may have written: drops all that is known of the store. NULL: nothing is. */
     void (*forget)(void *user);
 };

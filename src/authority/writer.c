@@ -555,6 +555,10 @@ bool writer_has_role(const struct writer *writer) {
     return !atomic_load(&writer->is_role_lost);
 }
 
+const struct projection *writer_projection(const struct writer *writer) {
+    return writer->options.projection;
+}
+
 void writer_announce(struct writer *writer, const struct store_batch *batch,
                      const struct store_entity *states) {
     if (writer->options.on_commit)

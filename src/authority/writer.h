@@ -79,6 +79,8 @@ MUST_CHECK static inline enum status writer_post(struct writer *writer,
 /* Runs between two batches, in order of posting. Appends wait while it runs, so long work is posted
  * in pieces. Takes no place in the queue of appends: a job is the one job of its caller. */
 MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job *job);
+/* NULL: nothing is derived. Its functions belong to the writer's thread. */
+const struct projection *writer_projection(const struct writer *writer);
 /* For jobs: announces their commits as the writer announces its own. */
 void writer_announce(struct writer *writer, const struct store_batch *batch,
                      const struct store_entity *states);

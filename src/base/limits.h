@@ -48,6 +48,7 @@
     X(REPROJECT_REPAIRS_BYTES_MAX,        256 << 20, BYTES, PROCESS,      2, "repairs not yet written")                                                      \
     X(REPROJECT_REPAIRS_BYTES,            8 << 20,   BYTES, WITHIN,       1, "size at which repairs are written")                                            \
     X(REPROJECT_REPAIRS_MAX,              256,       ITEMS, PROCESS,      1, "repairs not yet written")                                                      \
+    X(MEND_JOURNAL_BYTES_MAX,             256 << 20, BYTES, PROCESS,      1, "altered rows of a journal, as they are and as they should be")                 \
     X(VERIFY_ENTITY_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      1, "one entity while it is verified, with metadata of the largest payload")        \
     X(VERIFY_PAGE_EVENTS_MAX,             4096,      ITEMS, PROCESS,      1, "events a verification reads at once")                                          \
     X(RETENTION_CYCLE_NAMES_BYTES_MAX,    2 << 20,   BYTES, PROCESS,      1, "names of the topics in one pruning batch")                                     \

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/metrics.h"
-#include "delivery/journal_mend.h"
+#include "delivery/mend.h"
 #include "delivery/owners.h"
 #include "delivery/replay_budget.h"
 #include "hub/frame_row.h"
@@ -16,6 +16,8 @@
 #include "store/topic_epoch.h"
 #include "store/topic_since.h"
 
+/* Repairs on behalf of one read. */
+#define MENDS_MAX 64
 /* Fewer unknown frames in a row are read themselves. */
 #define LEARN_ROWS_MIN 64
 /* No budget, with room for additions. */
@@ -102,6 +104,10 @@ static enum status page_row(void *user, const struct store_journal_row *row,
     const struct owner *owner;
     struct frame *frame;
     if (!takes(page, row->seq))
+        return STATUS_LIMIT_REACHED;
+    /* Once for all readers: they share the frame. */
+    page->has_hole = !store_row_is_whole(row, event);
+    if (page->has_hole)
         return STATUS_LIMIT_REACHED;
     enum status status = owners_find(&page->owners, row->entity_ref, &owner);
     if (status == STATUS_OK)
@@ -475,19 +481,24 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
     return status;
 }
 
-/* Damage is mended before it is told. Another hole may have appeared meanwhile, hence the second
- * attempt. */
+/* Repairs damage before reporting it. A repair puts the next rows right, or raises the floor; each
+ * may show more damage behind it. Damage is never an error of the server. */
 static enum status run_mended(struct journal_read *read, struct store_session *session) {
     enum status status = run_once(read, session);
-    for (int i = 0; i < 2 && read->is_damaged && read->writer; i++) {
+    for (int i = 0; i < MENDS_MAX && read->is_damaged && read->writer; i++) {
+        const struct store_damage damage = {.kind = DOCUMENT_NONE,
+                                            .topic = read->found.data ? read->found : read->topic,
+                                            .seq = read->damaged_seq};
         release_frames(read);
-        struct slice topic = read->found.data ? read->found : read->topic;
-        status = journal_mend(read->writer, topic, read->damaged_seq);
-        if (status != STATUS_OK)
-            return STATUS_STORE_UNAVAILABLE;
+        enum status mended = mend(read->writer, &damage);
+        /* Another read may have had it repaired. */
+        if (mended != STATUS_OK && mended != STATUS_NOT_FOUND)
+            return mended;
         status = run_once(read, session);
+        if (mended == STATUS_NOT_FOUND && read->is_damaged && read->damaged_seq == damage.seq)
+            break;
     }
-    return status;
+    return read->is_damaged && read->writer ? STATUS_STORE_UNAVAILABLE : status;
 }
 
 static void free_room(struct journal_read *read) {

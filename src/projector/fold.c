@@ -48,9 +48,8 @@ static bool has_key(const struct store_document *document, struct slice entity_i
 bool fold_document(const struct store_document *document, const struct store_checkpoint *checkpoint,
                    struct slice entity_id, union any_summary *summary) {
     uint8_t hash[SHA256_BYTES];
-    sha256(document->payload.data, document->payload.size, hash);
-    return memcmp(hash, document->payload_hash, SHA256_BYTES) == 0 &&
-           has_key(document, entity_id) && summary_hash(document->payload, hash) == STATUS_OK &&
+    return store_document_is_whole(document) && has_key(document, entity_id) &&
+           summary_hash(document->payload, hash) == STATUS_OK &&
            memcmp(hash, checkpoint->summary_hash, SHA256_BYTES) == 0 &&
            summary_read(fold_layout(document->kind), document->payload, entity_id,
                         &summary->common) == STATUS_OK &&

@@ -2,8 +2,8 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "projector/fold.h"
 #include "projector/reproject.h"
-#include "projector/summary.h"
 
 /* Appends wait for a step. */
 #define STEP_ENTITIES 32
@@ -37,15 +37,14 @@ static bool is_current(const struct healer *healer, struct store_session *sessio
                        const struct store_entity *entity, struct arena *arena) {
     struct store_checkpoint checkpoint;
     struct store_document document;
-    uint8_t hash[SHA256_BYTES];
+    union any_summary summary;
     if (store_load_checkpoint(session, healer->kind, entity->ref, arena, &checkpoint) !=
             STATUS_OK ||
         store_load_document(session, healer->kind, entity->ref, arena, &document) != STATUS_OK)
         return false;
     return checkpoint.last_runtime_seq == entity->head_seq &&
            slice_equal(checkpoint.projection_version, healer->projection_version) &&
-           summary_hash(document.payload, hash) == STATUS_OK &&
-           memcmp(hash, checkpoint.summary_hash, SHA256_BYTES) == 0;
+           fold_document(&document, &checkpoint, entity->id, &summary);
 }
 
 static void announce(void *user, const struct store_batch *batch) {

@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "projector/checkpoint.h"
 #include "projector/healer.h"
+#include "projector/mend.h"
 #include "projector/summary_cache.h"
 #include "projector/update.h"
 
@@ -20,8 +21,10 @@ struct change {
     const struct store_entity *entity;
     union any_summary summary;
     struct slice document;
-    uint64_t version;  /* of the committed document; 0: none */
-    bool has_document; /* it was read from the store */
+    /* The committed rows; a document_version of 0: there is none. */
+    struct store_summary_rows rows;
+    bool are_rows_cached; /* they were not read now, so the commit compares them */
+    bool has_document;    /* it was read from the store */
     bool has_checkpoint;
     struct store_checkpoint checkpoint;
     uint64_t first_seq; /* of the first event of this commit */
@@ -119,11 +122,12 @@ static void start_cached(struct projector *projector, struct change *change) {
     const struct cached_document *now = &change->entry->now;
     change->summary = now->summary;
     change->summary.common.entity_id = change->entity->id;
-    change->version = now->version;
-    change->has_checkpoint = now->has_checkpoint;
-    change->checkpoint.last_runtime_seq = now->checkpoint_seq;
+    change->rows = now->rows;
+    change->are_rows_cached = true;
+    change->has_checkpoint = true;
+    change->checkpoint.last_runtime_seq = now->rows.last_runtime_seq;
     change->checkpoint.projection_version = projector->version;
-    memcpy(change->checkpoint.summary_hash, now->checkpoint_hash, SHA256_BYTES);
+    memcpy(change->checkpoint.summary_hash, now->rows.summary_hash, SHA256_BYTES);
 }
 
 /* seq: of the first event of this commit. */
@@ -134,16 +138,22 @@ static enum status start_stored(struct projector *projector, struct change *chan
     count(&projector->counters.cache_misses);
     enum status found = store_load_checkpoint(projector->session, kind, ref, &projector->arena,
                                               &change->checkpoint);
-    if (found != STATUS_OK && found != STATUS_NOT_FOUND)
+    if (found != STATUS_OK && !store_is_lost(found))
         return found;
     change->has_checkpoint = found == STATUS_OK;
     found = store_load_document(projector->session, kind, ref, &projector->arena, &document);
-    if (found != STATUS_OK && found != STATUS_NOT_FOUND)
+    if (found != STATUS_OK && !store_is_lost(found))
         return found;
+    change->has_document = found == STATUS_OK;
     /* A document has at most one version for each event, so the seq of the last event is a safe
      * version where the document is lost. */
-    change->version = found == STATUS_OK ? document.version : seq - 1;
-    change->has_document = found == STATUS_OK;
+    change->rows.document_version = change->has_document ? document.version : seq - 1;
+    if (change->has_document)
+        memcpy(change->rows.document_hash, document.payload_hash, SHA256_BYTES);
+    if (change->has_checkpoint) {
+        change->rows.last_runtime_seq = change->checkpoint.last_runtime_seq;
+        memcpy(change->rows.summary_hash, change->checkpoint.summary_hash, SHA256_BYTES);
+    }
     start_empty(change);
     /* Another projection version may fold by other rules. */
     if (!change->has_checkpoint ||
@@ -322,7 +332,7 @@ static enum status change_build(struct projector *projector, struct change *chan
         .summary = &change->summary,
         .entity_ref = change->entry->ref,
         .owner = change->entity->owner,
-        .version = change->version + 1,
+        .version = change->rows.document_version + 1,
         .log_id = change->log_id,
         .first_seq = sent_seq + 1,
         .projection_version = projector->version,
@@ -339,7 +349,10 @@ static enum status change_build(struct projector *projector, struct change *chan
     };
     struct checkpoint_decision decision =
         checkpoint_decide(change->has_checkpoint ? &change->checkpoint : NULL, &incoming);
-    change->is_skipped = decision.action == CHECKPOINT_SKIP;
+    if (change->are_rows_cached)
+        update->checkpoint.replaced = &change->rows;
+    /* A document that does not agree with its checkpoint is written anew. */
+    change->is_skipped = decision.action == CHECKPOINT_SKIP && !change->has_drift;
     /* The document cannot match a checkpoint that is ahead. That is not a drift of its own. */
     if (decision.has_drift && decision.drift == REASON_CHECKPOINT_AHEAD)
         change->has_drift = false;
@@ -351,13 +364,15 @@ static enum status change_build(struct projector *projector, struct change *chan
 
 /* Prepares the cache entry that becomes valid with the commit. */
 static void change_prepare_cache(struct change *change, const struct sink_update *update) {
-    struct cached_document *next = &change->entry->next;
-    const struct store_checkpoint *checkpoint =
-        change->is_skipped ? &change->checkpoint : &update->checkpoint;
-    next->version = change->is_skipped ? change->version : update->document.version;
-    next->has_checkpoint = true;
-    next->checkpoint_seq = checkpoint->last_runtime_seq;
-    memcpy(next->checkpoint_hash, checkpoint->summary_hash, SHA256_BYTES);
+    struct store_summary_rows *rows = &change->entry->next.rows;
+    if (change->is_skipped) {
+        *rows = change->rows;
+        return;
+    }
+    rows->last_runtime_seq = update->checkpoint.last_runtime_seq;
+    rows->document_version = update->document.version;
+    memcpy(rows->summary_hash, update->checkpoint.summary_hash, SHA256_BYTES);
+    memcpy(rows->document_hash, update->document.payload_hash, SHA256_BYTES);
 }
 
 static void change_record_drift(const struct projector *projector, const struct change *change,
@@ -510,6 +525,29 @@ static int64_t project_heal(void *user, const struct projection_step *step) {
     return healer_step(&projector->healer, step);
 }
 
+static void announce_mend(void *user, const struct store_batch *batch) {
+    const struct projection_step *step = user;
+    step->announce(step->user, batch);
+}
+
+static enum status project_mend(void *user, const struct projection_step *step,
+                                const struct store_damage *damage) {
+    struct projector *projector = user;
+    const struct mend_options options = {.session = step->session,
+                                         .projection_version = projector->version,
+                                         .now_ms = step->now_ms,
+                                         .unprojected_from = projector->healer.unprojected_from,
+                                         .user = (void *)step,
+                                         .on_commit = announce_mend};
+    if (damage->kind == DOCUMENT_NONE)
+        return mend_journal(&options, damage->topic, damage->seq);
+    if (!projector->sink->write)
+        return STATUS_NOT_FOUND;
+    enum status status = mend_document(&options, damage->entity_ref);
+    projector_forget(projector, damage->entity_ref);
+    return status;
+}
+
 static void project_forget(void *user) {
     struct projector *projector = user;
     summary_cache_clear(&projector->cache);
@@ -552,6 +590,8 @@ enum status projector_open(struct projector **projector, const struct projector_
         .forget = project_forget,
         .unprojected = project_unprojected,
         .heal = project_heal,
+        .has_documents = made->sink->write != NULL,
+        .mend = project_mend,
     };
     *projector = made;
     made = NULL;

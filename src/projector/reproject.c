@@ -137,14 +137,14 @@ static enum status load_stored(struct reprojection *work, uint64_t ref, enum doc
         status =
             store_load_checkpoint(work->session, kind, ref, &work->stored, &stored->checkpoint);
         stored->has_checkpoint = status == STATUS_OK;
-        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+        if (status != STATUS_OK && !store_is_lost(status))
             return status;
         status = store_load_document(work->session, kind, ref, &work->stored, &stored->document);
         stored->has_document = status == STATUS_OK;
-        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+        if (status != STATUS_OK && !store_is_lost(status))
             return status;
         status = store_load_checkpoint(work->session, kind, ref, &work->stored, &again);
-        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+        if (status != STATUS_OK && !store_is_lost(status))
             return status;
         if (same_checkpoint(stored, status, &again))
             return STATUS_OK;

@@ -15,11 +15,8 @@
 struct cached_document {
     char *text; /* the document; NULL: none */
     size_t text_bytes;
-    uint64_t version;
     union any_summary summary;
-    bool has_checkpoint;
-    uint64_t checkpoint_seq;
-    uint8_t checkpoint_hash[SHA256_BYTES];
+    struct store_summary_rows rows; /* as they were committed */
 };
 
 struct change;

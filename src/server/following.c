@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "delivery/mend.h"
 #include "hub/publish.h"
 #include "server/shared_keys.h"
 
@@ -69,6 +70,11 @@ static void renew_keys(struct following *following, struct store_session *side, 
                   log_str("effect", "a rotated key is read later"));
 }
 
+static void on_damage(void *user, const struct store_damage *damage) {
+    struct following *following = user;
+    mend_post(following->writer, damage);
+}
+
 static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
     struct following *following = user;
     struct nodes *nodes = following->nodes;
@@ -91,6 +97,10 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
         revoked_beat(following->revoked, side, &progress, boot_ms);
     if (status == STATUS_OK && !beat->is_ending)
         renew_keys(following, side, boot_ms);
+    if (status == STATUS_OK && beat->has_role && following->writer &&
+        store_take_damages(side, following, on_damage) != STATUS_OK)
+        log_event(LOG_WARN, "store.damages_unread", log_str("error", store_session_error(side)),
+                  log_str("effect", "the next beat reads what other nodes found damaged"));
     return nodes_beat_ms(nodes);
 }
 

@@ -26,6 +26,7 @@ struct following {
     struct nodes *nodes;
     struct revoked *revoked;
     const char *folder;      /* of the keys */
+    struct writer *writer;
     const char *epoch;       /* that this process delivers */
     uint64_t schema_version; /* that this build knows */
     uint64_t keys_read_ms;   /* when the signing keys were read last, by the clock of the beat */

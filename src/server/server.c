@@ -262,6 +262,7 @@ static enum status writer_and_pool_start(struct server *server) {
                                                config_item_bytes_max(&server->config)};
     status = writer_start(&server->writer, &options);
     server->revoked.writer = server->writer;
+    server->following.writer = server->writer;
     if (status == STATUS_OK)
         fanout_listen(server->fanout, server, on_hint);
     if (status == STATUS_OK)
@@ -280,6 +281,7 @@ static enum status writer_and_pool_start(struct server *server) {
         .store = server->store,
         .store_pool = server->store_pool,
         .retention = server->retention,
+        .writer = server->writer,
     };
     if (status == STATUS_OK)
         status = snapshot_service_start(&server->snapshot_service, &snapshots);

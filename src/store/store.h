@@ -29,6 +29,9 @@
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
 #define STORE_MESSAGE_MAX   512
+/* No sequence, version or log id is larger. A stored one that is was put there by hand. JSON
+ * numbers are exact up to twice as much. */
+#define STORE_SEQ_MAX (UINT64_C(1) << 52)
 /* Waiting rows of the outbox are counted up to here. */
 #define STORE_OUTBOX_COUNT_MAX 10000
 
@@ -126,6 +129,14 @@ struct store_document {
     struct owner owner;
 };
 
+/* The rows of a summary as the writer left them. */
+struct store_summary_rows {
+    uint64_t last_runtime_seq; /* of the checkpoint */
+    uint8_t summary_hash[SHA256_BYTES];
+    uint64_t document_version;
+    uint8_t document_hash[SHA256_BYTES]; /* its payload_hash */
+};
+
 /* An entity has one, because it has one kind of document. */
 struct store_checkpoint {
     enum document_kind kind; /* the projection's name follows from it */
@@ -135,6 +146,9 @@ struct store_checkpoint {
     struct slice projection_version;
     uint8_t summary_hash[SHA256_BYTES]; /* without projected_at */
     uint64_t last_projected_at_ms;
+    /* Write only: the rows that this one and its document replace. The commit compares them with
+     * the stored ones, and records a difference as drift. NULL: they are not compared. */
+    const struct store_summary_rows *replaced;
 };
 
 /* A drift that was found: of the document of an entity, or of a topic or table. */
@@ -159,6 +173,23 @@ struct store_revocation {
 
 /* Things that may be used once: a token that opens a connection, a nonce of the audit stream. */
 enum single_use_kind { SINGLE_USE_TOKEN, SINGLE_USE_NONCE };
+
+/* A derived row that a read found missing or altered. */
+struct store_damage {
+    enum document_kind kind; /* the document of entity_ref; DOCUMENT_NONE: of a journal */
+    uint64_t entity_ref;
+    struct slice topic;
+    uint64_t seq; /* the topic's first frame that is missing or altered */
+};
+
+/* A repair of a journal. */
+struct store_journal_mend {
+    struct slice topic;
+    const struct store_journal_row *rows; /* altered ones, as they should be */
+    size_t row_count;
+    uint64_t lost_seq; /* a frame that cannot be repaired; 0: none */
+    uint64_t now_ms;
+};
 
 /* The cost of a replay. */
 struct store_replay {
@@ -337,6 +368,15 @@ struct store_state {
     uint64_t unprojected_from;
 };
 
+/* Whether payload and hash of a derived row agree, and a journal row with its event. Documents
+ * whose payload is absent are not whole. */
+bool store_document_is_whole(const struct store_document *document);
+bool store_row_is_whole(const struct store_journal_row *row, const struct store_event *event);
+/* A row that cannot be read is written anew, like one that is missing. */
+static inline bool store_is_lost(enum status found) {
+    return found == STATUS_NOT_FOUND || found == STATUS_INTERNAL_ERROR;
+}
+
 /* ---- sessions ---------------------------------------------------------------------------- */
 
 struct store;
@@ -444,10 +484,12 @@ MUST_CHECK enum status store_commit(struct store_session *session, const struct 
  * journal rows that no topic can have. Documents are not rebuilt: store_state.unprojected_from is
  * set then. Each repair is recorded as drift. All or nothing. */
 MUST_CHECK enum status store_heal(struct store_session *session, uint64_t now_ms);
-/* Raises oldest_seq of a topic with journal rows behind its last hole, and behind bad_seq, a row
- * that cannot be read. Cursors up to there are journal_damaged. Nothing happens without a hole. */
-MUST_CHECK enum status store_mend_journal(struct store_session *session, struct slice topic,
-                                          uint64_t bad_seq, uint64_t now_ms);
+/* Puts the payload and the hash of altered rows right. With lost_seq it also raises oldest_seq of
+ * the topic, which has journal rows, behind its last hole and behind lost_seq. Cursors up to there
+ * are journal_damaged; a seq outside of the journal only looks for holes. All or nothing. Each
+ * repair is recorded as drift of the topic. */
+MUST_CHECK enum status store_mend_journal(struct store_session *session,
+                                          const struct store_journal_mend *mend);
 /* Makes the journals of all topics with journal rows again, in a new epoch: a frame for each
  * document, and the latest events, at most events_max, where a topic carries events. The documents
  * agree with the log. Every cursor into the old journals is stale. All or nothing. */
@@ -570,6 +612,8 @@ MUST_CHECK enum status store_list_entities(struct store_session *session, enum e
 MUST_CHECK enum status store_list_topics(struct store_session *session, struct slice prefix,
                                          struct slice after_name, uint64_t limit, void *user,
                                          store_topic_cb *callback);
+/* By ref: one for each entity of that kind. key and payload are absent where the row is missing or
+ * cannot be read. */
 MUST_CHECK enum status store_walk_documents(struct store_session *session, enum document_kind kind,
                                             uint64_t after_ref, uint64_t limit, void *user,
                                             store_document_cb *callback);

@@ -2,7 +2,10 @@
 #include "store/store.h"
 
 #include <assert.h>
+#include <string.h>
 
+#include "base/log.h"
+#include "base/metrics.h"
 #include "store/store_engine.h"
 
 void store_close(struct store *store) {
@@ -86,6 +89,32 @@ enum status store_commit(struct store_session *session, const struct store_batch
     return session->engine->commit(session, batch);
 }
 
+static bool is_hash_of(struct slice payload, const uint8_t expected[SHA256_BYTES]) {
+    uint8_t hash[SHA256_BYTES];
+    sha256(payload.data, payload.size, hash);
+    return memcmp(hash, expected, SHA256_BYTES) == 0;
+}
+
+bool store_document_is_whole(const struct store_document *document) {
+    return document->payload.data && is_hash_of(document->payload, document->payload_hash);
+}
+
+bool store_row_is_whole(const struct store_journal_row *row, const struct store_event *event) {
+    if (row->entity_ref != event->entity_ref)
+        return false;
+    return row->payload.data ? is_hash_of(row->payload, row->payload_hash)
+                             : memcmp(row->payload_hash, event->payload_hash, SHA256_BYTES) == 0;
+}
+
+void store_report_drift(const struct store_drift *drift) {
+    log_event(LOG_WARN, "projector.rows_altered",
+              log_str("projection", document_kind_name(drift->kind)),
+              log_int("entity_ref", (int64_t)drift->entity_ref),
+              log_str("reason", reason_code(drift->reason)),
+              log_str("effect", "the rows were written anew"));
+    metrics_add(METRIC_KHALA_PROJECTION_DRIFT, METRIC_LABELS(drift->reason), 1);
+}
+
 enum status store_prune(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
                         uint64_t limit, uint64_t *pruned) {
     struct store_prune prune = {.topic_ref = topic_ref, .below_seq = below_seq, .limit = limit};
@@ -99,10 +128,10 @@ enum status store_heal(struct store_session *session, uint64_t now_ms) {
     return session->engine->heal(session, now_ms);
 }
 
-enum status store_mend_journal(struct store_session *session, struct slice topic, uint64_t bad_seq,
-                               uint64_t now_ms) {
+enum status store_mend_journal(struct store_session *session,
+                               const struct store_journal_mend *mend) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->mend_journal(session, topic, bad_seq, now_ms);
+    return session->engine->mend_journal(session, mend);
 }
 
 enum status store_rebuild_journal(struct store_session *session, uint64_t events_max,
@@ -325,6 +354,17 @@ enum status store_tidy_nodes(struct store_session *session) {
 enum status store_drop_node(struct store_session *session, struct slice id) {
     assert(session->mode == STORE_SIDE);
     return session->engine->drop_node(session, id);
+}
+
+enum status store_report_damage(struct store_session *session, const struct store_damage *damage) {
+    assert(session->mode == STORE_SIDE);
+    return session->engine->report_damage(session, damage);
+}
+
+enum status store_take_damages(struct store_session *session, void *user,
+                               void (*callback)(void *user, const struct store_damage *damage)) {
+    assert(session->mode == STORE_SIDE);
+    return session->engine->take_damages(session, user, callback);
 }
 
 enum status store_walk_nodes(struct store_session *session, void *user, store_node_cb *callback) {

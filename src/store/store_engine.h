@@ -12,6 +12,9 @@
 #include "store/store_nodes.h"
 #include "store/store_rows.h"
 
+/* Writes a drift that a commit found into the server's log and the metrics. */
+void store_report_drift(const struct store_drift *drift);
+
 /* Whether users may append in their own transactions from now on. */
 enum store_appending { STORE_APPENDING_KEPT, STORE_APPENDING_CLOSED, STORE_APPENDING_OPENED };
 
@@ -45,8 +48,8 @@ struct store_engine {
     enum status (*prefetch)(struct store_session *session, struct store_prefetch *prefetch);
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*heal)(struct store_session *session, uint64_t now_ms);
-    enum status (*mend_journal)(struct store_session *session, struct slice topic, uint64_t bad_seq,
-                                uint64_t now_ms);
+    enum status (*mend_journal)(struct store_session *session,
+                                const struct store_journal_mend *mend);
     enum status (*rebuild_journal)(struct store_session *session, uint64_t events_max,
                                    uint64_t now_ms);
     enum status (*find_stray_row)(struct store_session *session, uint64_t *topic_ref,
@@ -140,6 +143,9 @@ struct store_engine {
 
     enum status (*put_node)(struct store_session *session, const struct store_node *node);
     enum status (*tidy_nodes)(struct store_session *session);
+    enum status (*report_damage)(struct store_session *session, const struct store_damage *damage);
+    enum status (*take_damages)(struct store_session *session, void *user,
+                                void (*callback)(void *user, const struct store_damage *damage));
     enum status (*drop_node)(struct store_session *session, struct slice id);
     enum status (*walk_nodes)(struct store_session *session, void *user, store_node_cb *callback);
     enum status (*read_progress)(struct store_session *session, uint64_t after_commit_id,

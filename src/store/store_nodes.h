@@ -55,6 +55,16 @@ MUST_CHECK enum status store_put_node(struct store_session *session, const struc
 MUST_CHECK enum status store_tidy_nodes(struct store_session *session);
 MUST_CHECK enum status store_drop_node(struct store_session *session, struct slice id);
 
+/* Any node, with a side session: asks the writer to repair a row. At most some hundreds wait; more
+ * are dropped, and reported again by the next read that meets the row. */
+MUST_CHECK enum status store_report_damage(struct store_session *session,
+                                           const struct store_damage *damage);
+/* The writer, with a side session: removes the reports that wait, and hands them on. The text of a
+ * damage lives until the callback returns. */
+MUST_CHECK enum status store_take_damages(struct store_session *session, void *user,
+                                          void (*callback)(void *user,
+                                                           const struct store_damage *damage));
+
 typedef enum status store_node_cb(void *user, const struct store_node *node);
 
 /* By id, all rows. */

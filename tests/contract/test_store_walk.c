@@ -238,10 +238,17 @@ static void topics_are_listed_by_name_from_a_prefix_on(void **state) {
     assert_seen(&seen, 5, 1, 1);
 }
 
+#define ENTITY_WITHOUT_DOCUMENT 11
+
 static enum status see_document(void *user, const struct store_document *document) {
     struct rows_text key;
     struct store_document expected =
         rows_document(document->kind, document->entity_ref, document->version, &key);
+    if (document->entity_ref == ENTITY_WITHOUT_DOCUMENT) {
+        assert_null(document->key.data);
+        assert_null(document->payload.data);
+        return see(user, document->entity_ref);
+    }
     assert_text(document->key, expected.key);
     assert_text(document->payload, expected.payload);
     assert_memory_equal(document->payload_hash, expected.payload_hash, SHA256_BYTES);
@@ -250,19 +257,25 @@ static enum status see_document(void *user, const struct store_document *documen
 
 static void documents_are_kept_by_kind_and_walked_by_ref(void **state) {
     struct fixture *fixture = *state;
-    struct rows_text keys[4];
+    struct rows_text keys[4], ids[5];
+    struct store_entity entities[5];
+    for (size_t i = 0; i < 5; i++)
+        entities[i] = rows_run(i + 8, &ids[i]);
+    entities[4].kind = ENTITY_WORKER;
     struct store_document read, documents[] = {
                                     rows_document(DOCUMENT_RUN_SUMMARY, 9, 1, &keys[0]),
                                     rows_document(DOCUMENT_RUN_SUMMARY, 8, 2, &keys[1]),
-                                    rows_document(DOCUMENT_WORKER_SUMMARY, 8, 3, &keys[2]),
+                                    rows_document(DOCUMENT_WORKER_SUMMARY, 12, 3, &keys[2]),
                                     rows_document(DOCUMENT_RUN_SUMMARY, 10, 4, &keys[3]),
                                 };
-    assert_ok(store_commit(fixture->writer,
-                           &(struct store_batch){.documents = documents, .document_count = 4}));
+    assert_ok(store_commit(fixture->writer, &(struct store_batch){.entities = entities,
+                                                                  .entity_count = 5,
+                                                                  .documents = documents,
+                                                                  .document_count = 4}));
     struct seen seen = {0};
     assert_ok(
         store_walk_documents(fixture->reader, DOCUMENT_RUN_SUMMARY, 0, 10, &seen, see_document));
-    assert_seen(&seen, 8, 1, 3);
+    assert_seen(&seen, 8, 1, 4);
     seen = (struct seen){0};
     assert_ok(
         store_walk_documents(fixture->reader, DOCUMENT_RUN_SUMMARY, 8, 1, &seen, see_document));
@@ -270,9 +283,9 @@ static void documents_are_kept_by_kind_and_walked_by_ref(void **state) {
     seen = (struct seen){0};
     assert_ok(
         store_walk_documents(fixture->reader, DOCUMENT_WORKER_SUMMARY, 0, 10, &seen, see_document));
-    assert_seen(&seen, 8, 1, 1);
+    assert_seen(&seen, 12, 1, 1);
     assert_ok(
-        store_load_document(fixture->reader, DOCUMENT_WORKER_SUMMARY, 8, &fixture->arena, &read));
+        store_load_document(fixture->reader, DOCUMENT_WORKER_SUMMARY, 12, &fixture->arena, &read));
     assert_int_equal(read.kind, DOCUMENT_WORKER_SUMMARY);
     assert_int_equal(read.version, 3);
     assert_text(read.key, documents[2].key);

@@ -4,7 +4,7 @@ import { test } from "../lib/cases.mjs";
 import { appended, join, pair } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
 import { assertError, run } from "../lib/khala.mjs";
-import { pollPath, streamPath } from "../lib/paths.mjs";
+import { pollPath, snapshotPath, streamPath } from "../lib/paths.mjs";
 import { proxy } from "../lib/nginx.mjs";
 import { uuid7 } from "../lib/oracle.mjs";
 import { Client } from "../lib/phoenix.mjs";
@@ -204,6 +204,35 @@ test("revocations on every node leave the role where it is, and no append fails"
   await appending;
   assert.equal(holder(), before);
   assert.equal(psql(url, "SELECT count(*) FROM events"), `${number}`);
+});
+
+test("a follower asks the writer to repair what it finds altered, and never sends it", async (t) => {
+  const { url, writer, follower } = await pair(t, { ...PATIENT, KHALA_WINDOW_BYTES_MAX: "1024" });
+  for (const run_id of ["a", "b", "c", "d"]) await writer.did("runs", { run_id, owner_user_id: "u" }, 201);
+  const frames = async (node) => (await poll(node, "runtime.run_summaries", "after_seq=0")).messages;
+  const right = await frames(follower);
+  const summary = await writer.read("projectors/run-summary/a");
+  const of = (id) => `entity_ref = (SELECT ref FROM entities WHERE id = '${id}')`;
+  /** Reads on the follower until it answers; until then it asks to be asked again. */
+  const read = (path) => until(async () => {
+    const answer = await follower.get(path);
+    if (answer.status !== 200) assertError(answer, 503, "store_unavailable");
+    return answer.status === 200 && JSON.parse(answer.body);
+  }, path);
+  psql(url, `UPDATE sync_run_summaries SET payload = replace(payload, '"u"', '"v"') WHERE ${of("a")} OR ${of("b")}; DELETE FROM sync_run_summaries WHERE ${of("c")};
+    UPDATE journal SET payload = replace(payload, '"u"', '"v"') WHERE seq IN (2, 4)`);
+  const answered = await read("projectors/run-summary/a");
+  assert.deepEqual({ ...answered, projected_at: 0 }, { ...summary, projected_at: 0 });
+  const { documents } = await read(snapshotPath("runtime.run_summaries"));
+  assert.deepEqual(documents.map(({ payload }) => [payload.run_id, payload.owner_user_id]).sort(), ["a", "b", "c", "d"].map((id) => [id, "u"]));
+  const { messages } = await read(pollPath("runtime.run_summaries", "after_seq=0"));
+  assert.deepEqual(messages.slice(0, 4), right);
+  const { drift } = await follower.read("projectors/drift");
+  assert.deepEqual(drift.map((one) => one.entity_id ?? `${one.subject} ${one.expected_seq}`).sort(),
+    ["a", "b", "c", "runtime.run_summaries 2", "runtime.run_summaries 4"]);
+  // The last report may have crossed the repair.
+  await until(() => psql(url, "SELECT count(*) FROM meta WHERE name LIKE 'damage %'") === "0", "the writer has taken all reports");
+  assert.equal(run(["verify"], { settings: { DB_URL: url } }).code, 0);
 });
 
 test("a node that is stopped does not confirm a revocation, and delivers nothing when it continues until it has read it", async (t) => {

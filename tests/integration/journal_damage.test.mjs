@@ -6,6 +6,7 @@ import { operate } from "../lib/operator.mjs";
 import { streamPath } from "../lib/paths.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { alter, sql, sqlRows } from "../lib/store.mjs";
+import { Client } from "../lib/phoenix.mjs";
 
 const SUMMARIES = "runtime.run_summaries";
 const COLUMNS = "(topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)";
@@ -125,3 +126,64 @@ test("readers behind damage are told journal_damaged, and readers of a journal m
   const log = JSON.parse((await operator.get("khala/topics/run:r1:events/messages")).body);
   assert.equal(log.epoch, epoch.slice(0, -2), "the log keeps its epoch");
 });
+
+const FLEET = "fleet:user:u1:workers";
+const EVENTS = "runtime.codex_worker_events";
+
+for (const isRunning of [true, false])
+  test(`altered rows of a ${isRunning ? "running" : "stopped"} store are put right before a reader gets them`, async (t) => {
+    // Every reader reads the journal.
+    const settings = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_WINDOW_BYTES_MAX: "1024" };
+    let operator = await operate(t, { settings });
+    const { data } = operator;
+    for (let i = 0; i < 4; i++) await operator.did("runs", { run_id: `r${i}`, owner_user_id: "u1", title: "a" }, 201);
+    for (const event_type of ["x", "y", "z"]) await operator.did("runs/r1/events", { event_type });
+    await operator.did("workers", { worker_id: "w", owner_user_id: "u1" }, 201);
+    for (let i = 0; i < 3; i++) await operator.did("workers/w/heartbeat", {});
+    const topics = [SUMMARIES, FLEET, EVENTS];
+    const poll = async (topic) => {
+      const { status, body } = await operator.get(`khala/topics/${topic}/messages?after_seq=0`);
+      assert.equal(status, 200, `${topic}: ${body}`);
+      return JSON.parse(body).messages;
+    };
+    const right = new Map();
+    for (const topic of topics) right.set(topic, await poll(topic));
+    const of = (topic) => `topic_ref = (SELECT ref FROM topics WHERE topic = '${topic}')`;
+    const stop = async () => isRunning || operator.server.stop();
+    const start = async () => { if (!isRunning) operator = await operate(t, { data, settings }); };
+    for (const [damage, topic, seqs] of [
+      // A frame whose document is still of its version, frames that later ones replaced, and several at once.
+      [`UPDATE journal SET payload = replace(payload, 'u1', 'u2') WHERE ${of(SUMMARIES)} AND seq = 4`, SUMMARIES, [4]],
+      [`UPDATE journal SET payload = replace(payload, 'u1', 'u2') WHERE ${of(SUMMARIES)} AND seq = 5`, SUMMARIES, [5]],
+      [`UPDATE journal SET payload_hash = zeroblob(32) WHERE ${of(SUMMARIES)} AND seq IN (2, 6)`, SUMMARIES, [2, 6]],
+      [`UPDATE journal SET payload = '[]' WHERE ${of(SUMMARIES)}`, SUMMARIES, [1, 2, 3, 4, 5, 6, 7]],
+      [`UPDATE journal SET payload = replace(payload, 'w', 'v') WHERE ${of(FLEET)} AND seq = 2`, FLEET, [2]],
+      [`UPDATE journal SET payload_hash = zeroblob(32) WHERE ${of(EVENTS)} AND seq = 3`, EVENTS, [3]],
+    ]) {
+      await stop();
+      alter(data, damage);
+      await start();
+      assert.deepEqual(await poll(topic), right.get(topic), damage);
+      const { drift } = await operator.read("projectors/drift?limit=20");
+      assert.deepEqual(drift.slice(0, seqs.length).reverse().map((one) => [one.subject, one.reason_code, one.expected_seq]),
+        seqs.map((seq) => [topic, "journal_damaged", seq]), damage);
+      assert.equal(run(["verify", "--data-dir", data]).code, 0, damage);
+    }
+    // On a socket and in a stream too.
+    alter(data, `UPDATE journal SET payload = replace(payload, 'u1', 'u2') WHERE ${of(SUMMARIES)}`);
+    const client = await Client.join(operator);
+    await client.subscribe({ topics: [SUMMARIES], resume_after: { [SUMMARIES]: 1 } });
+    await client.reached(SUMMARIES, 7);
+    assert.deepEqual(client.run(SUMMARIES).updates.map(({ seq, payload, payload_hash }) => ({ seq, payload, payload_hash })),
+      right.get(SUMMARIES).slice(1).map(({ seq, payload, payload_hash }) => ({ seq, payload, payload_hash })));
+    alter(data, `UPDATE journal SET payload_hash = zeroblob(32) WHERE ${of(SUMMARIES)}`);
+    const stream = await Stream.open(operator, streamPath(SUMMARIES, "after_seq=0"), { authorization: `Bearer ${operator.key}` });
+    await stream.until(() => stream.lastSeq === 7, "all frames");
+    assert.deepEqual(stream.messages.map(({ data: { payload_hash } }) => payload_hash), right.get(SUMMARIES).map(({ payload_hash }) => payload_hash));
+    stream.close();
+    // Nothing proves what such a frame held: its readers begin again.
+    alter(data, `UPDATE journal SET payload = '{"a":1}', payload_hash = zeroblob(32) WHERE ${of(SUMMARIES)} AND seq = 5`);
+    const lost = await operator.get(`khala/topics/${SUMMARIES}/messages?after_seq=4`);
+    assert.deepEqual([lost.status, JSON.parse(lost.body).reason_code], [410, "journal_damaged"]);
+    assert.deepEqual((await poll(SUMMARIES)).map(({ seq }) => seq), [6, 7]);
+  });

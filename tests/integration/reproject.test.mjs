@@ -41,7 +41,6 @@ test("reproject repairs an altered document through the server", async (t) => {
   const right = await operator.read("projectors/run-summary/a");
   const before = head(data);
   alter(data, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
-  assert.equal((await operator.read("projectors/run-summary/a")).owner_user_id, "u2");
   assert.equal(await khala(operator, "reproject", "--run", "a"),
     "drift: runtime/run_summary:a: summary_hash_mismatch: the document differs from the log (log at 2, checkpoint at 2)\n" +
     "1 documents rebuilt from 2 events: 1 differed, 1 written\n");

@@ -1,6 +1,7 @@
 // The store behind the server: what tests read from it and change in it directly.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -56,11 +57,21 @@ function makeSummaries(count, owner) {
     ${numbers} INSERT INTO entities (ref, kind, id, owner_user_id, status, created_at)
       SELECT i + 1, 0, 'r' || i, ${owner}, 'running', 1 FROM n;
     ${numbers} INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, payload)
-      SELECT i + 1, 'runtime/run_summary:r' || i, 1, zeroblob(32),
-        '{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"}' FROM n;
+      SELECT i + 1, 'runtime/run_summary:r' || i, 1, ${onPostgres ? `sha256(convert_to(${PAYLOAD}, 'UTF8'))` : "zeroblob(32)"}, ${PAYLOAD} FROM n;
     UPDATE topics SET head_seq = ${count}, oldest_seq = ${count + 1} WHERE ref = 1;
     COMMIT;`);
+  if (!onPostgres) hashSummaries(data, count);
   return data;
+}
+
+const PAYLOAD_TEXT = "0".repeat(500);
+const PAYLOAD = `'{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"}'`;
+
+/** SQLite has no SHA-256. */
+function hashSummaries(data, count) {
+  const hash = (i) => createHash("sha256").update(`{"run_id":"r${i}","text":"${PAYLOAD_TEXT}"}`).digest("hex");
+  const updates = Array.from({ length: count }, (_, i) => `UPDATE sync_run_summaries SET payload_hash = x'${hash(i + 1)}' WHERE entity_ref = ${i + 2};`);
+  execFileSync("sqlite3", [file(data)], { input: `BEGIN;\n${updates.join("\n")}\nCOMMIT;\n` });
 }
 
 /** Opens a transaction in another process with these statements; the answer ends it. */

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "delivery/journal_read.h"
+#include "delivery/mend.h"
 #include "wire/object_writer.h"
 
 #define IDLE_MS              1000
@@ -200,7 +201,9 @@ static bool send_frame(struct relay *relay, struct slice topic, const struct fra
 
 struct document_page {
     struct relay *relay;
-    uint64_t last_ref;
+    uint64_t last_ref;    /* entities up to here were looked at */
+    uint64_t damaged_ref; /* the next document is missing or altered; 0: it is not */
+    uint64_t absent_ref;  /* this entity really has no document */
     size_t count;
     struct store_document documents[RELAY_FRAMES_MAX];
 };
@@ -209,13 +212,32 @@ struct document_page {
 static enum status keep_document(void *user, const struct store_document *document) {
     struct document_page *page = user;
     struct store_document *kept = &page->documents[page->count];
-    *kept = *document;
-    kept->key = arena_copy(&page->relay->arena, document->key);
-    kept->payload = arena_copy(&page->relay->arena, document->payload);
-    if (!kept->key.data || !kept->payload.data)
-        return page->count > 0 ? STATUS_LIMIT_REACHED : STATUS_OUT_OF_MEMORY;
-    page->count++;
+    bool is_absent = !document->payload.data && document->entity_ref == page->absent_ref;
+    if (!is_absent && !store_document_is_whole(document)) {
+        page->damaged_ref = document->entity_ref;
+        return STATUS_LIMIT_REACHED;
+    }
+    if (!is_absent) {
+        *kept = *document;
+        kept->key = arena_copy(&page->relay->arena, document->key);
+        kept->payload = arena_copy(&page->relay->arena, document->payload);
+        if (!kept->key.data || !kept->payload.data)
+            return page->count > 0 ? STATUS_LIMIT_REACHED : STATUS_OUT_OF_MEMORY;
+        page->count++;
+    }
     page->last_ref = document->entity_ref;
+    return STATUS_OK;
+}
+
+/* Has the document repaired that ended the page. */
+static enum status mend_damaged(struct document_page *page, enum document_kind kind) {
+    const struct store_damage damage = {.kind = kind, .entity_ref = page->damaged_ref};
+    if (page->damaged_ref == 0)
+        return STATUS_OK;
+    enum status status = mend(page->relay->options.writer, &damage);
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    page->absent_ref = page->damaged_ref;
     return STATUS_OK;
 }
 
@@ -245,20 +267,25 @@ static bool send_document(struct relay *relay, struct slice topic, uint64_t seq,
 static bool send_documents(struct relay *relay, enum document_kind kind, uint64_t seq) {
     struct slice topic = topic_name(document_row(kind)->topic);
     struct document_page *page = relay->page;
-    page->last_ref = 0;
+    uint64_t before_ref;
+    page->last_ref = page->absent_ref = 0;
     do {
         arena_reset(&relay->arena);
         page->count = 0;
+        page->damaged_ref = 0;
+        before_ref = page->last_ref;
         enum status status = store_walk_documents(relay->session, kind, page->last_ref,
                                                   RELAY_FRAMES_MAX, page, keep_document);
-        if (status != STATUS_OK && status != STATUS_LIMIT_REACHED) {
+        if (status == STATUS_OK || status == STATUS_LIMIT_REACHED)
+            status = mend_damaged(page, kind);
+        if (status != STATUS_OK) {
             failed(relay, status_message(status));
             return false;
         }
         for (size_t i = 0; i < page->count; i++)
             if (!send_document(relay, topic, seq, &page->documents[i]))
                 return false;
-    } while (page->count > 0);
+    } while (page->last_ref > before_ref || page->damaged_ref > 0);
     return true;
 }
 
@@ -279,6 +306,7 @@ static struct journal_read *read_page(struct relay *relay, enum document_kind ki
         .after_seq = relay->state.positions[kind].seq,
         .below_seq = UINT64_MAX,
         .frames_max = has_position ? RELAY_FRAMES_MAX : 0,
+        .writer = relay->options.writer,
         .given_epoch = relay->state.positions[kind].epoch,
     };
     while (journal_read_run(read, relay->session))

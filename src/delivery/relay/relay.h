@@ -38,7 +38,7 @@ struct relay_options {
     struct store *store;
     const struct policy_table *policies;
     struct slice projection_version;
-    struct writer *writer; /* saves the positions */
+    struct writer *writer; /* saves the positions, and repairs damage */
     const char *folder;    /* where earlier versions kept the positions */
     struct relay_target target;
 };

@@ -119,8 +119,22 @@ static enum status document_write(struct buffer *out, const struct store_documen
     return object_end(&object);
 }
 
+/* Whether the document belongs to the snapshot as it is. After the first damage the build only
+ * looks for more. */
+static bool takes_document(struct building *building, const struct store_document *document) {
+    struct snapshot_build *build = building->build;
+    bool is_absent = !document->payload.data &&
+                     (!build->finds_missing || document->entity_ref <= build->absent_ref);
+    if (!is_absent && !store_document_is_whole(document))
+        build->damaged_refs[build->damaged_count++] = document->entity_ref;
+    return !is_absent && build->damaged_count == 0;
+}
+
 static enum status each_document(void *user, const struct store_document *document) {
     struct building *building = user;
+    if (!takes_document(building, document))
+        return building->build->damaged_count == SNAPSHOT_DAMAGES_MAX ? STATUS_LIMIT_REACHED
+                                                                      : STATUS_OK;
     size_t bytes = document->payload.size + document->key.size + MEMBERS_BYTES_MAX;
     enum status status = STATUS_OK;
     if (building->count == SNAPSHOT_PART_DOCUMENTS_MAX ||
@@ -159,6 +173,9 @@ static enum status read_all(struct building *building, struct store_session *ses
                                       building, each_document);
     }
     arena_release(&arena);
+    if (build->damaged_count > 0 && (status == STATUS_OK || status == STATUS_LIMIT_REACHED))
+        return explain(building, STATUS_STORE_UNAVAILABLE, "given up",
+                       "documents are missing or altered");
     return status == STATUS_OK ? part_end(building) : status;
 }
 
@@ -188,6 +205,7 @@ enum status snapshot_build(struct snapshot_build *build, struct store_session *s
     struct building building = {.build = build};
     struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
     build->reason[0] = '\0';
+    build->damaged_count = 0;
     if (!snapshot)
         return explain(&building, STATUS_OUT_OF_MEMORY, "given up", "no memory");
     snapshot->topic = policy_snapshot_topic(build->policy);

@@ -70,7 +70,8 @@ enum status snapshot_service_start(struct snapshot_service *service,
                                                 .start = build_start,
                                                 .keeper = service,
                                                 .pin = pin,
-                                                .unpin = unpin};
+                                                .unpin = unpin,
+                                                .writer = options->writer};
     service->retention = options->retention;
     service->store_pool = options->store_pool;
     pthread_mutex_init(&service->pins_lock, NULL);

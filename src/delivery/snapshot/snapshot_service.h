@@ -38,6 +38,7 @@ struct snapshot_service_options {
     struct store *store;
     struct store_pool *store_pool;
     struct retention *retention;
+    struct writer *writer; /* as in struct snapshots_options */
 };
 
 MUST_CHECK enum status snapshot_service_start(struct snapshot_service *service,

@@ -8,7 +8,11 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "delivery/mend.h"
 #include "delivery/snapshot/snapshot_build.h"
+
+/* Repairs on behalf of one build, of up to SNAPSHOT_DAMAGES_MAX documents each. */
+#define MENDS_MAX 64
 
 struct slot {
     struct snapshot *current; /* also in alive; NULL: none may be handed out */
@@ -254,15 +258,34 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
     }
 }
 
+/* Has the documents repaired that a build found damaged. False: they cannot be repaired now. */
+static bool mend_documents(struct writer *writer, struct snapshot_build *build) {
+    bool is_mended = false;
+    bool is_refused = !writer;
+    for (size_t i = 0; writer && i < build->damaged_count; i++) {
+        const struct store_damage damage = {.kind = build->policy->snapshot_document,
+                                            .entity_ref = build->damaged_refs[i]};
+        enum status status = mend(writer, &damage);
+        is_refused |= status != STATUS_OK && status != STATUS_NOT_FOUND;
+        is_mended |= status == STATUS_OK;
+    }
+    /* Entities without an event have no document. */
+    if (!is_mended && !is_refused)
+        build->absent_ref = build->damaged_refs[build->damaged_count - 1];
+    return !is_refused;
+}
+
 void snapshots_build(struct snapshots *snapshots, struct store_session *session,
                      enum policy_row row) {
+    struct writer *writer = snapshots->options.writer;
     struct build_work work = {.snapshots = snapshots, .policy = policy_at(snapshots, row)};
     struct snapshot_build build = {.row = row,
                                    .policy = work.policy,
                                    .folder = snapshots->options.folder,
                                    .user = &work,
                                    .began = build_began,
-                                   .reserve = build_reserve};
+                                   .reserve = build_reserve,
+                                   .finds_missing = writer && mend_finds_missing(writer)};
     struct snapshot *made = NULL;
     struct list idle;
     /* The last readers of the previous snapshot may have finished since the last tick. */
@@ -274,6 +297,12 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
               log_slice("topic", policy_snapshot_topic(work.policy)));
     uint64_t begun_ns = clock_now().mono_ns;
     enum status status = snapshot_build(&build, session, &made);
+    for (int i = 0; i < MENDS_MAX && build.damaged_count > 0 && mend_documents(writer, &build);
+         i++) {
+        build_undo(&work);
+        work = (struct build_work){.snapshots = snapshots, .policy = work.policy};
+        status = snapshot_build(&build, session, &made);
+    }
     metrics_observe(METRIC_SNAPSHOT_BUILD_DURATION_SECONDS, METRIC_PLAIN,
                     clock_now().mono_ns - begun_ns, 1);
     if (status == STATUS_OK) {

@@ -13,6 +13,7 @@
 #ifndef DELIVERY_SNAPSHOT_SNAPSHOTS_H
 #define DELIVERY_SNAPSHOT_SNAPSHOTS_H
 
+#include "authority/writer.h"
 #include "delivery/snapshot/snapshot.h"
 
 struct snapshots;
@@ -29,6 +30,9 @@ struct snapshots_options {
     void *keeper;
     void (*pin)(void *keeper, struct slice topic, uint64_t seq);
     void (*unpin)(void *keeper, struct slice topic, uint64_t seq);
+    /* Repairs documents that a build finds altered or missing. NULL: the build fails where one is
+     * altered, and leaves out those that are missing. */
+    struct writer *writer;
 };
 
 /* A request for a snapshot. */

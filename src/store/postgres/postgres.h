@@ -75,6 +75,8 @@ enum statement_id {
     STATEMENT_FIND_MINTED,
     STATEMENT_ADD_KEYS,
     STATEMENT_PUT_TOPICS,
+    STATEMENT_COMPARE_SUMMARIES, /* one for each document kind */
+    STATEMENT_COMPARE_SUMMARIES_LAST = STATEMENT_COMPARE_SUMMARIES + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_PUT_DOCUMENTS, /* one for each document kind */
     STATEMENT_PUT_DOCUMENTS_LAST = STATEMENT_PUT_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_PUT_CHECKPOINTS,
@@ -136,6 +138,8 @@ enum statement_id {
     STATEMENT_DROP_NODE,
     STATEMENT_DROP_OLD_NODES,
     STATEMENT_DROP_OLD_COMMITS,
+    STATEMENT_REPORT_DAMAGE,
+    STATEMENT_TAKE_DAMAGES,
     STATEMENT_WALK_NODES,
     STATEMENT_PROGRESS,
     STATEMENT_WALK_CHANGED_TOPICS,
@@ -503,8 +507,8 @@ enum status postgres_prefetch(struct store_session *base, struct store_prefetch 
 enum status postgres_commit(struct store_session *base, const struct store_batch *batch);
 enum status postgres_prune(struct store_session *base, struct store_prune *prunes, size_t count);
 enum status postgres_heal(struct store_session *base, uint64_t now_ms);
-enum status postgres_mend_journal(struct store_session *base, struct slice topic, uint64_t bad_seq,
-                                  uint64_t now_ms);
+enum status postgres_mend_journal(struct store_session *base,
+                                  const struct store_journal_mend *asked);
 enum status postgres_rebuild_journal(struct store_session *base, uint64_t events_max,
                                      uint64_t now_ms);
 enum status postgres_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);
@@ -590,6 +594,9 @@ MUST_CHECK enum status postgres_send_commit_row(struct postgres_session *session
                                                 const struct store_batch *batch);
 enum status postgres_put_node(struct store_session *base, const struct store_node *node);
 enum status postgres_tidy_nodes(struct store_session *base);
+enum status postgres_report_damage(struct store_session *base, const struct store_damage *damage);
+enum status postgres_take_damages(struct store_session *base, void *user,
+                                  void (*callback)(void *user, const struct store_damage *damage));
 enum status postgres_drop_node(struct store_session *base, struct slice id);
 enum status postgres_walk_nodes(struct store_session *base, void *user, store_node_cb *callback);
 enum status postgres_read_progress(struct store_session *base, uint64_t after_commit_id,

@@ -230,6 +230,34 @@ static enum status send_documents(struct postgres_session *session, const struct
     return postgres_pipeline_send(session);
 }
 
+/* Rows that others altered or removed since the last commit are recorded, and then replaced. */
+static enum status send_comparison(struct postgres_session *session,
+                                   const struct store_batch *batch, enum document_kind kind) {
+    size_t count = 0;
+    postgres_begin(session, STATEMENT_COMPARE_SUMMARIES + kind);
+    for (size_t i = 0; i < batch->checkpoint_count; i++) {
+        const struct store_checkpoint *checkpoint = &batch->checkpoints[i];
+        const struct store_summary_rows *rows = checkpoint->replaced;
+        if (checkpoint->kind != kind || !rows)
+            continue;
+        postgres_put_number(session, checkpoint->entity_ref);
+        postgres_put_number(session, rows->last_runtime_seq);
+        postgres_put_bytes(session, rows->summary_hash, sizeof(rows->summary_hash));
+        postgres_put_number(session, rows->document_version);
+        postgres_put_bytes(session, rows->document_hash, sizeof(rows->document_hash));
+        postgres_put_number(session, checkpoint->last_projected_at_ms);
+        count++;
+    }
+    return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
+}
+
+static void report_altered(const PGresult *result) {
+    struct store_drift drift;
+    for (int i = 0; i < PQntuples(result); i++)
+        if (postgres_row_drift((struct postgres_row){(PGresult *)result, i}, &drift))
+            store_report_drift(&drift);
+}
+
 static enum status send_checkpoints(struct postgres_session *session,
                                     const struct store_batch *batch) {
     postgres_begin(session, STATEMENT_PUT_CHECKPOINTS);
@@ -316,9 +344,11 @@ static enum status send_authority(struct postgres_session *session, const struct
 
 static enum status send_derived(struct postgres_session *session, const struct store_batch *batch) {
     enum status status = batch->topic_count > 0 ? send_topics(session, batch) : STATUS_OK;
-    for (int kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++)
-        if (has_documents(batch, kind))
+    for (int kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
+        status = send_comparison(session, batch, (enum document_kind)kind);
+        if (status == STATUS_OK && has_documents(batch, kind))
             status = send_documents(session, batch, (enum document_kind)kind);
+    }
     if (status == STATUS_OK && batch->checkpoint_count > 0)
         status = send_checkpoints(session, batch);
     if (status == STATUS_OK && batch->journal_count > 0)
@@ -351,6 +381,8 @@ static enum status check_result(struct postgres_session *session, enum statement
         return postgres_contradicts(session, STATUS_STORE_UNAVAILABLE,
                                     "another session removed or locked one of the outbox rows, of",
                                     batch->outbox_count);
+    if (id >= STATEMENT_COMPARE_SUMMARIES && id <= STATEMENT_COMPARE_SUMMARIES_LAST)
+        report_altered(result);
     if ((id == STATEMENT_FIND_SUPPLIED || id == STATEMENT_FIND_MINTED) && PQntuples(result) > 0)
         return postgres_contradicts(session, STATUS_ALREADY_EXISTS,
                                     "the id of an event has been given to event",

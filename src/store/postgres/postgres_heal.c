@@ -11,8 +11,6 @@
 #include "base/metrics.h"
 #include "store/postgres/postgres_migrations.h"
 
-/* A journal row beyond this seq cannot be a frame. JSON numbers are exact up to twice as much. */
-#define SEQ_MAX    (UINT64_C(1) << 52)
 #define SQL_BYTES  8192
 #define NUMBER_MAX 24
 
@@ -172,7 +170,7 @@ static enum status skip_strays(struct postgres_repair *repair, const PGresult *r
                                        .expected_seq = head,
                                        .actual_seq = last};
     enum status status = postgres_repair_note(repair, &note);
-    if (last > SEQ_MAX)
+    if (last > STORE_SEQ_MAX)
         last = head;
     if (status != STATUS_OK)
         return status;

@@ -41,9 +41,9 @@ MUST_CHECK enum status postgres_repair_take_epoch(struct postgres_repair *repair
 /* A number of a result in texts. */
 uint64_t postgres_repair_number(const PGresult *result, int row, int column);
 
-/* Raises the floor of a topic behind its last hole and behind bad_seq (postgres_journal.c). */
+/* Raises the floor of a topic behind its last hole and behind lost_seq (postgres_journal.c). */
 MUST_CHECK enum status postgres_journal_raise_floor(struct postgres_repair *repair,
-                                                    const char *topic, uint64_t bad_seq);
+                                                    const char *topic, uint64_t lost_seq);
 /* Adds the topics that are missing (postgres_topics.c). */
 MUST_CHECK enum status postgres_heal_topics(struct postgres_repair *repair);
 

@@ -1,9 +1,11 @@
-/* Repair of journals: the floor behind damage, and new journals made from the documents and the
- * log. Each function is one transaction, so that a crash leaves the old journal or the new one. */
+/* Repair of journals: altered rows, the floor behind damage, and new journals made from the
+ * documents and the log. Each function is one transaction, so that a crash leaves the old journal
+ * or the new one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hex.h"
 #include "store/postgres/postgres_heal.h"
 
 #define HEAD_LOG_ID                                                                                \
@@ -52,7 +54,7 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 }
 
 static enum status raise_floor(struct postgres_repair *repair, const char *topic,
-                               const PGresult *found, uint64_t bad_seq) {
+                               const PGresult *found, uint64_t lost_seq) {
     uint64_t ref = postgres_repair_number(found, 0, 0);
     uint64_t head = postgres_repair_number(found, 0, 1);
     uint64_t oldest = postgres_repair_number(found, 0, 2);
@@ -60,8 +62,8 @@ static enum status raise_floor(struct postgres_repair *repair, const char *topic
     /* Rows at the end are missing. */
     if (oldest <= head && postgres_repair_number(found, 0, 4) < head)
         last = head;
-    if (bad_seq >= oldest && bad_seq <= head)
-        last = larger(last, bad_seq);
+    if (lost_seq >= oldest && lost_seq <= head)
+        last = larger(last, lost_seq);
     if (last < oldest)
         return STATUS_OK;
     const struct postgres_note note = {.reason = REASON_JOURNAL_DAMAGED,
@@ -79,34 +81,56 @@ static enum status raise_floor(struct postgres_repair *repair, const char *topic
 }
 
 enum status postgres_journal_raise_floor(struct postgres_repair *repair, const char *topic,
-                                         uint64_t bad_seq) {
+                                         uint64_t lost_seq) {
     PGresult *found = NULL;
     enum status status = postgres_repair_ask(repair, &found, LAST_HOLE, &topic, 1);
     if (status == STATUS_OK && PQntuples(found) > 0)
-        status = raise_floor(repair, topic, found, bad_seq);
+        status = raise_floor(repair, topic, found, lost_seq);
     PQclear(found);
     return status;
 }
 
-struct mend {
-    const char *topic;
-    uint64_t bad_seq;
-};
-
-static enum status mend(struct postgres_repair *repair, void *user) {
-    const struct mend *asked = user;
-    return postgres_journal_raise_floor(repair, asked->topic, asked->bad_seq);
+static enum status put_row(struct postgres_repair *repair, struct slice topic,
+                           const struct store_journal_row *row) {
+    char ref[24], seq[24], hash[2 * SHA256_BYTES + 1] = "";
+    char *payload = row->payload.data ? strndup(row->payload.data, row->payload.size) : NULL;
+    const char *values[] = {payload, hash, ref, seq};
+    const struct postgres_note note = {.reason = REASON_JOURNAL_DAMAGED,
+                                       .subject = topic,
+                                       .expected_seq = row->seq,
+                                       .actual_seq = row->seq};
+    if (row->payload.data && !payload)
+        return STATUS_OUT_OF_MEMORY;
+    hex_write(hash, row->payload_hash, SHA256_BYTES);
+    snprintf(ref, sizeof(ref), "%" PRIu64, row->topic_ref);
+    snprintf(seq, sizeof(seq), "%" PRIu64, row->seq);
+    enum status status =
+        postgres_repair_ask(repair, NULL,
+                            "UPDATE journal SET payload = $1, payload_hash = decode($2, 'hex') "
+                            "WHERE topic_ref = $3::bigint AND seq = $4::bigint",
+                            values, 4);
+    free(payload);
+    return status == STATUS_OK ? postgres_repair_note(repair, &note) : status;
 }
 
-enum status postgres_mend_journal(struct store_session *base, struct slice topic, uint64_t bad_seq,
-                                  uint64_t now_ms) {
-    char *name = strndup(topic.data, topic.size);
-    struct mend asked = {name, bad_seq};
+static enum status mend(struct postgres_repair *repair, void *user) {
+    const struct store_journal_mend *asked = user;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < asked->row_count; i++)
+        status = put_row(repair, asked->topic, &asked->rows[i]);
+    if (status != STATUS_OK || asked->lost_seq == 0)
+        return status;
+    char *name = strndup(asked->topic.data, asked->topic.size);
     if (!name)
         return STATUS_OUT_OF_MEMORY;
-    enum status status = run(base, now_ms, mend, &asked);
+    status = postgres_journal_raise_floor(repair, name, asked->lost_seq);
     free(name);
     return status;
+}
+
+enum status postgres_mend_journal(struct store_session *base,
+                                  const struct store_journal_mend *asked) {
+    return run(base, asked->now_ms, mend, (void *)asked);
 }
 
 /* ---- new journals ---- */

@@ -4,7 +4,8 @@
 #include "store/postgres/postgres.h"
 #include "store/postgres/postgres_migrations.h"
 
-#define NODE_ROWS_MAX 1000
+#define NODE_ROWS_MAX   1000
+#define DAMAGE_ROWS_MAX 500
 
 enum status postgres_send_commit_row(struct postgres_session *session,
                                      const struct store_batch *batch) {
@@ -59,6 +60,37 @@ enum status postgres_drop_node(struct store_session *base, struct slice id) {
     postgres_begin(session, STATEMENT_DROP_NODE);
     postgres_put_text(session, id);
     return postgres_run(session);
+}
+
+enum status postgres_report_damage(struct store_session *base, const struct store_damage *damage) {
+    struct postgres_session *session = postgres_session_of(base);
+    postgres_begin(session, STATEMENT_REPORT_DAMAGE);
+    postgres_put_number(session, damage->kind);
+    postgres_put_number(session, damage->entity_ref);
+    postgres_put_number(session, damage->seq);
+    postgres_put_text(session, damage->topic.data ? damage->topic : SLICE(""));
+    postgres_put_number(session, DAMAGE_ROWS_MAX);
+    return postgres_run(session);
+}
+
+enum status postgres_take_damages(struct store_session *base, void *user,
+                                  void (*callback)(void *user, const struct store_damage *damage)) {
+    struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_TAKE_DAMAGES);
+    enum status status = postgres_query(session, &result);
+    for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
+        struct postgres_row row = {result, i};
+        const struct store_damage damage = {
+            .kind = (enum document_kind)postgres_number(row, 0),
+            .entity_ref = postgres_number(row, 1),
+            .seq = postgres_number(row, 2),
+            .topic = postgres_text(row, 3),
+        };
+        callback(user, &damage);
+    }
+    PQclear(result);
+    return status;
 }
 
 static bool row_node(struct postgres_row row, struct store_node *node) {

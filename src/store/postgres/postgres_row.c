@@ -130,7 +130,8 @@ bool postgres_row_document(struct postgres_row row, enum document_kind kind,
     };
     if (PQnfields(row.result) > 5)
         document->owner = row_owner(row, 5);
-    return postgres_bytes(row, 3, document->payload_hash, sizeof(document->payload_hash)) &&
+    return document->version <= STORE_SEQ_MAX &&
+           postgres_bytes(row, 3, document->payload_hash, sizeof(document->payload_hash)) &&
            document->key.data && document->payload.data;
 }
 
@@ -144,7 +145,8 @@ bool postgres_row_checkpoint(struct postgres_row row, enum document_kind kind,
         .projection_version = postgres_text(row, 3),
         .last_projected_at_ms = postgres_number(row, 5),
     };
-    return postgres_bytes(row, 4, checkpoint->summary_hash, sizeof(checkpoint->summary_hash)) &&
+    return checkpoint->last_runtime_seq <= STORE_SEQ_MAX &&
+           postgres_bytes(row, 4, checkpoint->summary_hash, sizeof(checkpoint->summary_hash)) &&
            checkpoint->document_id.data && checkpoint->projection_version.data;
 }
 

@@ -66,12 +66,32 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
                                      "n"},
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
     [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
-        "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, "               \
-        "n.owner_user_id, n.owner_guest_scope, n.org_id FROM " PAGE_OF(                            \
-            table, "octet_length(x.payload)", "x.entity_ref > $1::bigint", "entity_ref",           \
-            "$2::bigint") "d LEFT JOIN entities n ON n.ref = "                                     \
-                          "d.entity_ref " PAGE_FITS("d") "ORDER BY d.entity_ref",                  \
-        "nn"},
+        "SELECT d.ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, d.owner_user_id, "     \
+        "d.owner_guest_scope, d.org_id FROM " PAGE_OF(                                             \
+            "(SELECT n.ref, n.kind, n.owner_user_id, n.owner_guest_scope, n.org_id, t.doc_key, "   \
+            "t.doc_version, t.payload_hash, t.payload FROM entities n LEFT JOIN " table            \
+            " t ON t.entity_ref = n.ref)",                                                         \
+            "coalesce(octet_length(x.payload), 0)", "x.kind = $1::bigint AND x.ref > $2::bigint",  \
+            "ref", "$3::bigint") "d " PAGE_FITS("d") "ORDER BY d.ref",                             \
+        "nnn"},
+/* A drift for each entity with a row that is not as the writer left it. */
+#define DOCUMENT_COMPARE(kind, name, table, ...)                                                   \
+    [STATEMENT_COMPARE_SUMMARIES + (kind)] = {                                                     \
+        "WITH found AS (INSERT INTO khala_projection_drifts (projection_name, entity_ref, "        \
+        "reason, expected_seq, actual_seq, seen_at) SELECT '" name "', u.ref, CASE WHEN "          \
+        "c.last_runtime_seq > u.seq THEN 'checkpoint_ahead' WHEN c.last_runtime_seq IS DISTINCT "  \
+        "FROM u.seq THEN 'sequence_gap' ELSE 'summary_hash_mismatch' END, u.seq, "                 \
+        "coalesce(c.last_runtime_seq, 0), u.at FROM unnest($1::bigint[], $2::bigint[], "           \
+        "$3::bytea[], $4::bigint[], $5::bytea[], $6::bigint[]) u(ref, seq, summary, version, "     \
+        "document, at) LEFT JOIN checkpoints c ON c.entity_ref = u.ref AND c.projection_name = "   \
+        "'" name "' LEFT JOIN " table " d ON d.entity_ref = u.ref WHERE c.last_runtime_seq IS "    \
+        "DISTINCT FROM u.seq OR c.summary_hash IS DISTINCT FROM u.summary OR d.doc_version IS "    \
+        "DISTINCT FROM u.version OR d.payload_hash IS DISTINCT FROM u.document RETURNING *), old " \
+        "AS (DELETE FROM khala_projection_drifts WHERE id <= (SELECT max(id) FROM found) "         \
+        "- " POSTGRES_TEXT_OF(                                                                     \
+            POSTGRES_DRIFTS_MAX) ") SELECT projection_name, entity_ref, NULL::text, "              \
+                                 "reason, expected_seq, actual_seq, seen_at, subject FROM found",  \
+        "NNBNBN"},
 
 /* The ref of the entity that a lookup names by its ref or by kind and id. */
 #define LOOKUP_REF                                                                                 \
@@ -149,7 +169,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "excluded.head_seq WHERE topics.topic = excluded.topic AND topics.stream_id = "
          "excluded.stream_id",
          "NTTNNN"},
-    DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
+    DOCUMENT_KINDS(DOCUMENT_COMPARE) DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
         {"INSERT INTO checkpoints (entity_ref, projection_name, document_id, last_runtime_seq, "
          "projection_version, summary_hash, last_projected_at) SELECT DISTINCT ON (a, b) a, b, c, "
          "d, e, f, g FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::text[], "
@@ -407,6 +427,19 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_DROP_OLD_COMMITS] = {"DELETE FROM commits WHERE commit_id <= (SELECT "
                                     "max(commit_id) FROM commits) - $1::bigint AND " ASYNCHRONOUS,
                                     "n"},
+    /* Rows of meta, named by what they are about, so that a row is reported once however many
+     * readers meet it. */
+    [STATEMENT_REPORT_DAMAGE] = {"INSERT INTO meta (name, value) SELECT 'damage ' || $1::bigint || "
+                                 "' ' || $2::bigint || ' ' || $3::bigint || ' ' || $4::text, '' "
+                                 "WHERE (SELECT count(*) FROM meta WHERE name ^@ 'damage ') < "
+                                 "$5::bigint AND " ASYNCHRONOUS " ON CONFLICT (name) DO NOTHING",
+                                 "nnntn"},
+    [STATEMENT_TAKE_DAMAGES] = {"DELETE FROM meta WHERE name ^@ 'damage ' RETURNING split_part("
+                                "name, ' ', 2)::bigint, split_part(name, ' ', 3)::bigint, "
+                                "split_part(name, ' ', 4)::bigint, substr(name, length('damage ' "
+                                "|| split_part(name, ' ', 2) || split_part(name, ' ', 3) || "
+                                "split_part(name, ' ', 4)) + 4)",
+                                ""},
     [STATEMENT_WALK_NODES] =
         {"SELECT node_id, address, operator_address, version, schema_version, (role = "
          "'writer')::int::bigint, term, log_id, cursor, revocations_seen, (extract(epoch FROM "

@@ -212,7 +212,7 @@ static enum status call_topic(struct walk *walk, const union walk_row *row) {
 static enum status read_document(struct walk *walk, struct postgres_row row, union walk_row *read) {
     struct store_document *document = &read->document;
     if (!postgres_row_document(row, walk->document_kind, document))
-        return postgres_damaged(walk->session, "the document of entity", document->entity_ref);
+        document->key = document->payload = (struct slice){0};
     walk->after.number = document->entity_ref;
     return STATUS_OK;
 }
@@ -360,9 +360,10 @@ enum status postgres_walk_documents(struct store_session *session, enum document
     struct walk walk = {.statement = STATEMENT_WALK_DOCUMENTS + kind,
                         .after.number = after_ref,
                         .limit = limit,
+                        .scope = document_row(kind)->entity,
                         .document_kind = kind,
                         .callback.document = callback,
-                        .put = put_after,
+                        .put = put_scope_after,
                         .read = read_document,
                         .call = call_document};
     return walk_begin(&walk, session, user);

@@ -50,6 +50,8 @@ enum statement_id {
     STATEMENT_ADD_EVENT_IDS,
     STATEMENT_ADD_KEY,
     STATEMENT_PUT_TOPIC,
+    STATEMENT_COMPARE_SUMMARIES, /* one for each document kind */
+    STATEMENT_COMPARE_SUMMARIES_LAST = STATEMENT_COMPARE_SUMMARIES + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_PUT_DOCUMENTS, /* one for each document kind */
     STATEMENT_PUT_DOCUMENTS_LAST = STATEMENT_PUT_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_PUT_CHECKPOINTS,
@@ -345,8 +347,7 @@ enum status sqlite_heal(struct store_session *base, uint64_t now_ms);
 enum status sqlite_check_derived(struct store_session *base, struct store_message *message);
 
 /* sqlite_journal.c */
-enum status sqlite_mend_journal(struct store_session *base, struct slice topic, uint64_t bad_seq,
-                                uint64_t now_ms);
+enum status sqlite_mend_journal(struct store_session *base, const struct store_journal_mend *asked);
 enum status sqlite_rebuild_journal(struct store_session *base, uint64_t events_max,
                                    uint64_t now_ms);
 enum status sqlite_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);

@@ -282,6 +282,55 @@ static void checkpoint_column(sqlite3_context *context, const void *row, int col
     }
 }
 
+static void summary_rows_column(sqlite3_context *context, const void *row, int column) {
+    const struct store_checkpoint *checkpoint = row;
+    const struct store_summary_rows *rows = checkpoint->replaced;
+    switch (column) {
+    case 1:
+        return sqlite_answer_number(context, checkpoint->entity_ref);
+    case 2:
+        return sqlite_answer_number(context, rows->last_runtime_seq);
+    case 3:
+        return sqlite_answer_bytes(context, rows->summary_hash, sizeof(rows->summary_hash));
+    case 4:
+        return sqlite_answer_number(context, rows->document_version);
+    case 5:
+        return sqlite_answer_bytes(context, rows->document_hash, sizeof(rows->document_hash));
+    default:
+        return sqlite_answer_number(context, checkpoint->last_projected_at_ms);
+    }
+}
+
+static bool is_compared(const struct sqlite_source *source, const void *row) {
+    const struct store_checkpoint *checkpoint = row;
+    return checkpoint->replaced && checkpoint->kind == *(const enum document_kind *)source->user;
+}
+
+static void report_altered(sqlite3_stmt *row) {
+    struct store_drift drift;
+    if (sqlite_row_drift(row, &drift))
+        store_report_drift(&drift);
+}
+
+/* Rows that others altered or removed since the last commit are recorded, and then replaced. */
+static enum status compare_summaries(struct sqlite_session *session,
+                                     const struct store_batch *batch) {
+    enum status status = STATUS_OK;
+    for (enum document_kind kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
+        const struct sqlite_source source = {
+            .rows = batch->checkpoints,
+            .row_count = batch->checkpoint_count,
+            .row_bytes = sizeof(*batch->checkpoints),
+            .column = summary_rows_column,
+            .has_row = is_compared,
+            .user = &kind,
+        };
+        status = sqlite_query_source(session, STATEMENT_COMPARE_SUMMARIES + kind, &source,
+                                     report_altered);
+    }
+    return status;
+}
+
 static enum status put_checkpoints(struct sqlite_session *session,
                                    const struct store_batch *batch) {
     const struct sqlite_source source = {
@@ -441,6 +490,8 @@ static enum status write_derived(struct sqlite_session *session, const struct st
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < batch->topic_count; i++)
         status = put_topic(session, &batch->topics[i]);
+    if (status == STATUS_OK)
+        status = compare_summaries(session, batch);
     if (status == STATUS_OK)
         status = put_documents(session, batch);
     if (status == STATUS_OK)

@@ -21,8 +21,6 @@ static const char *const derived_tables[] = {"khala_projection_drifts",
                                              "sync_stream_events",
                                              "khala_projection_checkpoints"};
 #define TABLE_COUNT (sizeof(derived_tables) / sizeof(derived_tables[0]))
-/* A journal row beyond this seq cannot be a frame. JSON numbers are exact up to twice as much. */
-#define SEQ_MAX ((sqlite3_int64)1 << 52)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -125,7 +123,7 @@ static int skip_strays(struct heal *heal, sqlite3_stmt *row) {
                                    .expected_seq = head,
                                    .actual_seq = last};
     int code = sqlite_heal_note(heal, &note);
-    if (last > SEQ_MAX)
+    if (last > (sqlite3_int64)STORE_SEQ_MAX)
         last = head;
     if (code == SQLITE_OK)
         code = sqlite_heal_run(heal, "DELETE FROM journal WHERE topic_ref = %lld", ref);

@@ -1,5 +1,6 @@
-/* Repair of journals: the floor behind damage, and new journals made from the documents and the
- * log. Each function is one transaction, so that a crash leaves the old journal or the new one. */
+/* Repair of journals: altered rows, the floor behind damage, and new journals made from the
+ * documents and the log. Each function is one transaction, so that a crash leaves the old journal
+ * or the new one. */
 #include "store/sqlite/sqlite_journal.h"
 
 #define HEAD_LOG_ID                                                                                \
@@ -27,11 +28,6 @@ static enum status run(struct store_session *base, struct heal *heal,
 
 /* ---- the floor ------------------------------------------------------------------------------- */
 
-struct mend {
-    struct slice topic;
-    sqlite3_int64 bad_seq;
-};
-
 /* The topic, and the last seq that is missing between its floor and its head. */
 #define LAST_HOLE                                                                                  \
     "SELECT ref, topic, head_seq, (SELECT max(seq - 1) FROM (SELECT seq, lag(seq, 1, "             \
@@ -44,7 +40,8 @@ static sqlite3_int64 larger(sqlite3_int64 a, sqlite3_int64 b) {
     return a > b ? a : b;
 }
 
-static int raise_floor(struct heal *heal, const struct mend *mend, sqlite3_stmt *row) {
+static int raise_floor(struct heal *heal, struct slice topic, sqlite3_int64 lost_seq,
+                       sqlite3_stmt *row) {
     sqlite3_int64 ref = sqlite3_column_int64(row, 0);
     sqlite3_int64 head = sqlite3_column_int64(row, 2);
     sqlite3_int64 last = sqlite3_column_int64(row, 3);
@@ -52,12 +49,12 @@ static int raise_floor(struct heal *heal, const struct mend *mend, sqlite3_stmt 
     /* Rows at the end are missing. */
     if (oldest <= head && sqlite3_column_int64(row, 4) < head)
         last = head;
-    if (mend->bad_seq >= oldest && mend->bad_seq <= head)
-        last = larger(last, mend->bad_seq);
+    if (lost_seq >= oldest && lost_seq <= head)
+        last = larger(last, lost_seq);
     if (last < oldest)
         return SQLITE_OK;
     const struct heal_note note = {.reason = REASON_JOURNAL_DAMAGED,
-                                   .subject = mend->topic,
+                                   .subject = topic,
                                    .expected_seq = oldest,
                                    .actual_seq = last};
     int code = sqlite_heal_note(heal, &note);
@@ -72,8 +69,7 @@ static int raise_floor(struct heal *heal, const struct mend *mend, sqlite3_stmt 
     return code;
 }
 
-int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t bad_seq) {
-    const struct mend mend = {topic, bad_seq < INT64_MAX ? (sqlite3_int64)bad_seq : INT64_MAX};
+int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t lost_seq) {
     sqlite3_stmt *statement = NULL;
     int code = sqlite3_prepare_v2(heal->database, LAST_HOLE, -1, &statement, NULL);
     if (code != SQLITE_OK)
@@ -81,23 +77,49 @@ int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t b
     sqlite_bind_text(statement, 1, topic);
     code = sqlite3_step(statement);
     if (code == SQLITE_ROW)
-        code = raise_floor(heal, &mend, statement);
+        code = raise_floor(heal, topic, lost_seq < INT64_MAX ? (sqlite3_int64)lost_seq : INT64_MAX,
+                           statement);
     else if (code == SQLITE_DONE)
         code = SQLITE_OK;
     sqlite3_finalize(statement);
     return code;
 }
 
-static int mend(struct heal *heal, void *user) {
-    const struct mend *asked = user;
-    return sqlite_journal_raise_floor(heal, asked->topic, (uint64_t)asked->bad_seq);
+static int put_row(struct heal *heal, struct slice topic, const struct store_journal_row *row) {
+    sqlite3_stmt *statement = NULL;
+    const struct heal_note note = {.reason = REASON_JOURNAL_DAMAGED,
+                                   .subject = topic,
+                                   .expected_seq = (int64_t)row->seq,
+                                   .actual_seq = (int64_t)row->seq};
+    int code = sqlite3_prepare_v2(
+        heal->database,
+        "UPDATE journal SET payload = ?, payload_hash = ? WHERE topic_ref = ? AND seq = ?", -1,
+        &statement, NULL);
+    if (code != SQLITE_OK)
+        return code;
+    sqlite_bind_text(statement, 1, row->payload);
+    sqlite_bind_bytes(statement, 2, row->payload_hash, sizeof(row->payload_hash));
+    sqlite_bind_number(statement, 3, row->topic_ref);
+    sqlite_bind_number(statement, 4, row->seq);
+    code = sqlite3_step(statement);
+    sqlite3_finalize(statement);
+    return code == SQLITE_DONE ? sqlite_heal_note(heal, &note) : code;
 }
 
-enum status sqlite_mend_journal(struct store_session *base, struct slice topic, uint64_t bad_seq,
-                                uint64_t now_ms) {
-    struct heal heal = {.now_ms = now_ms};
-    struct mend asked = {topic, bad_seq < INT64_MAX ? (sqlite3_int64)bad_seq : INT64_MAX};
-    return run(base, &heal, mend, &asked);
+static int mend(struct heal *heal, void *user) {
+    const struct store_journal_mend *asked = user;
+    int code = SQLITE_OK;
+    for (size_t i = 0; code == SQLITE_OK && i < asked->row_count; i++)
+        code = put_row(heal, asked->topic, &asked->rows[i]);
+    if (code == SQLITE_OK && asked->lost_seq > 0)
+        code = sqlite_journal_raise_floor(heal, asked->topic, asked->lost_seq);
+    return code;
+}
+
+enum status sqlite_mend_journal(struct store_session *base,
+                                const struct store_journal_mend *asked) {
+    struct heal heal = {.now_ms = asked->now_ms};
+    return run(base, &heal, mend, (void *)asked);
 }
 
 /* ---- new journals ---------------------------------------------------------------------------- */

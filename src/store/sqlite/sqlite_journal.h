@@ -8,7 +8,7 @@
 
 #include "store/sqlite/sqlite_repair.h"
 
-/* Raises the floor of a topic behind its last hole and behind bad_seq. */
-int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t bad_seq);
+/* Raises the floor of a topic behind its last hole and behind lost_seq. */
+int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t lost_seq);
 
 #endif

@@ -113,7 +113,8 @@ bool sqlite_row_document(sqlite3_stmt *statement, enum document_kind kind,
         .version = sqlite_number(statement, 2),
         .payload = sqlite_text(statement, 4),
     };
-    return sqlite_bytes(statement, 3, document->payload_hash, sizeof(document->payload_hash)) &&
+    return document->version <= STORE_SEQ_MAX &&
+           sqlite_bytes(statement, 3, document->payload_hash, sizeof(document->payload_hash)) &&
            document->key.data != NULL && document->payload.data != NULL;
 }
 
@@ -127,7 +128,8 @@ bool sqlite_row_checkpoint(sqlite3_stmt *statement, enum document_kind kind,
         .projection_version = sqlite_text(statement, 3),
         .last_projected_at_ms = sqlite_number(statement, 5),
     };
-    return sqlite_bytes(statement, 4, checkpoint->summary_hash, sizeof(checkpoint->summary_hash)) &&
+    return checkpoint->last_runtime_seq <= STORE_SEQ_MAX &&
+           sqlite_bytes(statement, 4, checkpoint->summary_hash, sizeof(checkpoint->summary_hash)) &&
            checkpoint->document_id.data != NULL && checkpoint->projection_version.data != NULL;
 }
 

@@ -129,17 +129,38 @@ enum status sqlite_source_register(struct sqlite_session *session) {
                                                     session->error);
 }
 
-enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
-                              const struct sqlite_source *source) {
+static bool is_empty(const struct sqlite_source *source) {
     struct source_cursor first = {.source = source};
     skip_hidden_rows(&first);
-    if (first.index == source->row_count)
+    return first.index == source->row_count;
+}
+
+enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
+                              const struct sqlite_source *source) {
+    if (is_empty(source))
         return STATUS_OK;
     assert(!session->source);
     session->source = source;
     enum status status = sqlite_execute(session, id);
     session->source = NULL;
     return status;
+}
+
+enum status sqlite_query_source(struct sqlite_session *session, enum statement_id id,
+                                const struct sqlite_source *source,
+                                void (*on_row)(sqlite3_stmt *row)) {
+    sqlite3_stmt *statement = NULL;
+    if (is_empty(source))
+        return STATUS_OK;
+    enum status status = sqlite_statement(session, id, &statement);
+    assert(!session->source);
+    session->source = source;
+    while (status == STATUS_OK && (status = sqlite_next(session, statement)) == STATUS_OK)
+        on_row(statement);
+    session->source = NULL;
+    if (statement)
+        sqlite3_reset(statement);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
 void sqlite_answer_number(sqlite3_context *context, uint64_t number) {

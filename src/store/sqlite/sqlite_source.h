@@ -23,6 +23,10 @@ struct sqlite_source {
  */
 MUST_CHECK enum status sqlite_run_source(struct sqlite_session *session, enum statement_id id,
                                          const struct sqlite_source *source);
+/* The same of a statement that may yield rows: each is handed on. */
+MUST_CHECK enum status sqlite_query_source(struct sqlite_session *session, enum statement_id id,
+                                           const struct sqlite_source *source,
+                                           void (*on_row)(sqlite3_stmt *row));
 
 /* Answers of a column. */
 void sqlite_answer_number(sqlite3_context *context, uint64_t number);

@@ -62,11 +62,22 @@
         "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM " table               \
         " WHERE entity_ref = ?",
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
-    [STATEMENT_WALK_DOCUMENTS + kind] = "SELECT d.entity_ref, d.doc_key, d.doc_version, "          \
-                                        "d.payload_hash, d.payload, n.owner_user_id, "             \
-                                        "n.owner_guest_scope, n.org_id FROM " table                \
-                                        " d LEFT JOIN entities n ON n.ref = d.entity_ref "         \
-                                        "WHERE d.entity_ref > ? ORDER BY d.entity_ref LIMIT ?",
+    [STATEMENT_WALK_DOCUMENTS + kind] =                                                            \
+        "SELECT n.ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, n.owner_user_id, "     \
+        "n.owner_guest_scope, n.org_id FROM entities n LEFT JOIN " table                           \
+        " d ON d.entity_ref = n.ref WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref LIMIT ?",
+/* A drift for each entity with a row that is not as the writer left it. */
+#define DOCUMENT_COMPARE(kind, name, table, ...)                                                   \
+    [STATEMENT_COMPARE_SUMMARIES + kind] =                                                         \
+        "INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, " \
+        "actual_seq, seen_at) SELECT '" name "', s.c1, CASE WHEN c.last_runtime_seq > s.c2 THEN "  \
+        "'checkpoint_ahead' WHEN c.last_runtime_seq IS NOT s.c2 THEN 'sequence_gap' ELSE "         \
+        "'summary_hash_mismatch' END, s.c2, coalesce(c.last_runtime_seq, 0), s.c6 FROM source s "  \
+        "LEFT JOIN checkpoints c ON c.entity_ref = s.c1 AND c.projection_name = '" name            \
+        "' LEFT JOIN " table " d ON d.entity_ref = s.c1 WHERE c.last_runtime_seq IS NOT s.c2 OR "  \
+        "c.summary_hash IS NOT s.c3 OR d.doc_version IS NOT s.c4 OR d.payload_hash IS NOT s.c5 "   \
+        "RETURNING projection_name, entity_ref, NULL, reason, expected_seq, actual_seq, seen_at, " \
+        "subject",
 
 static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
@@ -114,7 +125,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         "entity_ref = excluded.entity_ref, oldest_seq = max(oldest_seq, excluded.oldest_seq), "
         "head_seq = excluded.head_seq "
         "WHERE topic = excluded.topic AND stream_id = excluded.stream_id",
-    DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
+    DOCUMENT_KINDS(DOCUMENT_COMPARE) DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
         "INSERT OR REPLACE INTO checkpoints (entity_ref, projection_name, "
         "document_id, last_runtime_seq, projection_version, summary_hash, last_projected_at) "
         "SELECT c1, c2, c3, c4, c5, c6, c7 FROM source",

@@ -144,7 +144,7 @@ static enum status call_topic(struct walk *walk, const union walk_row *row) {
 static enum status read_document(struct walk *walk, union walk_row *row) {
     struct store_document *document = &row->document;
     if (!sqlite_row_document(walk->statement, walk->document_kind, document))
-        return sqlite_damaged(walk->session, "the document of entity", document->entity_ref);
+        document->key = document->payload = (struct slice){0};
     document->owner = (struct owner){.user_id = sqlite_text(walk->statement, 5),
                                      .guest_scope = sqlite_text(walk->statement, 6),
                                      .org_id = sqlite_text(walk->statement, 7)};
@@ -320,8 +320,9 @@ enum status sqlite_walk_documents(struct store_session *session, enum document_k
     enum status status = walk_begin(&walk, session, id, user);
     if (status != STATUS_OK)
         return status;
-    sqlite_bind_bound(walk.statement, 1, after_ref);
-    sqlite_bind_bound(walk.statement, 2, limit);
+    sqlite_bind_number(walk.statement, 1, document_row(kind)->entity);
+    sqlite_bind_bound(walk.statement, 2, after_ref);
+    sqlite_bind_bound(walk.statement, 3, limit);
     return walk_rows(&walk, read_document, call_document);
 }
 

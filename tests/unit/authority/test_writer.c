@@ -388,9 +388,14 @@ static int64_t note_heal(void *user, const struct projection_step *step) {
 static void every_batch_with_events_is_projected_and_ended_once(void **state) {
     struct fixture *fixture = *state;
     struct note note = {0};
-    const struct projection projection = {
-        &note,          note_begin,       note_fold, note_collect, note_committed,
-        note_abandoned, note_unprojected, note_heal, NULL};
+    const struct projection projection = {.user = &note,
+                                          .begin = note_begin,
+                                          .fold = note_fold,
+                                          .collect = note_collect,
+                                          .committed = note_committed,
+                                          .abandoned = note_abandoned,
+                                          .unprojected = note_unprojected,
+                                          .heal = note_heal};
     fixture->options.projection = &projection;
     fixture_restart(fixture);
     new_run(fixture, "r1");

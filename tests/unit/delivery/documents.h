@@ -121,6 +121,8 @@ static inline void documents_put(struct documents *documents, size_t run) {
                                     .document_version = documents->versions[run],
                                     .payload = payload,
                                     .published_at_ms = log_id};
+    sha256(payload.data, payload.size, document.payload_hash);
+    sha256(payload.data, payload.size, row.payload_hash);
     struct store_topic topic = {
         1, SLICE(SUMMARIES), SLICE("runtime.topic." SUMMARIES), 0, 1, documents->head_seq, 0, 0};
     if (store_commit(documents->writer, &(struct store_batch){.entities = &entity,

@@ -123,6 +123,7 @@ static inline void publisher_commit(struct publisher *publisher, size_t count) {
                                              .document_version = log_id,
                                              .payload = slice_of(texts[i][1]),
                                              .published_at_ms = log_id};
+        sha256(rows[i].payload.data, rows[i].payload.size, rows[i].payload_hash);
     }
     /* The publisher does not know a floor that pruning has raised; the store never lowers one. */
     struct arena arena;
