@@ -50,9 +50,13 @@ static const char *fault_of(struct journal_checking *check, const struct store_j
     if (kind == DOCUMENT_NONE)
         return "the frame is of no document";
     arena_reset(&check->arena);
-    if (store_load_document(check->session, kind, row->entity_ref, &check->arena, &document) ==
-        STATUS_NOT_FOUND)
+    enum status status =
+        store_load_document(check->session, kind, row->entity_ref, &check->arena, &document);
+    if (status == STATUS_NOT_FOUND)
         return "the document of the frame does not exist";
+    if (status == STATUS_OK && document.version == row->document_version &&
+        memcmp(document.payload_hash, row->payload_hash, SHA256_BYTES) != 0)
+        return "the frame differs from its document";
     return NULL;
 }
 

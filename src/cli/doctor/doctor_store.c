@@ -5,6 +5,7 @@
 #include "cli/journal_report.h"
 #include "cluster/nodes.h"
 #include "delivery/relay/relay_position.h"
+#include "projector/document_check.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
 #include "store/store_maintenance.h"
@@ -127,6 +128,27 @@ static void check_journal(struct doctor *doctor, struct store_session *session) 
     else if (result.damages == 0)
         doctor_say(doctor, FINDING_OK, NULL, "%llu rows of %llu topics are whole",
                    (unsigned long long)result.rows, (unsigned long long)result.topics);
+}
+
+static void say_document(void *user, struct slice document_key, const char *message) {
+    doctor_say(user, FINDING_WRONG,
+               "no event is lost: a running server repairs it when it is next read or written; "
+               "'khala reproject --all' does so now",
+               "%.*s %s", (int)document_key.size, document_key.data, message);
+}
+
+static void check_documents(struct doctor *doctor, struct store_session *session) {
+    const struct document_check_options options = {doctor, say_document};
+    struct document_check_result result;
+    doctor->check = "documents";
+    enum status status = document_check(session, &options, &result);
+    if (status != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the documents cannot be read: %s",
+                   store_session_error(session));
+    else if (result.damages == 0)
+        doctor_say(doctor, FINDING_OK, NULL,
+                   "%llu documents are whole and agree with their checkpoints",
+                   (unsigned long long)result.documents);
 }
 
 static void check_outbox(struct doctor *doctor, struct store_session *session) {
@@ -257,6 +279,7 @@ static void check_inside(struct doctor *doctor, struct store *store) {
     if (check_tables(doctor, session) && check_chains(doctor, session, clock_wall_ms(&clock))) {
         check_projection(doctor, session, clock_wall_ms(&clock));
         check_journal(doctor, session);
+        check_documents(doctor, session);
         check_clock(doctor, session, clock_wall_ms(&clock));
         check_outbox(doctor, session);
     }
