@@ -77,6 +77,9 @@ static enum status topic_use(struct tables *tables, struct slice name, struct st
         status = STATUS_INTERNAL_ERROR;
     if (status == STATUS_NOT_FOUND)
         status = topic_make(tables, name, topic);
+    /* A head that was put there by hand, which no seq can follow. */
+    if (status == STATUS_OK && topic->head_seq >= STORE_SEQ_MAX)
+        status = STATUS_INTERNAL_ERROR;
     if (status == STATUS_OK)
         status = map_insert(&tables->topics_by_name, topic->name, topic);
     if (status != STATUS_OK)

@@ -115,6 +115,21 @@ void store_report_drift(const struct store_drift *drift) {
     metrics_add(METRIC_KHALA_PROJECTION_DRIFT, METRIC_LABELS(drift->reason), 1);
 }
 
+const char *store_false_number(const struct store_state *state, uint64_t *number) {
+    const struct {
+        const char *name;
+        uint64_t number;
+    } rows[] = {{"the number of event", state->log_id},
+                {"the number of entity", state->entity_ref},
+                {"the number of topic", state->topic_ref}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].number > STORE_SEQ_MAX) {
+            *number = rows[i].number;
+            return rows[i].name;
+        }
+    return NULL;
+}
+
 enum status store_prune(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
                         uint64_t limit, uint64_t *pruned) {
     struct store_prune prune = {.topic_ref = topic_ref, .below_seq = below_seq, .limit = limit};

@@ -15,6 +15,9 @@
 /* Writes a drift that a commit found into the server's log and the metrics. */
 void store_report_drift(const struct store_drift *drift);
 
+/* What has a number that none can follow, because a row was put there by hand; NULL: nothing. */
+const char *store_false_number(const struct store_state *state, uint64_t *number);
+
 /* Whether users may append in their own transactions from now on. */
 enum store_appending { STORE_APPENDING_KEPT, STORE_APPENDING_CLOSED, STORE_APPENDING_OPENED };
 

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { onPostgres } from "../lib/database.mjs";
-import { run } from "../lib/khala.mjs";
+import { assertError, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { snapshotPath } from "../lib/paths.mjs";
-import { alter, sql } from "../lib/store.mjs";
+import { alter, sql, uuidLiteral } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
 
 const STRAY = `INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)
@@ -182,4 +182,42 @@ for (const isRunning of [true, false])
     for (const { id, name, reader } of cases)
       if (!(isRunning && reader === "append" && name === "the payload")) assert.ok(drift.includes(id), `${id}: ${name}: ${drift}`);
     verified(data);
+  });
+
+const LAST = "9223372036854775807";
+
+/** An event with that number, put there by hand. */
+const eventAt = (logId) => `INSERT INTO events (log_id, entity_ref, seq, cursor, type, payload_hash, prev_chain_hash, chain_hash, payload, chain_version)
+  SELECT ${logId}, 999999, 1, ${uuidLiteral("ffffffffffff7fff8fffffffffffffff")}, type, payload_hash, prev_chain_hash, chain_hash, payload, chain_version
+  FROM events WHERE log_id = 1`;
+
+for (const [what, damage, repair] of [
+  ["the log", eventAt(LAST), `DELETE FROM events WHERE log_id = ${LAST}`],
+  ["the entities", `INSERT INTO entities (ref, kind, id, status, created_at) VALUES (${LAST}, 0, 'far', 'running', 1)`, `DELETE FROM entities WHERE ref = ${LAST}`],
+])
+  test(`a row of ${what} at the largest number refuses appends and starts, and ends no server`, async (t) => {
+    const operator = await operate(t);
+    const { data } = operator;
+    const append = () => operator.post("runs/a/events", { event_type: "x" });
+    await operator.did("runs", { run_id: "a" }, 201);
+    alter(data, damage);
+    // The writer may go on, because it knows where its log ends until it has to read it again.
+    for (let i = 0; i < 5; i++) {
+      const answer = await append();
+      if (answer.status !== 200) assertError(answer, 503, "store_unavailable");
+      await operator.post("runs", { run_id: `new${i}` });
+    }
+    assert.equal((await operator.get("/healthz/live")).status, 200);
+    assert.match(run(["doctor", "--data-dir", data]).out, new RegExp(`^wrong .*${LAST}`, "m"));
+    alter(data, repair);
+    await until(async () => (await append()).status === 200, "appends are accepted again");
+    await operator.server.stop();
+    alter(data, damage);
+    const { code, problem } = run(["serve", "--data-dir", data], { settings: { RUNTIME_BIND_ADDR: "127.0.0.1:0" } });
+    assert.equal(code, 3, problem);
+    assert.match(problem, /is damaged: 'khala verify' names the place/);
+    assert.match(run(["verify", "--data-dir", data]).problem, new RegExp(`the number of \\w+ ${LAST} is damaged`));
+    alter(data, repair);
+    const again = await operate(t, { data });
+    assert.equal((await again.post("runs/a/events", { event_type: "x" })).status, 200);
   });

@@ -183,6 +183,7 @@ static enum status row_state(struct postgres_session *session, struct postgres_r
                              struct store_state *state) {
     struct slice epoch = postgres_text(row, 0);
     struct uuid client_id = {{0}};
+    uint64_t false_number = 0;
     *state = (struct store_state){
         .log_id = postgres_number(row, 1),
         .entity_ref = postgres_number(row, 2),
@@ -191,6 +192,9 @@ static enum status row_state(struct postgres_session *session, struct postgres_r
     };
     if (epoch.size != STORE_EPOCH_SIZE)
         return postgres_damaged(session, "the epoch, of size", epoch.size);
+    const char *false_row = store_false_number(state, &false_number);
+    if (false_row)
+        return postgres_damaged(session, false_row, false_number);
     memcpy(state->epoch, epoch.data, STORE_EPOCH_SIZE);
     if (state->log_id > 0 &&
         !postgres_bytes(row, 4, state->cursor.bytes, sizeof(state->cursor.bytes)))

@@ -64,6 +64,7 @@ bool postgres_row_entity(struct postgres_row row, int first, struct store_entity
         .head_seq = postgres_number(row, first + 17),
     };
     return row_kind(row, first + 1, &entity->kind) && entity->id.data != NULL &&
+           entity->head_seq <= STORE_SEQ_MAX &&
            (entity->head_seq == 0 ||
             postgres_bytes(row, first + 18, entity->head_hash, sizeof(entity->head_hash)));
 }

@@ -136,6 +136,7 @@ static enum status row_state(struct sqlite_session *session, sqlite3_stmt *state
                              struct store_state *state) {
     struct slice epoch = sqlite_text(statement, 0);
     struct uuid client_id = {{0}};
+    uint64_t false_number = 0;
     *state = (struct store_state){
         .log_id = sqlite_number(statement, 1),
         .entity_ref = sqlite_number(statement, 2),
@@ -144,6 +145,9 @@ static enum status row_state(struct sqlite_session *session, sqlite3_stmt *state
     };
     if (epoch.size != STORE_EPOCH_SIZE)
         return sqlite_damaged(session, "the epoch, of size", epoch.size);
+    const char *false_row = store_false_number(state, &false_number);
+    if (false_row)
+        return sqlite_damaged(session, false_row, false_number);
     memcpy(state->epoch, epoch.data, STORE_EPOCH_SIZE);
     if (state->log_id > 0 &&
         !sqlite_bytes(statement, 4, state->cursor.bytes, sizeof(state->cursor.bytes)))

@@ -38,6 +38,7 @@ bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity) {
         .head_seq = sqlite_number(statement, 17),
     };
     return row_kind(statement, 1, &entity->kind) && entity->id.data != NULL &&
+           entity->head_seq <= STORE_SEQ_MAX &&
            (entity->head_seq == 0 ||
             sqlite_bytes(statement, 18, entity->head_hash, sizeof(entity->head_hash)));
 }
