@@ -168,8 +168,8 @@ const struct cli_command cli_commands[] = {
              JSON_ROW, DATA_DIR_ROW),
      false},
     {"verify", "verify [--json] [--data-dir DIR] [--config FILE]",
-     "Check every hash, link, sequence and cursor of the log, and every row of the journal. Works "
-     "beside a running server.",
+     "Check every hash, link, sequence and cursor of the log, every row of the journal, and every "
+     "document. Works beside a running server.",
      "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"reproject",
      "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR] [--config "

@@ -226,6 +226,16 @@ test("a misspelled verb or option is answered with the nearest name", () => {
   misused(["verify", "--limit", "3"], /^khala: unknown option --limit; see 'khala help verify'/);
 });
 
+test("every message of every verb ends in one newline", (t) => {
+  const settings = { KHALA_DATA_DIR: join(folder(t), "none"), KHALA_URL: "http://127.0.0.1:1", KHALA_OPERATOR_KEY: "k" };
+  for (const verb of VERBS)
+    // run checks how the output ends.
+    for (const args of [["--no-such-option"], ["--json", "--no-such-option"], ["--url"], ["x", "y", "z"], ["", "\n"], ...(verb === "serve" ? [] : [[], ["--json"]])]) {
+      const { code, out, problem } = run([verb, ...args], { settings });
+      if (code !== 0) assert.ok(problem !== "" || out.endsWith("\n"), `${verb} ${args}`);
+    }
+});
+
 test("an operand after -- may begin with dashes", () => {
   assert.equal(answer(["topic", "map", "--", "--json"]), "runtime.topic.--json");
 });

@@ -37,6 +37,7 @@ export function run(args, { input = "", settings = {}, cwd } = {}) {
   const answer = { code: done.status, out: done.stdout.toString("utf8"), problem: done.stderr.toString("utf8") };
   assert.equal(done.signal, null, `khala ${args.join(" ")} died: ${answer.problem}`);
   assert.doesNotMatch(answer.problem, SANITIZER_REPORT);
+  assert.match(answer.problem, /^$|[^\n]\n$/, `khala ${args.join(" ")}: the last message does not end in one newline: ${JSON.stringify(answer.problem)}`);
   return answer;
 }
 
