@@ -20,6 +20,7 @@
 #include "delivery/viewer.h"
 #include "http/admit/entitle.h"
 #include "http/store_read.h"
+#include "store/enforced_window.h"
 #include "store/topic_epoch.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
@@ -286,8 +287,7 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
         return deny(read, cursor, row);
     if (row->has_window) {
         row->policy = policy_of(api_of(read->exchange)->policies, row->topic_name);
-        row->window = (struct topic_window){row->topic.oldest_seq, row->topic.head_seq,
-                                            row->policy->replay_budget_events};
+        row->window = enforced_window(&row->topic, row->policy);
     }
     judge_begin(plan);
     return STATUS_OK;

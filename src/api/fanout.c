@@ -3,6 +3,7 @@
 #include "api/handlers.h"
 #include "delivery/telemetry.h"
 #include "http/store_read.h"
+#include "store/enforced_window.h"
 #include "wire/object_writer.h"
 
 #define TOPIC_LIMIT_DEFAULT 20
@@ -60,9 +61,11 @@ static enum status write_delivery(struct buffer *out, struct api *api) {
 
 /* ---- the windows ---- */
 
-static void put_window(struct object_writer *object, const struct store_topic *topic) {
-    uint64_t oldest = topic->oldest_seq;
-    uint64_t head = topic->head_seq;
+static void put_window(struct object_writer *object, const struct policy *policy,
+                       const struct store_topic *topic) {
+    const struct topic_window window = enforced_window(topic, policy);
+    uint64_t oldest = window.oldest_seq;
+    uint64_t head = window.head_seq;
     object_number(object, SLICE("oldest_sequence"), oldest);
     object_number(object, SLICE("head_sequence"), head);
     object_number(object, SLICE("queue_depth"), head > 0 && head >= oldest ? head - oldest + 1 : 0);
@@ -104,7 +107,7 @@ static enum status write_topic(struct buffer *out, const struct policy *policy,
     object_text(&object, SLICE("topic_class"), slice_of(topic_class_name(policy->topic_class)));
     object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
     object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
-    put_window(&object, topic);
+    put_window(&object, policy, topic);
     put_limits(&object, policy, counts->topic);
     put_violations(&object, counts);
     return object_end(&object);

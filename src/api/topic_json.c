@@ -1,5 +1,6 @@
 #include "api/topic_json.h"
 
+#include "store/enforced_window.h"
 #include "wire/object_writer.h"
 
 #define WINDOW_BYTES_MAX 160
@@ -15,13 +16,15 @@ enum status topic_write_json(struct buffer *out, const struct policy_table *poli
                              const struct topic_address *address) {
     const struct policy *policy =
         policy_of(policies, address->topic.data ? address->topic : address->stream_id);
+    const struct store_topic empty = {.oldest_seq = 1};
+    const struct topic_window enforced =
+        enforced_window(address->exists ? &address->row : &empty, policy);
     char text[WINDOW_BYTES_MAX];
     struct buffer window = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     enum status status = buffer_printf(
         &window, "{\"oldest_seq\":%llu,\"head_seq\":%llu,\"replay_budget_events\":%llu}",
-        (unsigned long long)(address->exists ? address->row.oldest_seq : 1),
-        (unsigned long long)(address->exists ? address->row.head_seq : 0),
-        (unsigned long long)policy->replay_budget_events);
+        (unsigned long long)enforced.oldest_seq, (unsigned long long)enforced.head_seq,
+        (unsigned long long)enforced.replay_budget_events);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), address->topic);
     object_text(&object, SLICE("stream_id"), address->stream_id);

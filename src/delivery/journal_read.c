@@ -12,6 +12,7 @@
 #include "delivery/owners.h"
 #include "delivery/replay_budget.h"
 #include "hub/frame_row.h"
+#include "store/enforced_window.h"
 #include "store/log_position.h"
 #include "store/topic_epoch.h"
 #include "store/topic_since.h"
@@ -277,10 +278,10 @@ static enum status load(struct journal_page *page) {
         return status;
     if (read->replay_all && !page->is_log && page->topic.entity_ref == 0)
         return STATUS_REPLAY_ALL_UNAVAILABLE;
-    bool is_whole = page->is_log || read->replay_all;
-    read->window = (struct topic_window){
-        is_whole ? 1 : page->topic.oldest_seq, page->topic.head_seq,
-        is_whole ? LOG_REPLAY_BUDGET_EVENTS : read->policy->replay_budget_events};
+    if (page->is_log || read->replay_all)
+        read->window = (struct topic_window){1, page->topic.head_seq, LOG_REPLAY_BUDGET_EVENTS};
+    else
+        read->window = enforced_window(&page->topic, read->policy);
     return STATUS_OK;
 }
 
@@ -445,7 +446,10 @@ static enum status read_page(struct journal_page *page) {
     enum status status = load(page);
     if (status != STATUS_OK)
         return status;
-    if (read->window.oldest_seq > read->next_seq)
+    /* The log has every event. A bootstrap that is under way goes on, although the start of a new
+     * one rises with each event. */
+    bool may_fall_behind = !topic_begins_in_log(page->topic.name);
+    if (may_fall_behind && read->window.oldest_seq > read->next_seq)
         return fall_behind(page);
     bool is_whole = walked == STATUS_OK && !page->has_hole &&
                     (!wants_rows || page->expected_seq > read->next_seq);

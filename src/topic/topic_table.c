@@ -166,6 +166,11 @@ bool topic_is_from_log(struct slice topic) {
     return true;
 }
 
+bool topic_begins_in_log(struct slice topic) {
+    return topic_is_from_log(topic) &&
+           topic_row(topic_kind_of(topic, NULL))->ownership != TOPIC_SHARED;
+}
+
 /* ---- scopes ---- */
 
 /* In the order of their bits. */

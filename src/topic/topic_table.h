@@ -141,6 +141,9 @@ bool topic_has_documents_only(enum topic_kind kind);
 /* Whether the frames of a topic are events of the log, which keeps all of them. The other topics
  * have a journal of their own, which is pruned. */
 bool topic_is_from_log(struct slice topic);
+/* Whether a bootstrap begins with the first event of the log, whatever the floor of retention: of
+ * runs, workers and application topics. Shared topics of the log begin at their floor. */
+bool topic_begins_in_log(struct slice topic);
 /* DOCUMENT_NONE where no kind has this name. */
 enum document_kind document_kind_of(struct slice name);
 

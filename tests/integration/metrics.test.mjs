@@ -374,24 +374,25 @@ test("violations and stale cursors are counted by topic, with the last reason", 
 });
 
 test("a cursor below the retention floor is counted for its topic", async (t) => {
+  const NOTICES = "runtime.notifications";
   const data = folder(t);
   const never = { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
   const first = await operate(t, { data, settings: never });
-  await grow(first, "old", 4);
+  for (let i = 0; i < 5; i++) await first.did("notifications", { event_type: "old" });
   await first.server.stop();
   const operator = await operate(t, { data, settings: { ...never, KHALA_CLOCK_OFFSET_MS: String(90_000_000) } });
   await operator.did("retention/run", {});
-  await operator.did("runs/old/events", { event_type: "run.log" });
-  assert.equal((await operator.poll("run:old:events", "after_seq=1")).status, 410);
+  await operator.did("notifications", { event_type: "new" });
+  assert.equal((await operator.poll(NOTICES, "after_seq=1")).status, 410);
   const { delivery_metrics: delivery, topic_windows: windows } = await operator.read("khala/fanout/hooks?topic_limit=1");
   assert.equal(windows.length, 1);
   const { topic, oldest_sequence, head_sequence, queue_depth, dropped_messages, ...counts } = windows[0];
-  assert.deepEqual([topic, oldest_sequence, head_sequence, queue_depth, dropped_messages], ["run:old:events", 6, 6, 1, 5]);
+  assert.deepEqual([topic, oldest_sequence, head_sequence, queue_depth, dropped_messages], [NOTICES, 6, 6, 1, 5]);
   assert.equal(counts.stale_cursor_retention_floor_count, 1);
   assert.equal(counts.stale_cursor_budget_exceeded_count, 0);
   assert.equal(counts.last_violation_reason, "retention_floor_breach");
   assert.deepEqual(delivery.recent_disconnect_causes, ["stale_cursor"]);
-  for (let i = 0; i < 40; i++) await operator.poll("run:old:events", "after_seq=1");
+  for (let i = 0; i < 40; i++) await operator.poll(NOTICES, "after_seq=1");
   const { delivery_metrics: later, topic_windows: [window] } = await operator.read("khala/fanout/metrics?topic_limit=1");
   assert.equal(later.recent_disconnect_causes.length, 32, "no more are shown");
   assert.equal(window.stale_cursor_retention_floor_count, 41);

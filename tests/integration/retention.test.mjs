@@ -6,13 +6,15 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { EventSource } from "eventsource";
 import { alone, test } from "../lib/cases.mjs";
-import { assertError, binary, connect, environment, folder, run } from "../lib/khala.mjs";
+import { assertError, binary, connect, environment, folder, run, startVerb } from "../lib/khala.mjs";
 import { limitFileSize } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
-import { snapshotPath, streamPath } from "../lib/paths.mjs";
+import { pollPath, snapshotPath, socketPath, streamPath } from "../lib/paths.mjs";
+import { Client } from "../lib/phoenix.mjs";
 import { onPostgres, sqliteOnly, storeSettings } from "../lib/database.mjs";
 import { scrape } from "../lib/prometheus.mjs";
-import { events, TOPIC } from "../lib/samples.mjs";
+import { events, range, TOPIC } from "../lib/samples.mjs";
+import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { sql } from "../lib/store.mjs";
 import { Received, until } from "../lib/wait.mjs";
@@ -22,7 +24,8 @@ const DAY_MS = 86_400_000;
 const PATIENT = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
 const NEVER = { ...PATIENT, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000" };
 
-/** The rows of the contract: a topic of each, its retention time, class and compaction. */
+/** The rows of the contract: a topic of each, its retention time, class and compaction. A bootstrap of the last ones begins with
+ * the first event of the log, whatever was pruned. */
 const ROWS = [
   ["runtime.run_summaries", 604800, "durable_summary", "tail_prune_with_snapshot_rehydrate"],
   ["runtime.codex_worker_summaries", 259200, "durable_summary", "tail_prune_with_snapshot_rehydrate"],
@@ -44,6 +47,8 @@ async function appendEverywhere(operator) {
     await operator.did("topics/chat/events", { event_type: "said" });
   }
 }
+
+const BEGIN_IN_LOG = ["run:r:events", "worker:w:lifecycle", "chat"];
 
 /** The tables that pruning must not change. */
 const truth = (data) => sql(data, "SELECT count(*), sum(length(payload)) FROM events; " +
@@ -80,8 +85,8 @@ test("every row of the retention table is pruned at its time, and its readers re
       assert.equal(one.oldest, isGone ? one.head + 1 : 1);
       assert.equal(one.stale_risk, isGone ? 0 : one.head - 1);
       const answer = await operator.poll(topic, "after_seq=0");
-      if (isGone) {
-        pruned.add(topic);
+      if (isGone) pruned.add(topic);
+      if (isGone && !BEGIN_IN_LOG.includes(topic)) {
         const { from_seq, truncated } = JSON.parse(answer.body).bootstrap;
         assert.deepEqual([from_seq, truncated], [one.head + 1, true]);
         if (one.head > 1) {
@@ -102,12 +107,13 @@ test("every row of the retention table is pruned at its time, and its readers re
   assert.equal(run(["reproject", "--all", "--verify", "--data-dir", data]).code, 0);
 });
 
-/** A run of three events, all pruned because the server's clock is ahead. */
-async function prunedRun(t) {
+const NOTICES = "runtime.notifications";
+
+/** Three notifications, all pruned because the server's clock is ahead. */
+async function prunedNotices(t) {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
-  await first.did("runs", { run_id: "r", owner_user_id: "u" }, 201);
-  for (let i = 0; i < 2; i++) await first.did("runs/r/events", { event_type: "x" });
+  for (let i = 0; i < 3; i++) await first.did("notifications", { event_type: "n" });
   await first.server.stop();
   const settings = { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(2 * DAY_MS) };
   const operator = await operate(t, { data, settings });
@@ -117,24 +123,24 @@ async function prunedRun(t) {
 }
 
 test("a stream with a stale cursor on a pruned topic resumes from the announced position", async (t) => {
-  const { operator } = await prunedRun(t);
-  const path = streamPath("run:r:events", `token=${operator.reader}&after_seq=1`);
+  const { operator } = await prunedNotices(t);
+  const path = streamPath(NOTICES, `token=${operator.reader}&after_seq=1`);
   const first = await Stream.open(operator, path);
   await first.until((one) => one.events.length === 2, "the bootstrap");
   assert.deepEqual(first.events.map((one) => one.type), ["stale_cursor", "bootstrap"]);
   assert.equal(first.events[0].id, "", "not the stale event, which stands for no position");
   assert.equal(first.lastId, `3@${first.events[1].data.epoch}`);
   first.close();
-  await operator.did("runs/r/events", { event_type: "x" });
+  await operator.did("notifications", { event_type: "n" });
   const second = await Stream.open(operator, path, { "last-event-id": first.lastId });
   await second.until((one) => one.events.length === 1, "the next event");
   assert.deepEqual(second.events.map((one) => [one.type, one.data.sequence]), [["message", 4]]);
 });
 
 test("the npm EventSource receives stale_cursor once on a pruned topic", async (t) => {
-  const { operator, data, settings } = await prunedRun(t);
+  const { operator, data, settings } = await prunedNotices(t);
   const seen = new Received();
-  const source = new EventSource(operator.server.url + streamPath("run:r:events", `token=${operator.reader}&after_seq=1`));
+  const source = new EventSource(operator.server.url + streamPath(NOTICES, `token=${operator.reader}&after_seq=1`));
   t.after(() => source.close());
   for (const type of ["stale_cursor", "bootstrap", "message"]) {
     source.addEventListener(type, () => seen.add(type));
@@ -143,9 +149,138 @@ test("the npm EventSource receives stale_cursor once on a pruned topic", async (
   const { port } = operator.server;
   await operator.server.crash();
   const again = await operate(t, { data, settings, args: ["--bind", `127.0.0.1:${port}`] });
-  await again.did("runs/r/events", { event_type: "x" });
+  await again.did("notifications", { event_type: "n" });
   await seen.until(() => seen.all.length >= 3, "the next event");
   assert.deepEqual(seen.all, ["stale_cursor", "bootstrap", "message"]);
+});
+
+/** A store with a run, a worker and an application topic, all pruned: `early` events each, and `late` ones after the floor. The
+ * server's clock is two days ahead of the early ones. */
+async function oldTopics(t, { early, late = 0, settings = {} }) {
+  const data = folder(t);
+  const first = await operate(t, { data, settings: NEVER });
+  await first.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
+  await first.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  const append = (operator, count) => operator.batch([...events(count), ...Array.from({ length: count }, (_, i) => [
+    { worker_id: "w", event_type: "worker.log", payload: { i } }, { topic: "room", event_type: "said", payload: { i } }]).flat()]);
+  await append(first, early - 1);
+  await first.did("topics/room/events", { event_type: "said" });
+  await first.server.stop();
+  const operator = await operate(t, { data, settings: { ...NEVER, ...settings, KHALA_CLOCK_OFFSET_MS: String(2 * DAY_MS) } });
+  await operator.did("retention/run", "");
+  if (late > 0) await append(operator, late);
+  assert.equal(Number(sql(data, `SELECT oldest_seq FROM topics WHERE topic = '${TOPIC}'`)), early + 1, "everything was pruned");
+  return operator;
+}
+
+const OLD = [TOPIC, "worker:w:lifecycle", "room"];
+const reading = (operator) => ({ authorization: `Bearer ${operator.token_of_u}` });
+
+/** Polls page after page from a bootstrap on; answers the pages. */
+async function pagesOf(operator, topic) {
+  const pages = [];
+  for (let query = "limit=100"; ; query = `limit=100&after_seq=${pages.at(-1).next_cursor}`) {
+    const { status, body } = await operator.ask("GET", pollPath(topic, query), undefined, reading(operator));
+    assert.equal(status, 200, body);
+    pages.push(JSON.parse(body));
+    if (pages.at(-1).replay_complete) return pages;
+  }
+}
+
+const sequences = (pages) => pages.flatMap(({ messages }) => messages.map((one) => one.sequence));
+
+/** Reads a topic in three connections, each after the position of the last. */
+const readers = {
+  async sse(operator, topic, count, step) {
+    const seen = [];
+    for (let lastId; seen.length < count;) {
+      const stream = await Stream.open(operator, streamPath(topic), { ...reading(operator), ...(lastId && { "last-event-id": lastId }) });
+      await stream.until(() => stream.messages.length >= Math.min(step, count - seen.length), "some events");
+      stream.close();
+      const taken = stream.events.slice(0, stream.events.indexOf(stream.messages[Math.min(step, count - seen.length) - 1]) + 1);
+      if (lastId) assert.ok(taken.every((one) => one.type === "message"), "a position inside the bootstrap resumes");
+      else assert.deepEqual([taken[0].type, taken[0].data.truncated], ["bootstrap", false]);
+      seen.push(...taken.filter((one) => one.type === "message").map((one) => one.data.sequence));
+      lastId = taken.at(-1).id;
+    }
+    return seen;
+  },
+  async topic_ws(operator, topic, count, step) {
+    const seen = [];
+    while (seen.length < count) {
+      const query = seen.length > 0 ? `after_seq=${seen.at(-1)}` : "";
+      const socket = await Socket.open(operator, socketPath(topic, `token=${operator.token_of_u}&${query}`));
+      await socket.until(() => socket.of("message").length >= Math.min(step, count - seen.length), "some messages");
+      socket.close();
+      assert.equal(socket.messages[0].type, "hello");
+      if (seen.length > 0) assert.deepEqual([socket.messages[0].bootstrap, socket.of("stale_cursor")], [undefined, []]);
+      else assert.deepEqual(socket.messages[0].bootstrap, { from_seq: 1, truncated: false });
+      seen.push(...socket.of("message").slice(0, step).map((one) => one.seq));
+    }
+    return seen;
+  },
+  async phoenix(operator, topic, count, step) {
+    const seen = [];
+    while (seen.length < count) {
+      const client = await Client.join(operator, { params: { token: operator.token_of_u } });
+      const resume = seen.length > 0 ? { resume_after: { [topic]: seen.at(-1) } } : {};
+      const { windows: [window] } = await client.subscribe({ topics: [topic], replay_batch_size: step, ...resume });
+      assert.equal(window.oldest_seq, 1);
+      if (seen.length === 0) assert.deepEqual(window.bootstrap, { from_seq: 1, truncated: false });
+      await client.until(() => client.run(topic).sequences.length >= Math.min(step, count - seen.length), "a batch");
+      client.close();
+      seen.push(...client.run(topic).sequences.slice(0, step));
+    }
+    return seen;
+  },
+};
+
+test("what was appended days ago opens whole on every transport, over pages and reconnects", async (t) => {
+  const operator = await oldTopics(t, { early: 350 });
+  operator.token_of_u = operator.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events", "runtime.worker_lifecycle_events"],
+    oa_sync_topics: ["run:*:events", "worker:*:lifecycle", "room"] });
+  const whole = range(1, 350);
+  for (const topic of OLD) {
+    const pages = await pagesOf(operator, topic);
+    assert.deepEqual(sequences(pages), whole, topic);
+    assert.deepEqual(pages[0].bootstrap, { from_seq: 1, truncated: false });
+    assert.ok(pages.length > 3 && pages.slice(1).every((page) => !page.bootstrap), "the other pages resume");
+    assert.ok(pages.every((page) => page.oldest_available_cursor === 0 && page.dropped_messages === 0));
+    for (const [name, read] of Object.entries(readers)) assert.deepEqual(await read(operator, topic, 350, 130), whole, `${topic}, ${name}`);
+    assert.equal((await operator.read(`/v1/topics/${encodeURIComponent(topic)}`)).window.oldest_seq, 1);
+  }
+  const { topic_windows: windows } = await operator.read("khala/fanout/metrics?topic_limit=200");
+  for (const topic of OLD) {
+    const { oldest_sequence, queue_depth, dropped_messages } = windows.find((one) => one.topic === topic);
+    assert.deepEqual([oldest_sequence, queue_depth, dropped_messages], [1, 350, 0], topic);
+  }
+  const { plans } = await operator.did("/v1/cursors/plan", OLD.flatMap((topic) => [0, 1, 349].map((after_seq) => ({ topic, after_seq }))));
+  assert.deepEqual(plans.map(({ decision, replay_events }) => [decision, replay_events]), Array(3).fill([["resume", 350], ["resume", 349], ["resume", 1]]).flat());
+  const tail = startVerb(t, ["tail", TOPIC, "--after", "0", "--json", "--url", operator.server.url, "--key", operator.key]);
+  await tail.until((one) => one.lines.length === 350, "every line");
+  assert.deepEqual(tail.lines.map((line) => JSON.parse(line).sequence), whole);
+});
+
+test("a bootstrap below the floor is truncated by the budget alone", async (t) => {
+  for (const [budget, oldest, from] of [[300, 101, 151], [400, 51, 51], [500, 1, 1]]) {
+    const settings = Object.fromEntries(["RUN_EVENTS", "WORKER_LIFECYCLE", "FALLBACK"]
+      .map((name) => [`RUNTIME_KHALA_${name}_REPLAY_BUDGET_EVENTS`, String(budget)]));
+    const operator = await oldTopics(t, { early: 100, late: 350, settings });
+    operator.token_of_u = operator.reader;
+    for (const topic of OLD) {
+      const pages = await pagesOf(operator, topic);
+      assert.deepEqual(sequences(pages), range(from, 450), `${topic}, a budget of ${budget}`);
+      assert.deepEqual(pages[0].bootstrap, { from_seq: from, truncated: from > 1 });
+      assert.equal(pages[0].oldest_available_cursor, oldest - 1);
+      assert.equal((await operator.poll(topic, `after_seq=${from - 1}`)).status, 200, "the start of the bootstrap resumes");
+      if (from > 1) {
+        const { details } = assertError(await operator.poll(topic, `after_seq=${Math.max(from - 2, 1)}`), 410, "stale_cursor");
+        assert.deepEqual(details.reason_codes, [...(oldest === from ? ["retention_floor_breach"] : []), "replay_budget_exceeded"]);
+        assert.equal(details.stale_topics[0].retention_floor, oldest);
+      }
+    }
+    await operator.server.stop();
+  }
 });
 
 test("khala retention prunes through a running server, or directly", async (t) => {
@@ -199,7 +334,7 @@ test("concurrent retention requests are all answered", async (t) => {
 });
 
 test("a stream overtaken by retention receives stale_cursor and continues without a gap", async (t) => {
-  const operator = await operate(t, { settings: { ...PATIENT,
+  const operator = await operate(t, { settings: { ...PATIENT, RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "150",
     RUNTIME_KHALA_RETENTION_INTERVAL_MS: "10", RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1" } });
   await operator.did("runs", { run_id: "a" }, 201);
   const path = streamPath(TOPIC, "after_seq=0");
@@ -354,16 +489,16 @@ alone("the expiry of thousands of topics delays an append by at most one batch",
   assert.equal(sql(data, `SELECT count(*) FROM topics WHERE topic LIKE 'run:r%' AND oldest_seq = ${EVENTS + 1}`),
     String(CROWD));
 
-  // A live stream continues; a cursor below the floor is stale, in memory and in the store.
+  // A live stream continues. A cursor below the floor resumes: the log still has the events.
   for (const id of watched) await operator.did(`runs/${id}/events`, { event_type: "after" });
   for (const stream of live) {
     await stream.until(() => stream.lastSeq === EVENTS + 3, "the event of after");
     assert.deepEqual(stream.messages.map((message) => message.data.sequence), [1, 2, 3, 4, 5, 6, 7]);
   }
   for (const id of [...watched, "r1", "r4999"]) {
+    const last = watched.includes(id) ? EVENTS + 3 : EVENTS;
     const late = await follow(operator, id, 1);
-    await late.until(() => late.events.some((event) => event.type === "stale_cursor"), "the word of the floor");
-    assert.equal(late.events[0].type, "stale_cursor");
-    assert.equal(late.messages[0]?.data.sequence ?? EVENTS + 1, EVENTS + 1);
+    await late.until(() => late.lastSeq === last, "the last event");
+    assert.deepEqual(late.events.map((event) => event.data.sequence), range(2, last));
   }
 });

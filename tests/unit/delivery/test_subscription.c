@@ -200,23 +200,45 @@ static void a_cursor_below_the_floor_is_stale_and_one_at_the_floor_is_not(void *
 
 static void a_client_that_retention_overtakes_is_stale(void **state) {
     (void)state;
-    const char *const topics[] = {SUMMARIES, RUN_TOPIC};
-    for (size_t i = 0; i < 2; i++) {
-        struct fixture fixture;
-        fixture_open(&fixture, 400);
-        client_open(&fixture.client, fixture.publisher,
-                    &(struct client_options){.topic = slice_of(topics[i]), .has_cursor = true});
-        assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
-        assert_int_equal(fixture.client.batch.through_seq, 16);
-        delivery_batch_release(&fixture.client.batch);
-        publisher_prune(fixture.publisher,
-                        i == 0 ? fixture.publisher->summaries_ref : RUN_TOPIC_REF, 18);
-        assert_int_equal(client_next(&fixture.client), STEP_STALE);
-        const struct continuity *why = subscription_continuity(&fixture.client.subscription);
-        assert_int_equal(why->after_seq, 16);
-        assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
-        fixture_close(&fixture);
-    }
+    struct fixture fixture;
+    fixture_open(&fixture, 400);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct client_options){.topic = SLICE(SUMMARIES), .has_cursor = true});
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    assert_int_equal(fixture.client.batch.through_seq, 16);
+    delivery_batch_release(&fixture.client.batch);
+    publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 18);
+    assert_int_equal(client_next(&fixture.client), STEP_STALE);
+    const struct continuity *why = subscription_continuity(&fixture.client.subscription);
+    assert_int_equal(why->after_seq, 16);
+    assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
+    fixture_close(&fixture);
+}
+
+/* The start of a bootstrap rises with each event, above clients that replay slowly. */
+static void a_replay_of_a_run_goes_on_below_the_floor_and_below_the_budget(void **state) {
+    (void)state;
+    const struct policy small = {.replay_budget_events = 100};
+    struct fixture fixture;
+    size_t given;
+    fixture_open(&fixture, 400);
+    publisher_prune(fixture.publisher, RUN_TOPIC_REF, 190);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct client_options){.topic = SLICE(RUN_TOPIC), .policy = &small});
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    const struct subscription *subscription = &fixture.client.subscription;
+    assert_int_equal(subscription->start->bootstrap.from_seq, 101);
+    assert_true(subscription->start->bootstrap.truncated);
+    assert_int_equal(subscription->start->window.oldest_seq, 101);
+    assert_int_equal(fixture.client.batch.after_seq, 100);
+    size_t first = fixture.client.batch.count;
+    delivery_batch_release(&fixture.client.batch);
+    for (int i = 0; i < 4; i++)
+        publisher_commit(fixture.publisher, 60);
+    publisher_prune(fixture.publisher, RUN_TOPIC_REF, 300);
+    assert_int_equal(drain(&fixture.client, &given), 320);
+    assert_int_equal(first + given, 220);
+    fixture_close(&fixture);
 }
 
 static void frames_of_other_owners_are_covered_and_not_given(void **state) {
@@ -478,6 +500,7 @@ int main(void) {
         cmocka_unit_test(a_cursor_of_a_topic_that_appears_later_is_of_another_history),
         cmocka_unit_test(a_cursor_below_the_floor_is_stale_and_one_at_the_floor_is_not),
         cmocka_unit_test(a_client_that_retention_overtakes_is_stale),
+        cmocka_unit_test(a_replay_of_a_run_goes_on_below_the_floor_and_below_the_budget),
         cmocka_unit_test(frames_of_other_owners_are_covered_and_not_given),
         cmocka_unit_test(filtered_events_are_covered_and_the_cursor_passes_them),
         cmocka_unit_test(a_position_after_events_of_other_owners_names_none_of_them),

@@ -12,6 +12,7 @@
 #define ROUNDS_DEFAULT 150
 #define RUN_TOPIC      "run:r:events"
 #define SUMMARIES      "runtime.run_summaries"
+#define NOTIFICATIONS  "runtime.notifications"
 
 static const struct principal everybody = {.read_all = true};
 static const struct policy policy = {.replay_budget_events = 1000000};
@@ -158,13 +159,15 @@ static void *reader_main(void *user) {
     return NULL;
 }
 
-static void append_some(struct keeper *keeper, uint64_t *seq, size_t count) {
+/* Events of the run r, or notifications. */
+static void append_to(struct keeper *keeper, bool is_run, uint64_t *seq, size_t count) {
     struct asked *asked[32];
     for (size_t i = 0; i < count; i++) {
         char body[64];
         snprintf(body, sizeof(body), "{\"event_type\":\"x\",\"payload\":{\"n\":%llu}}",
                  (unsigned long long)++*seq);
-        asked[i] = post(keeper->fixture, APPEND_RUN_EVENT, "r", body);
+        asked[i] = post(keeper->fixture, is_run ? APPEND_RUN_EVENT : APPEND_NOTIFICATION,
+                        is_run ? "r" : NULL, body);
     }
     for (size_t i = 0; i < count; i++)
         assert_int_equal(wait_for(asked[i])->event.seq, *seq - count + 1 + i);
@@ -185,7 +188,7 @@ static void subscribers_get_every_frame_or_a_stale_answer_while_the_job_prunes(v
         assert_int_equal(pthread_create(&readers[i].thread, NULL, reader_main, &readers[i]), 0);
     }
     for (size_t done = 0; done < READERS;) {
-        append_some(keeper, &seq, 1 + test_random(&seed) % 32);
+        append_to(keeper, true, &seq, 1 + test_random(&seed) % 32);
         /* From a retention that keeps all frames to one that keeps none. */
         keeper_advance(keeper, test_random(&seed) % 8 == 0 ? 2000 : test_random(&seed) % 60);
         while (done < READERS && pthread_tryjoin_np(readers[done].thread, NULL) == 0)
@@ -204,46 +207,69 @@ static void subscribers_get_every_frame_or_a_stale_answer_while_the_job_prunes(v
     keeper_close(keeper);
 }
 
+/* Reads 4 of 10 frames from the window, and the keeper prunes all 10 before the rest is read. */
+static void read_and_prune(struct reader *me, struct keeper *keeper, struct slice topic) {
+    bool is_run = slice_equal(topic, SLICE(RUN_TOPIC));
+    uint64_t seq = is_run;
+    *me = (struct reader){.seam = &(struct seam){.keeper = keeper}, .is_placed = true};
+    reader_open(me);
+    assert_ok(hub_watch(&me->listener, topic, &me->watch));
+    new_run(keeper, "r");
+    append_to(keeper, is_run, &seq, 10 - seq);
+    keeper_advance(keeper, 1000);
+    append_to(keeper, is_run, &seq, 10);
+    subscribe(me, topic, true);
+    me->batch.count_max = 4;
+    me->batch.bytes_max = 4096;
+    assert_int_equal(next(me), STEP_FRAMES); /* 1 to 4: in the middle of the window */
+    check_batch(me, false);
+    assert_int_equal(hub_first_seq(&me->watch), 1);
+    keeper_advance(keeper, DAY_MS - 999);
+    assert_true(run_deleted(keeper) >= 10);
+    assert_int_equal(hub_first_seq(&me->watch), 11);
+}
+
+static void close_all(struct reader *me, struct keeper *keeper) {
+    subscription_release(&me->subscription);
+    subscription_topic_release(&me->topic);
+    hub_unwatch(&me->watch);
+    reader_close(me);
+    keeper_close(keeper);
+}
+
 /* A position below the floor gets the same answer from the window and from the store. */
 static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(void **state) {
     (void)state;
-    struct keeper *keeper = keeper_open(86400000);
+    struct keeper *keeper = keeper_open_with(86400000, DAY_MS / 1000);
     static struct reader me;
-    uint64_t seq = 1;
-    me = (struct reader){.seam = &(struct seam){.keeper = keeper}, .is_placed = true};
-    reader_open(&me);
-    assert_ok(hub_watch(&me.listener, SLICE(RUN_TOPIC), &me.watch));
-    new_run(keeper, "r");
-    append_some(keeper, &seq, 9);
-    keeper_advance(keeper, 1000);
-    append_some(keeper, &seq, 10);
-    subscribe(&me, SLICE(RUN_TOPIC), true);
-    me.batch.count_max = 4;
-    me.batch.bytes_max = 4096;
-    assert_int_equal(next(&me), STEP_FRAMES); /* 1 to 4: in the middle of the window */
-    check_batch(&me, true);
-    assert_int_equal(hub_first_seq(&me.watch), 1);
-    keeper_advance(keeper, DAY_MS - 999);
-    assert_true(run_deleted(keeper) >= 10);
-    assert_int_equal(hub_first_seq(&me.watch), 11);
+    read_and_prune(&me, keeper, SLICE(NOTIFICATIONS));
     assert_int_equal(next(&me), STEP_STALE);
     assert_int_equal(subscription_continuity(&me.subscription)->reasons[0],
                      REASON_RETENTION_FLOOR_BREACH);
     assert_int_equal(me.subscription.start->window.oldest_seq, 11);
     subscription_restart(&me.subscription);
     me.is_placed = false;
+    read_on(&me, 20, false);
+    close_all(&me, keeper);
+}
+
+/* The log has the events of a run below the floor too. */
+static void a_subscriber_of_a_run_goes_on_below_the_floor(void **state) {
+    (void)state;
+    struct keeper *keeper = keeper_open(86400000);
+    static struct reader me;
+    read_and_prune(&me, keeper, SLICE(RUN_TOPIC));
     read_on(&me, 20, true);
-    subscription_release(&me.subscription);
-    subscription_topic_release(&me.topic);
-    hub_unwatch(&me.watch);
-    reader_close(&me);
-    keeper_close(keeper);
+    assert_int_equal(me.told, 0);
+    assert_int_equal(me.frames, 20);
+    close_all(&me, keeper);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(subscribers_get_every_frame_or_a_stale_answer_while_the_job_prunes),
         cmocka_unit_test(a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store),
+        cmocka_unit_test(a_subscriber_of_a_run_goes_on_below_the_floor),
     };
     return cmocka_run_group_tests_name("seam", tests, NULL, NULL);
 }
