@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "topic/since.h"
+#include "wire/http1_syntax.h"
 
 static void answer_invalid(struct exchange *exchange, const char *name, const char *reason) {
     char details[192];
@@ -136,14 +137,41 @@ enum status query_cursor_write(struct buffer *out, const struct query_cursor *qu
     return buffer_printf(out, "\"%.*s\"", (int)size, text);
 }
 
+/* A repeated parameter is two cursors: the client could mean either, and with the wrong one it
+ * would miss frames. */
+static enum status find_position(const struct exchange *exchange, struct slice name,
+                                 struct buffer *text, bool *found) {
+    struct slice query = exchange->request->query;
+    char memory[QUERY_CURSOR_BYTES_MAX];
+    struct buffer seen = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    size_t count = 0;
+    bool has_next = true;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && has_next) {
+        buffer_clear(&seen);
+        status = http1_query_next(&query, &seen, &has_next);
+        count += status == STATUS_OK && has_next && slice_equal(buffer_slice(&seen), name);
+    }
+    return count > 1 ? STATUS_BAD_SUBSCRIPTION
+                     : http1_query_find(exchange->request->query, name, text, found);
+}
+
 enum status query_last_event_id(const struct exchange *exchange, struct buffer *memory,
                                 struct slice *id) {
+    const struct http1_request *request = exchange->request;
     bool found = false;
     *id = SLICE("");
-    if (http1_header_find(exchange->request, SLICE("last-event-id"), id) && id->size > 0)
+    for (size_t i = 0; i < request->header_count; i++) {
+        struct slice value = request->headers[i].value;
+        if (!http1_equal_any_case(request->headers[i].name, SLICE("last-event-id")))
+            continue;
+        if (id->size > 0 && value.size > 0 && !slice_equal(*id, value))
+            return STATUS_BAD_SUBSCRIPTION;
+        *id = value.size > 0 ? value : *id;
+    }
+    if (id->size > 0)
         return STATUS_OK;
-    enum status status =
-        http1_query_find(exchange->request->query, SLICE("lastEventId"), memory, &found);
+    enum status status = find_position(exchange, SLICE("lastEventId"), memory, &found);
     if (status == STATUS_OK && found && memory->size > 0)
         *id = buffer_slice(memory);
     return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_CURSOR : status;
@@ -169,7 +197,7 @@ enum status query_position(const struct exchange *exchange, struct position *pos
     struct topic_epoch epoch = {{0}};
     bool has_epoch = false;
     *position = (struct position){.seq = 0};
-    enum status status = http1_query_find(query, SLICE("after_seq"), &text, given);
+    enum status status = find_position(exchange, SLICE("after_seq"), &text, given);
     if (status == STATUS_OK && *given)
         status = position_read(buffer_slice(&text), position);
     buffer_clear(&text);

@@ -39,7 +39,8 @@ MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query
 MUST_CHECK bool query_since(struct exchange *exchange, bool *given, uint64_t *since_ms);
 /* The same for a position in a topic. */
 MUST_CHECK bool query_topic_since(struct exchange *exchange, struct subscription_options *options);
-/* Reads after_seq, which may be "12@EPOCH", and epoch. *given: the query has after_seq. */
+/* Reads after_seq, which may be "12@EPOCH", and epoch. *given: the query has after_seq.
+ * STATUS_BAD_SUBSCRIPTION for two of them. */
 MUST_CHECK enum status query_position(const struct exchange *exchange, struct position *position,
                                       bool *given);
 /* Whether the query says replay=all. STATUS_MISSING_SCOPE for a principal that may not ask for it,
@@ -51,7 +52,8 @@ MUST_CHECK enum status query_topic_cursor(const struct exchange *exchange,
                                           struct subscription_options *options);
 /* The id of the last event that the client of an event stream has: its Last-Event-ID field, or the
  * query parameter lastEventId of a client that cannot set fields. Empty where there is none.
- * STATUS_INVALID_CURSOR for a text longer than any id. */
+ * STATUS_INVALID_CURSOR for a text longer than any id; STATUS_BAD_SUBSCRIPTION for two different
+ * ones. The field takes precedence over the parameter. */
 MUST_CHECK enum status query_last_event_id(const struct exchange *exchange, struct buffer *memory,
                                            struct slice *id);
 /* Whether the query says from=head; STATUS_INVALID_CURSOR for another from. */

@@ -148,6 +148,42 @@ async function startCursorIsAnAlias(operator) {
   }
 }
 
+/** A client that gives two positions of one topic would miss frames at the higher one. */
+async function twoCursorsOfATopicAreRefused(operator) {
+  const STREAM = "runtime.run.a.events";
+  const client = await Client.join(operator);
+  await client.subscribe({ topics: ["room"] });
+  const both = [[{ topic: TOPIC, watermark: 3 }, { stream_id: STREAM, after_seq: 8 }], [{ topic: TOPIC, after_seq: "3@x" }, { topic: TOPIC, after_seq: "3@y" }],
+    [{ stream_id: STREAM, after_seq: 8 }, { stream_id: STREAM, after_seq: 3 }]];
+  for (const topics of [[TOPIC], ["other", STREAM]])
+    for (const resume_after of both) {
+      const error = await client.refused("sync:subscribe", { topics, resume_after });
+      assert.deepEqual([error.code, error.message], ["bad_subscription", "The request has two different cursors for one topic."]);
+    }
+  // Either name may be the topic of the stream.
+  await operator.did("topics/d:o.t/events", { event_type: "said" });
+  const dotted = { topics: ["d:o.t", "runtime.topic.d.o.t"], resume_after: { "d:o.t": 1, "d.o:t": 0 } };
+  assert.equal((await client.refused("sync:subscribe", dotted)).code, "bad_subscription");
+  assert.deepEqual((await client.ask("sync:heartbeat", {})).response.watermarks, [{ topic: "room", watermark: 0 }], "nothing began");
+  await client.subscribe({ topics: [TOPIC], streams: [STREAM], resume_after: [{ topic: TOPIC, watermark: 3 }, { stream_id: STREAM, after_seq: 3 }] });
+  await client.reached(TOPIC, LAST);
+  assert.equal(client.run(TOPIC).updates[0].watermark, 4);
+  client.close();
+  const repeated = [pollPath(TOPIC, "after_seq=3&after_seq=8"), streamPath(TOPIC, "after_seq=3&after_seq=8"), streamPath(TOPIC, "lastEventId=3&lastEventId=8"),
+    "/internal/v1/runs/a/events?after_seq=3&after_seq=8"];
+  for (const path of repeated) {
+    const { status, body } = await operator.get(path);
+    assert.deepEqual([status, JSON.parse(body).error], [400, "bad_subscription"], path);
+  }
+  const refused = await Socket.refused(operator, socketPath(TOPIC, `after_seq=3&after_seq=8&token=${operator.reader}`));
+  assert.equal(refused.status, 400);
+  const lines = await Stream.open(operator, streamPath(TOPIC), { authorization: `Bearer ${operator.key}`, "last-event-id": ["3", "8"] });
+  assert.equal(lines.status, 400);
+  // A plan answers each cursor by itself: a file of many clients' cursors names a topic more than once.
+  const { plans } = await operator.did("/v1/cursors/plan", [{ topic: TOPIC, after_seq: 3 }, { topic: TOPIC, after_seq: 8 }]);
+  assert.deepEqual(plans.map(({ replay_events }) => replay_events), [LAST - 3, LAST - 8]);
+}
+
 test("positions and parameters of a query", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   await operator.did("runs", { run_id: "a", owner_user_id: "ada" }, 201);
@@ -158,6 +194,7 @@ test("positions and parameters of a query", async (t) => {
     "a position of one transport is taken by all others": positionsAreTakenByAllTransports,
     "lists and verbs take positions": listsAndVerbsTakePositions,
     "start_cursor is an alias of after_cursor": startCursorIsAnAlias,
+    "two cursors of one topic are refused": twoCursorsOfATopicAreRefused,
     "lastEventId is a Last-Event-ID of clients that cannot set fields": anIdInTheQueryIsALastEventId,
   };
   for (const [name, check] of Object.entries(cases)) await t.test(name, () => check(operator));

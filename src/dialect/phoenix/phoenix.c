@@ -118,7 +118,7 @@ static void join_done(struct session *session, struct session_lookup *call, enum
     if (status == STATUS_OK)
         status = request->base.status;
     if (status != STATUS_OK) {
-        phoenix_request_refuse(session, &request->base, status);
+        phoenix_request_refuse(session, &request->base, status, NULL);
         return;
     }
     status = reply_joined(session, request);

@@ -34,22 +34,23 @@ enum status phoenix_send_error_body(struct session *session, const struct phoeni
     return phoenix_send_reply(session, to, false, body);
 }
 
-static enum status write_error(enum status error, struct buffer *out) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("code"), slice_of(status_code(error)));
-    object_text(&object, SLICE("message"), slice_of(status_message(error)));
-    return object_end(&object);
-}
-
-enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
-                               enum status error) {
+enum status phoenix_send_fault(struct session *session, const struct phoenix_address *to,
+                               enum status error, const char *message) {
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    enum status status = write_error(error, &body);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), slice_of(status_code(error)));
+    object_text(&object, SLICE("message"), slice_of(message ? message : status_message(error)));
+    enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = phoenix_send_error_body(session, to, error, buffer_slice(&body));
     buffer_release(&body);
     return status;
+}
+
+enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
+                               enum status error) {
+    return phoenix_send_fault(session, to, error, NULL);
 }
 
 struct phoenix_address phoenix_request_address(const struct phoenix_request *request) {
@@ -82,9 +83,9 @@ void phoenix_settle(struct session *session, enum status status) {
 }
 
 void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
-                            enum status error) {
+                            enum status error, const char *message) {
     struct phoenix_address to = phoenix_request_address(request);
-    enum status status = phoenix_send_error(session, &to, error);
+    enum status status = phoenix_send_fault(session, &to, error, message);
     request->call.free(&request->call);
     phoenix_settle(session, status);
 }

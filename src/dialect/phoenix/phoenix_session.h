@@ -29,6 +29,9 @@ MUST_CHECK enum status phoenix_send_error_body(struct session *session,
 /* The same with a body of the code and the message of the status. */
 MUST_CHECK enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
                                           enum status error);
+/* The same with another message; NULL: that of the status. */
+MUST_CHECK enum status phoenix_send_fault(struct session *session, const struct phoenix_address *to,
+                                          enum status error, const char *message);
 /* Sends the replies that were written with that status; any but STATUS_OK ends the session. */
 void phoenix_settle(struct session *session, enum status status);
 
@@ -48,8 +51,8 @@ struct phoenix_request {
 void phoenix_request_init(struct phoenix_request *request, const struct session *session,
                           const struct phoenix_address *to);
 struct phoenix_address phoenix_request_address(const struct phoenix_request *request);
-/* Replies with the error, and frees the request. */
+/* Replies with the error, and frees the request. message: NULL: that of the status. */
 void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
-                            enum status error);
+                            enum status error, const char *message);
 
 #endif

@@ -64,7 +64,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
             .view = item->grant.view,
             .has_cursor = has_cursor,
             .after_seq = has_cursor ? item->position.seq : 0,
-            .epoch = item->position.epoch,
+            .epoch = item->has_cursor ? item->position.epoch : subscribe->epoch,
             .has_since = subscribe->has_since && !item->has_cursor && !subscribe->bootstrap,
             .since_ms = since_ms,
             .replay_all = subscribe->replay_all,
@@ -146,6 +146,11 @@ static void refuse_forbidden(struct session *session, struct subscribe_request *
     phoenix_settle(session, status);
 }
 
+/* NULL: the message of the status says it. */
+static const char *fault_of(const struct subscribe *subscribe, enum status status) {
+    return status == STATUS_BAD_SUBSCRIPTION ? subscribe->fault : NULL;
+}
+
 static enum status check_replay_all(const struct session *session,
                                     const struct subscribe *subscribe) {
     for (size_t i = 0; i < subscribe->count; i++)
@@ -179,7 +184,8 @@ static void call_done(struct session *session, struct session_lookup *call, enum
         if (opening)
             drop_opening(opening);
         free(opening);
-        phoenix_request_refuse(session, &request->base, status);
+        phoenix_request_refuse(session, &request->base, status,
+                               fault_of(&request->subscribe, status));
         return;
     }
     opening->user = request;
@@ -359,8 +365,9 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
     enum status status = subscribe_read(&request->subscribe, message->payload,
                                         settings_of(session)->subscriptions_max);
     if (status != STATUS_OK) {
+        const char *fault = fault_of(&request->subscribe, status);
         request_free(request);
-        return phoenix_send_error(session, to, status);
+        return phoenix_send_fault(session, to, status, fault);
     }
     if (subscribe_entitle_by_token(&request->subscribe, session->principal))
         call_done(session, &request->base.call, STATUS_OK);

@@ -27,7 +27,7 @@ enum {
 /* Names with one stream. A cursor of the stream is for all of them. */
 struct subscribe_stream {
     struct subscribe_item *item; /* the item with this name; NULL: none */
-    size_t cursor_order;         /* 0: none */
+    bool has_cursor;
     struct position position;
 };
 
@@ -147,45 +147,59 @@ static enum status name_stream(struct subscribe *subscribe, struct subscribe_ite
     return status;
 }
 
-static void set_cursor(struct subscribe_item *item, size_t order, const struct position *position) {
-    item->has_cursor = true;
-    item->cursor_order = order;
-    item->position = *position;
+/* 0 is the same position in every history. */
+static bool is_same_position(const struct position *a, const struct position *b) {
+    return a->seq == b->seq && (a->seq == 0 || strcmp(a->epoch.text, b->epoch.text) == 0);
+}
+
+/* The client could mean either of two cursors, and with the wrong one it would miss frames. */
+static enum status set_cursor(struct subscribe *subscribe, bool *has_cursor, struct position *place,
+                              const struct position *position) {
+    if (*has_cursor && !is_same_position(place, position)) {
+        subscribe->fault = "The request has two different cursors for one topic.";
+        return STATUS_BAD_SUBSCRIPTION;
+    }
+    *has_cursor = true;
+    *place = *position;
+    return STATUS_OK;
+}
+
+static enum status set_item_cursor(struct subscribe *subscribe, struct subscribe_item *item,
+                                   const struct position *position) {
+    return set_cursor(subscribe, &item->has_cursor, &item->position, position);
 }
 
 /* A cursor may name a topic by its stream, and a stream by its topic. A cursor of a stream is noted
  * at the stream only: writing each of many such cursors to all topics of the stream would take time
  * by the square. */
-static void apply_cursor(struct subscribe *subscribe, const struct map *streams, size_t order,
-                         const struct topic_cursor *cursor) {
+static enum status apply_cursor(struct subscribe *subscribe, const struct map *streams,
+                                const struct topic_cursor *cursor) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     struct subscribe_stream *stream = NULL;
-    const struct position position = {cursor->after_seq, cursor->epoch};
+    struct position position = {cursor->after_seq, cursor->epoch};
+    if (!topic_epoch_is_known(&position.epoch))
+        position.epoch = subscribe->epoch;
     if (cursor->kind == TOPIC_CURSOR_STREAM) {
         stream = map_find(streams, cursor->name);
-        if (!stream)
-            return;
-        stream->cursor_order = order;
-        stream->position = position;
-        return;
+        return stream ? set_cursor(subscribe, &stream->has_cursor, &stream->position, &position)
+                      : STATUS_OK;
     }
     struct subscribe_item *item = map_find(&subscribe->by_topic, cursor->name);
-    if (item)
-        set_cursor(item, order, &position);
-    if (topic_to_stream(cursor->name, &named) == STATUS_OK)
+    enum status status = item ? set_item_cursor(subscribe, item, &position) : STATUS_OK;
+    if (status == STATUS_OK && topic_to_stream(cursor->name, &named) == STATUS_OK)
         stream = map_find(streams, buffer_slice(&named));
-    if (stream && stream->item)
-        set_cursor(stream->item, order, &position);
+    return stream && stream->item ? set_item_cursor(subscribe, stream->item, &position) : status;
 }
 
-/* The last of several cursors of one topic is used. */
-static void apply_stream_cursors(struct subscribe *subscribe) {
-    for (size_t i = 0; i < subscribe->count; i++) {
+static enum status apply_stream_cursors(struct subscribe *subscribe) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
         struct subscribe_item *item = &subscribe->items[i];
-        if (item->stream->cursor_order > item->cursor_order)
-            set_cursor(item, item->stream->cursor_order, &item->stream->position);
+        if (item->stream->has_cursor)
+            status = set_item_cursor(subscribe, item, &item->stream->position);
     }
+    return status;
 }
 
 static enum status apply_cursors(struct subscribe *subscribe, struct cursor_list *list,
@@ -196,13 +210,13 @@ static enum status apply_cursors(struct subscribe *subscribe, struct cursor_list
     map_init(&streams, subscribe->count);
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
         status = name_stream(subscribe, &subscribe->items[i], &streams);
-    for (size_t order = 1; status == STATUS_OK && cursor_list_next(list, &item); order++) {
-        status = order > cursors_max ? STATUS_BAD_SUBSCRIPTION : item.status;
+    for (size_t count = 1; status == STATUS_OK && cursor_list_next(list, &item); count++) {
+        status = count > cursors_max ? STATUS_BAD_SUBSCRIPTION : item.status;
         if (status == STATUS_OK)
-            apply_cursor(subscribe, &streams, order, &item.cursor);
+            status = apply_cursor(subscribe, &streams, &item.cursor);
     }
     if (status == STATUS_OK)
-        apply_stream_cursors(subscribe);
+        status = apply_stream_cursors(subscribe);
     map_release(&streams);
     return status;
 }
@@ -245,15 +259,11 @@ static bool read_since(const struct json_field *field, struct since *since) {
 
 /* The epoch of the whole request holds for cursors without an epoch. */
 static enum status read_epoch(struct subscribe *subscribe, const struct json_field *field) {
-    struct topic_epoch epoch;
     if (!is_given(field))
         return STATUS_OK;
-    if (cursor_list_read_epoch(field->value, &epoch) != STATUS_OK)
-        return STATUS_BAD_SUBSCRIPTION;
-    for (size_t i = 0; i < subscribe->count; i++)
-        if (!topic_epoch_is_known(&subscribe->items[i].position.epoch))
-            subscribe->items[i].position.epoch = epoch;
-    return STATUS_OK;
+    return cursor_list_read_epoch(field->value, &subscribe->epoch) == STATUS_OK
+               ? STATUS_OK
+               : STATUS_BAD_SUBSCRIPTION;
 }
 
 static enum status read_options(struct subscribe *subscribe, struct json_field *fields) {
@@ -276,7 +286,7 @@ static enum status read_options(struct subscribe *subscribe, struct json_field *
     subscribe->replay_all = is_given(&fields[FIELD_REPLAY]);
     if (subscribe->replay_all && !json_string_is(fields[FIELD_REPLAY].value, SLICE("all")))
         return STATUS_BAD_SUBSCRIPTION;
-    return read_epoch(subscribe, &fields[FIELD_EPOCH]);
+    return STATUS_OK;
 }
 
 enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
@@ -314,6 +324,8 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
     if (status == STATUS_OK && subscribe->count == 0)
         status = STATUS_BAD_SUBSCRIPTION;
     if (status == STATUS_OK)
+        status = read_epoch(subscribe, &fields[FIELD_EPOCH]);
+    if (status == STATUS_OK)
         status = read_cursors(subscribe, &fields[FIELD_RESUME], topics_max);
     return status == STATUS_OK ? read_options(subscribe, fields) : status;
 }
@@ -339,8 +351,8 @@ static enum status merge(struct subscribe *subscribe) {
         struct subscribe_item *same =
             item->is_stream ? map_find(&subscribe->by_topic, item->topic) : NULL;
         if (same) {
-            if (!same->has_cursor && item->has_cursor)
-                *same = *item;
+            if (item->has_cursor)
+                status = set_item_cursor(subscribe, same, &item->position);
             continue;
         }
         if (item->is_stream)

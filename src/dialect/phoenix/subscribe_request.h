@@ -2,9 +2,10 @@
  * resolved against the store.
  * Read on the loop, resolved on the store pool, one after the other. One block of memory
  * with copies of all names. STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there
- * may be topics, STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too
- * many of them; STATUS_OUT_OF_MEMORY. A topic that is named twice is subscribed once; a cursor of
- * another topic is ignored. The time is linear in the number of names. */
+ * may be topics, and for two different cursors of one topic, also under its two names;
+ * STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too many of them;
+ * STATUS_OUT_OF_MEMORY. A topic that is named twice is subscribed once; a cursor of another topic
+ * is ignored. The time is linear in the number of names. */
 #ifndef DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 #define DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 
@@ -23,8 +24,7 @@ struct subscribe_item {
     struct slice name;
     bool is_stream;
     struct slice topic;              /* known once resolved */
-    struct subscribe_stream *stream; /* only while cursors are placed, as the next */
-    size_t cursor_order;
+    struct subscribe_stream *stream; /* only while cursors are placed */
     bool has_cursor;
     struct position position; /* of the cursor */
     struct grant grant;       /* what the principal gets of it, once entitled */
@@ -46,6 +46,8 @@ struct subscribe {
     struct since since;
     enum frame_form form;
     uint64_t batch_size;
+    struct topic_epoch epoch; /* of cursors without an epoch */
+    const char *fault;        /* with STATUS_BAD_SUBSCRIPTION; NULL: that of the status */
 };
 
 MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,

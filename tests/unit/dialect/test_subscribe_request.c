@@ -37,7 +37,7 @@ static void topics_and_options_are_read_with_their_defaults(void **state) {
     read_ok(&subscribe, "{\"topics\":[\"a\"],\"streams\":null,\"bootstrap\":true,\"frames\":true,"
                         "\"replay_batch_size\":1000,\"epoch\":\"" EPOCH "\",\"more\":{}}");
     assert_true(subscribe.bootstrap && subscribe.frames);
-    assert_string_equal(subscribe.items[0].position.epoch.text, EPOCH);
+    assert_string_equal(subscribe.epoch.text, EPOCH);
     assert_int_equal(subscribe.batch_size, 1000);
     subscribe_release(&subscribe);
     assert_int_equal(subscribe.form, FRAME_FULL);
@@ -124,33 +124,62 @@ static void names_that_share_a_stream_keep_their_own_cursors(void **state) {
     subscribe_release(&subscribe);
 }
 
-static void the_last_of_several_cursors_is_used(void **state) {
+static enum status read_cursors(struct subscribe *subscribe, const char *cursors) {
+    char text[512];
+    snprintf(text, sizeof(text),
+             "{\"topics\":[\"run:x:events\",\"runtime.topic.a.b\"],"
+             "\"streams\":[\"runtime.run.x.events\"],\"epoch\":\"e1\",\"resume_after\":%s}",
+             cursors);
+    return read_text(subscribe, text);
+}
+
+static void different_cursors_of_one_topic_are_refused(void **state) {
     (void)state;
-    static const struct {
-        const char *cursors;
-        uint64_t topic_after_seq;
-        uint64_t stream_after_seq;
-    } cases[] = {
-        {"{\"run:x:events\":1,\"run:x:events\":2}", 2, 2},
-        {"[{\"topic\":\"run:x:events\",\"after_seq\":1},"
-         "{\"stream_id\":\"runtime.run.x.events\",\"after_seq\":2}]",
-         2, 2},
-        {"[{\"stream_id\":\"runtime.run.x.events\",\"after_seq\":2},"
-         "{\"topic\":\"run:x:events\",\"after_seq\":1}]",
-         1, 1},
+    static const char *const cases[] = {
+        "{\"run:x:events\":12,\"run:x:events\":18}",
+        "{\"run:x:events\":18,\"runtime.run.x.events\":12}",
+        "{\"runtime.run.x.events\":18,\"runtime.run.x.events\":12}",
+        "[{\"topic\":\"run:x:events\",\"after_seq\":1},"
+        "{\"stream_id\":\"runtime.run.x.events\",\"after_seq\":2}]",
+        "[{\"stream_id\":\"runtime.run.x.events\",\"after_seq\":2},"
+        "{\"topic\":\"run:x:events\",\"after_seq\":1}]",
+        "[{\"topic\":\"run:x:events\",\"after_seq\":1},"
+        "{\"topic\":\"run:x:events\",\"after_seq\":0}]",
+        "[{\"topic\":\"run:x:events\",\"after_seq\":3,\"epoch\":\"e2\"},"
+        "{\"topic\":\"run:x:events\",\"after_seq\":\"3@e3\"}]",
+        "[{\"topic\":\"run:x:events\",\"after_seq\":3,\"epoch\":\"e2\"},"
+        "{\"topic\":\"run:x:events\",\"after_seq\":3}]",
+        "{\"a:b\":1,\"a.b\":2}", /* either may be the topic of the stream */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char text[512];
         struct subscribe subscribe;
-        snprintf(text, sizeof(text),
-                 "{\"topics\":[\"run:x:events\"],\"streams\":[\"runtime.run.x.events\"],"
-                 "\"resume_after\":%s}",
-                 cases[i].cursors);
-        read_ok(&subscribe, text);
-        assert_cursor(&subscribe, 0, cases[i].topic_after_seq);
-        assert_cursor(&subscribe, 1, cases[i].stream_after_seq);
+        assert_int_equal(read_cursors(&subscribe, cases[i]), STATUS_BAD_SUBSCRIPTION);
+        assert_non_null(subscribe.fault);
         subscribe_release(&subscribe);
     }
+}
+
+static void equal_cursors_of_one_topic_are_one(void **state) {
+    (void)state;
+    static const char *const cases[] = {
+        "{\"run:x:events\":7,\"run:x:events\":7}",
+        "{\"run:x:events\":7,\"runtime.run.x.events\":\"7@e1\"}",
+        "[{\"topic\":\"run:x:events\",\"after_seq\":7,\"epoch\":\"e1\"},"
+        "{\"stream_id\":\"runtime.run.x.events\",\"after_seq\":7}]",
+        "[{\"topic\":\"nothing\",\"after_seq\":1},{\"topic\":\"nothing\",\"after_seq\":2},"
+        "{\"topic\":\"run:x:events\",\"after_seq\":7}]",
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct subscribe subscribe;
+        assert_ok(read_cursors(&subscribe, cases[i]));
+        assert_cursor(&subscribe, 0, 7);
+        assert_string_equal(subscribe.items[0].position.epoch.text, "e1");
+        subscribe_release(&subscribe);
+    }
+    struct subscribe subscribe;
+    assert_ok(read_cursors(&subscribe, "{\"run:x:events\":\"0@e2\",\"runtime.run.x.events\":0}"));
+    assert_cursor(&subscribe, 0, 0);
+    subscribe_release(&subscribe);
 }
 
 static void a_request_may_have_as_many_cursors_as_topics(void **state) {
@@ -213,7 +242,8 @@ int main(void) {
         cmocka_unit_test(a_request_of_another_shape_is_refused_and_frees_its_memory),
         cmocka_unit_test(a_cursor_finds_its_topic_by_either_name),
         cmocka_unit_test(names_that_share_a_stream_keep_their_own_cursors),
-        cmocka_unit_test(the_last_of_several_cursors_is_used),
+        cmocka_unit_test(different_cursors_of_one_topic_are_refused),
+        cmocka_unit_test(equal_cursors_of_one_topic_are_one),
         cmocka_unit_test(a_request_may_have_as_many_cursors_as_topics),
         cmocka_unit_test_setup_teardown(streams_become_topics_and_each_topic_is_listed_once, setup,
                                         teardown),
