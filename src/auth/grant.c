@@ -160,6 +160,13 @@ struct grant grant_check(const struct principal *principal, struct slice topic,
                                                  : refuse(STATUS_OWNER_MISMATCH);
 }
 
+const char *grant_message(enum status refusal, struct slice topic,
+                          char text[SCOPES_NEEDED_BYTES_MAX]) {
+    return refusal == STATUS_MISSING_SCOPE
+               ? scopes_needed(topic_row(topic_kind_of(topic, NULL))->scopes_any, text)
+               : status_message(refusal);
+}
+
 enum status grant_check_append(const struct principal *principal, struct slice topic,
                                const struct owner *owner) {
     struct slice id;

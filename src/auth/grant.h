@@ -38,6 +38,10 @@ enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
  * the principal may wait for the topic. */
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner);
+/* What the refusal of grant_check says to the client: the message of the status, with the scopes of
+ * which the token needs one. */
+const char *grant_message(enum status refusal, struct slice topic,
+                          char text[SCOPES_NEEDED_BYTES_MAX]);
 /* Whether a producer may append to the entity of the topic: it owns the run or worker, or the token
  * names its topic exactly; an application topic matches a grant; of notifications each has its own
  * owner. read_all does not help. STATUS_FORBIDDEN_TOPIC depends on the token alone,

@@ -512,7 +512,7 @@ struct poll_query {
     enum frame_form form;
 };
 
-static enum status poll_query_read(const struct exchange *exchange, struct poll_query *query) {
+static enum status poll_query_read(struct exchange *exchange, struct poll_query *query) {
     query->limit = exchange_settings(exchange)->poll_default_limit;
     enum status status = query_topic_cursor(exchange, &query->options);
     if (status == STATUS_INVALID_CURSOR)

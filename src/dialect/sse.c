@@ -214,8 +214,7 @@ static enum status id_read(struct slice id, struct subscription_options *options
 }
 
 /* The id of a client that reconnects takes precedence over the position in its first query. */
-static enum status read_cursor(const struct exchange *exchange,
-                               struct subscription_options *options) {
+static enum status read_cursor(struct exchange *exchange, struct subscription_options *options) {
     struct slice last_id;
     struct buffer memory;
     buffer_init(&memory, LAST_EVENT_ID_BYTES_MAX);

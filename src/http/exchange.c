@@ -318,7 +318,8 @@ void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
 }
 
 /* Some codes cover several cases. The message then says what the caller can do. */
-static const char *message_of(const struct exchange *exchange, const struct exchange_error *error) {
+static const char *message_of(const struct exchange *exchange, const struct exchange_error *error,
+                              char text[SCOPES_NEEDED_BYTES_MAX]) {
     bool is_operators = exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR;
     if (error->message)
         return error->message;
@@ -326,12 +327,15 @@ static const char *message_of(const struct exchange *exchange, const struct exch
         return "This is not the operator key of this server.";
     if (is_operators && status_http(error->status) == 401)
         return "This address needs the operator key, as Authorization: Bearer KEY.";
+    if (error->status == STATUS_MISSING_SCOPE)
+        return scopes_needed(exchange->scopes_needed, text);
     return status_message(error->status);
 }
 
 enum status exchange_error_write(struct exchange *exchange, const struct exchange_error *error,
                                  struct buffer *out) {
-    const char *message = message_of(exchange, error);
+    char text[SCOPES_NEEDED_BYTES_MAX];
+    const char *message = message_of(exchange, error, text);
     enum status status =
         buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
     if (status == STATUS_OK)

@@ -33,9 +33,11 @@ struct exchange {
     struct http *http;
     const struct http1_request *request; /* NULL without conn, or when the parser refused it */
     const struct principal *principal;   /* a reference; NULL: not admitted by a token */
-    char *bearer;             /* name of the principal of a refused token; NULL: unknown */
-    const char *token_rule;   /* static: the rule that a refused token breaks; for operators only */
-    enum grant_view view;     /* which frames of its topic the principal gets */
+    char *bearer;           /* name of the principal of a refused token; NULL: unknown */
+    const char *token_rule; /* static: the rule that a refused token breaks; for operators only */
+    enum grant_view view;   /* which frames of its topic the principal gets */
+    unsigned
+        scopes_needed; /* for STATUS_MISSING_SCOPE: bits of enum scope, of which one is needed */
     unsigned routes_hidden;   /* flags of the routes that its listener does not serve */
     uint64_t started_ns;      /* when its head was read */
     struct route_match match; /* the route, NULL until one is found, and its parameters */

@@ -216,7 +216,7 @@ enum status query_position(const struct exchange *exchange, struct position *pos
     return STATUS_OK;
 }
 
-enum status query_replay(const struct exchange *exchange, bool *replay_all) {
+enum status query_replay(struct exchange *exchange, bool *replay_all) {
     char memory[8];
     struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
     enum status status =
@@ -227,11 +227,11 @@ enum status query_replay(const struct exchange *exchange, bool *replay_all) {
         return STATUS_INVALID_REQUEST;
     if (!topic_is_from_log(exchange->match.parameters[0]))
         return STATUS_REPLAY_ALL_UNAVAILABLE;
+    exchange->scopes_needed = SCOPE_REPLAY_ALL;
     return principal_may_replay_all(exchange->principal) ? STATUS_OK : STATUS_MISSING_SCOPE;
 }
 
-enum status query_topic_cursor(const struct exchange *exchange,
-                               struct subscription_options *options) {
+enum status query_topic_cursor(struct exchange *exchange, struct subscription_options *options) {
     struct position position;
     enum status status = query_position(exchange, &position, &options->has_cursor);
     if (status == STATUS_OK)

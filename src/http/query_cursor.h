@@ -45,10 +45,10 @@ MUST_CHECK enum status query_position(const struct exchange *exchange, struct po
                                       bool *given);
 /* Whether the query says replay=all. STATUS_MISSING_SCOPE for a principal that may not ask for it,
  * STATUS_REPLAY_ALL_UNAVAILABLE for a topic that is not served from the log. */
-MUST_CHECK enum status query_replay(const struct exchange *exchange, bool *replay_all);
+MUST_CHECK enum status query_replay(struct exchange *exchange, bool *replay_all);
 /* Reads after_seq and epoch, or from=head. STATUS_INVALID_CURSOR for any other combination. A query
  * without them asks for a bootstrap. Reads replay=all too. */
-MUST_CHECK enum status query_topic_cursor(const struct exchange *exchange,
+MUST_CHECK enum status query_topic_cursor(struct exchange *exchange,
                                           struct subscription_options *options);
 /* The id of the last event that the client of an event stream has: its Last-Event-ID field, or the
  * query parameter lastEventId of a client that cannot set fields. Empty where there is none.

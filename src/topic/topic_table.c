@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/buffer.h"
 #include "topic/topic_pattern.h"
 
 #define ROW_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
@@ -199,4 +200,20 @@ const char *scope_name(enum scope scope) {
             return scopes[i];
     assert(0 && "a scope is one bit of the table");
     return "";
+}
+
+const char *scopes_needed(unsigned scopes_any, char text[SCOPES_NEEDED_BYTES_MAX]) {
+    struct buffer out = {
+        .data = text, .capacity = SCOPES_NEEDED_BYTES_MAX, .size_max = SCOPES_NEEDED_BYTES_MAX};
+    const char *before = "The token needs the scope ";
+    enum status status = STATUS_OK;
+    for (unsigned i = 0; status == STATUS_OK && i < SCOPE_COUNT; i++) {
+        if (!(scopes_any & 1u << i))
+            continue;
+        status = buffer_printf(&out, "%s%s", before, scopes[i]);
+        before = " or ";
+    }
+    if (status == STATUS_OK)
+        status = buffer_printf(&out, ".");
+    return status == STATUS_OK && out.size > 1 ? text : status_message(STATUS_MISSING_SCOPE);
 }

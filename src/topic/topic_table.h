@@ -153,5 +153,9 @@ const char *document_kind_name(enum document_kind kind);
 /* The bit of a scope by its name; 0 for a name that is no scope. */
 unsigned scope_of(struct slice name);
 const char *scope_name(enum scope scope);
+#define SCOPES_NEEDED_BYTES_MAX 192
+/* "The token needs the scope A or B.": the message of STATUS_MISSING_SCOPE, for the bits of those
+ * scopes of which a token needs one. */
+const char *scopes_needed(unsigned scopes_any, char text[SCOPES_NEEDED_BYTES_MAX]);
 
 #endif

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operate } from "../lib/operator.mjs";
-import { AUDIT_SOCKET, streamPath } from "../lib/paths.mjs";
+import { AUDIT_SOCKET, pollPath, socketPath, streamPath } from "../lib/paths.mjs";
+import { Client } from "../lib/phoenix.mjs";
 import { events } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
@@ -71,6 +72,39 @@ test("each topic is open exactly to the principals of the table", async (t) => {
     }
   }
   await operator.server.saw("log", /client\.denied code=owner_mismatch .*topic=run:b:events/);
+});
+
+test("a refusal says the same on every transport, and names the scope that is missing", async (t) => {
+  const operator = await tenants(t);
+  const WORKERS = "runtime.codex_worker_events";
+  const rows = [
+    [{ user_id: "alice" }, "run:a:events", "missing_scope", "The token needs the scope runtime.run_events."],
+    [{ user_id: "alice", scopes: RUNS }, "worker:w:lifecycle", "missing_scope", `The token needs the scope ${WORKERS} or runtime.worker_lifecycle_events.`],
+    [{ user_id: "alice", scopes: RUNS }, "runtime.notifications", "missing_scope", "The token needs the scope runtime.notifications."],
+    [{ user_id: "alice", scopes: RUNS }, "runtime.audit", "missing_scope", "The token needs the scope runtime.audit."],
+    [{ user_id: "alice", scopes: [WORKERS] }, "fleet:user:bob:workers", "owner_mismatch", "The entity or topic belongs to another owner."],
+    [{ user_id: "alice", scopes: RUNS }, "room:1", "forbidden_topic", "The token does not grant this topic."],
+  ];
+  for (const [request, topic, code, message] of rows) {
+    const token = await operator.token(request);
+    const poll = await operator.ask("GET", pollPath(topic), undefined, { authorization: `Bearer ${token}` });
+    const body = JSON.parse(poll.body);
+    assert.deepEqual([poll.status, body.error, body.reason_code, body.message], [403, code, code, message]);
+    const socket = await Socket.refused(operator, socketPath(topic, `token=${token}`));
+    assert.deepEqual([socket.status, JSON.parse(socket.body).message], [403, message]);
+    const client = await Client.join(operator, { params: { token } });
+    const error = await client.refused("sync:subscribe", { topics: [topic] });
+    assert.deepEqual([error.code, error.reason_code, error.message], ["forbidden_topic", code, message]);
+    client.close();
+  }
+  const reader = await operator.token({ user_id: "alice", scopes: RUNS });
+  const asked = (method, path) => operator.ask(method, path, method === "POST" ? "{}" : undefined, { authorization: `Bearer ${reader}` });
+  assert.equal(JSON.parse((await asked("POST", "/v1/runs")).body).message, "The token needs the scope runtime.append.");
+  const REPLAY = "The token needs the scope runtime.replay_all.";
+  assert.equal(JSON.parse((await asked("GET", pollPath("run:a:events", "replay=all"))).body).message, REPLAY);
+  const client = await Client.join(operator, { params: { token: reader } });
+  assert.equal((await client.refused("sync:subscribe", { topics: ["run:a:events"], replay: "all" })).message, REPLAY);
+  client.close();
 });
 
 test("a shared topic shows each tenant its own events, and an application topic shows those without an owner", async (t) => {

@@ -219,6 +219,7 @@ static enum status refresh(struct session *session, const struct phoenix_message
     struct buffer body;
     const struct principal *principal = NULL;
     struct token_refusal refusal = {0};
+    char text[SCOPES_NEEDED_BYTES_MAX];
     buffer_init(&token, TOKEN_BYTES_MAX);
     enum status status = json_read_members(message->payload, &field, 1);
     if (status == STATUS_OK && field.present)
@@ -237,7 +238,9 @@ static enum status refresh(struct session *session, const struct phoenix_message
     if (status != STATUS_OK) {
         if (status_http(status) == 401 || status_http(status) == 403)
             session_log_refused(session, (struct slice){NULL, 0}, status);
-        return phoenix_send_error(session, to, status);
+        const char *fault = status == STATUS_MISSING_SCOPE ? scopes_needed(SCOPE_REPLAY_ALL, text)
+                                                           : status_message(status);
+        return phoenix_send_fault(session, to, status, fault);
     }
     buffer_init(&body, 256);
     status =

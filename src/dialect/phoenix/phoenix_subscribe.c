@@ -103,11 +103,14 @@ static bool has_forbidden(const struct subscribe *subscribe) {
     return false;
 }
 
-/* Names every topic that may not be read, with the reason of the first. */
+/* Names every topic that may not be read, with the reason of the first. The message is that of the
+ * reason, which says more than the code. */
 static enum status write_forbidden(struct session *session, const struct subscribe *subscribe,
                                    struct buffer *out) {
     struct buffer names;
+    char text[SCOPES_NEEDED_BYTES_MAX];
     const char *reason = "";
+    const char *message = "";
     buffer_init(&names, PHOENIX_REPLY_BYTES_MAX);
     enum status status = buffer_append_byte(&names, '[');
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
@@ -115,10 +118,12 @@ static enum status write_forbidden(struct session *session, const struct subscri
         if (item->grant.status == STATUS_OK)
             continue;
         session_log_refused(session, item->topic, item->grant.status);
-        if (*reason)
+        if (*reason) {
             status = buffer_append_byte(&names, ',');
-        else
+        } else {
             reason = status_code(item->grant.status);
+            message = grant_message(item->grant.status, item->topic, text);
+        }
         if (status == STATUS_OK)
             status = json_write_string(&names, item->name);
     }
@@ -126,7 +131,7 @@ static enum status write_forbidden(struct session *session, const struct subscri
         status = buffer_append_byte(&names, ']');
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(STATUS_FORBIDDEN_TOPIC)));
-    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_FORBIDDEN_TOPIC)));
+    object_text(&object, SLICE("message"), slice_of(message));
     object_text(&object, SLICE("reason_code"), slice_of(reason));
     object_json(&object, SLICE("forbidden_topics"), buffer_slice(&names));
     enum status ended = object_end(&object);
@@ -147,7 +152,10 @@ static void refuse_forbidden(struct session *session, struct subscribe_request *
 }
 
 /* NULL: the message of the status says it. */
-static const char *fault_of(const struct subscribe *subscribe, enum status status) {
+static const char *fault_of(const struct subscribe *subscribe, enum status status,
+                            char text[SCOPES_NEEDED_BYTES_MAX]) {
+    if (status == STATUS_MISSING_SCOPE)
+        return scopes_needed(SCOPE_REPLAY_ALL, text);
     return status == STATUS_BAD_SUBSCRIPTION ? subscribe->fault : NULL;
 }
 
@@ -164,6 +172,7 @@ static void call_done(struct session *session, struct session_lookup *call, enum
     struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
     size_t count = request->subscribe.count;
     struct session_opening *opening = NULL;
+    char text[SCOPES_NEEDED_BYTES_MAX];
     if (status == STATUS_OK)
         status = request->base.status;
     if (status == STATUS_OK && has_forbidden(&request->subscribe)) {
@@ -185,7 +194,7 @@ static void call_done(struct session *session, struct session_lookup *call, enum
             drop_opening(opening);
         free(opening);
         phoenix_request_refuse(session, &request->base, status,
-                               fault_of(&request->subscribe, status));
+                               fault_of(&request->subscribe, status, text));
         return;
     }
     opening->user = request;
@@ -356,6 +365,7 @@ void phoenix_opening_gone(struct session_opening *opening) {
 
 enum status phoenix_subscribe(struct session *session, const struct phoenix_message *message,
                               const struct phoenix_address *to) {
+    char text[SCOPES_NEEDED_BYTES_MAX];
     struct subscribe_request *request = calloc(1, sizeof(*request));
     if (!request)
         return phoenix_send_error(session, to, STATUS_OUT_OF_MEMORY);
@@ -365,7 +375,7 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
     enum status status = subscribe_read(&request->subscribe, message->payload,
                                         settings_of(session)->subscriptions_max);
     if (status != STATUS_OK) {
-        const char *fault = fault_of(&request->subscribe, status);
+        const char *fault = fault_of(&request->subscribe, status, text);
         request_free(request);
         return phoenix_send_fault(session, to, status, fault);
     }

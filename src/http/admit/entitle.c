@@ -45,9 +45,10 @@ static void check_free(void *memory) {
     free(check);
 }
 
-static void decide(struct exchange *exchange, const struct grant *grant,
+static void decide(struct exchange *exchange, const struct grant *grant, struct slice topic,
                    void (*next)(struct exchange *exchange)) {
     exchange->view = grant->view;
+    exchange->scopes_needed = topic_row(topic_kind_of(topic, NULL))->scopes_any;
     if (grant->status == STATUS_OK)
         exchange_handle(exchange, next);
     else
@@ -84,13 +85,14 @@ static void check_answer(struct exchange_call *call) {
     struct exchange *exchange = call->exchange;
     enum status status = call->call.status;
     struct grant grant = check->grant;
+    struct slice address = check->address;
     if (status == STATUS_OK && check->is_of_path && check->found.topic.data)
         status = rename_topic(exchange, check->found.topic);
     void (*next)(struct exchange * exchange) = check->next;
     exchange->work = NULL;
     check_free(check);
     if (status == STATUS_OK)
-        decide(exchange, &grant, next);
+        decide(exchange, &grant, address, next);
     else
         exchange_answer_status(exchange, status);
 }
@@ -102,7 +104,7 @@ static void entitle_as(struct exchange *exchange, struct slice address, bool is_
     enum entity_kind entity = grant_entity_of(address, &id);
     struct grant grant = grant_check(exchange->principal, address, NULL);
     if (!is_stored && (grant.status != STATUS_OWNER_MISMATCH || entity == ENTITY_NONE)) {
-        decide(exchange, &grant, next);
+        decide(exchange, &grant, address, next);
         return;
     }
     struct owner_check *check = calloc(1, sizeof(*check));
