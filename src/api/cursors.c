@@ -1,8 +1,8 @@
 /* POST /v1/cursors/plan: what resuming from each of many topic cursors would do and cost.
  *
- * A topic that the principal may not read is answered "denied", with names derived from the request
- * only. Nothing in that answer comes from the store, so it does not reveal whether the topic
- * exists.
+ * A topic that the token excludes is answered "denied", and a run or worker of another owner as if
+ * it did not exist, both with names derived from the request only. Nothing in these answers comes
+ * from the store, so they do not reveal whether the topic exists.
  *
  * A plan runs in slices of STORE_TASK_ROWS rows, so that reads of other principals have their turn
  * between them. A slice may end within a cursor: its row and its progress stay in the plan. */
@@ -14,11 +14,11 @@
 #include "api/handlers.h"
 #include "base/limits.h"
 #include "base/map.h"
+#include "delivery/entitlement.h"
 #include "delivery/replay_budget.h"
 #include "delivery/telemetry.h"
 #include "delivery/topic_address.h"
 #include "delivery/viewer.h"
-#include "http/admit/entitle.h"
 #include "http/store_read.h"
 #include "store/enforced_window.h"
 #include "store/topic_epoch.h"
@@ -126,15 +126,19 @@ static enum status find_topic(struct store_read *read, struct store_session *ses
     return status;
 }
 
-static enum status deny(struct store_read *read, const struct topic_cursor *cursor,
-                        struct plan_row *row) {
+static void log_denied(struct store_read *read, const struct plan_row *row, enum status status) {
     struct exchange *exchange = read->exchange;
     char name[PRINCIPAL_NAME_BYTES_MAX];
     const struct cause cause = {.connection = slice_of(exchange->request_id),
                                 .principal = {name, principal_name(exchange->principal, name)},
                                 .topic = row->topic_name,
                                 .dialect = LABEL_DIALECT_HTTP};
-    telemetry_refused(exchange->http->telemetry, cause, row->grant.status);
+    telemetry_refused(exchange->http->telemetry, cause, status);
+}
+
+/* Nothing but what follows from the request. */
+static enum status hide(struct store_read *read, const struct topic_cursor *cursor,
+                        struct plan_row *row) {
     row->has_window = false;
     return name_by_rule(read->state, cursor, row);
 }
@@ -277,14 +281,22 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
     plan->stage = PLAN_WRITE;
     enum status status = find_topic(read, session, cursor, row);
     if (status == STATUS_OK)
-        status = entitle_load(session, read->exchange->principal, row->address, &read->arena,
-                              &row->grant);
+        status = entitlement_load(session, read->exchange->principal, row->address, &read->arena,
+                                  &row->grant);
     if (status != STATUS_OK)
         return status;
     if (row->grant.status == STATUS_OK && row->is_conflict)
         row->grant = (struct grant){STATUS_STREAM_ID_CONFLICT, GRANT_VIEW_NONE};
-    if (row->grant.status != STATUS_OK)
-        return deny(read, cursor, row);
+    if (row->grant.status != STATUS_OK) {
+        log_denied(read, row, row->grant.status);
+        return hide(read, cursor, row);
+    }
+    if (row->grant.view == GRANT_VIEW_NONE)
+        log_denied(read, row, STATUS_OWNER_MISMATCH);
+    if (grant_view_is_pending(row->grant.view))
+        status = hide(read, cursor, row);
+    if (status != STATUS_OK)
+        return status;
     if (row->has_window) {
         row->policy = policy_of(api_of(read->exchange)->policies, row->topic_name);
         row->window = enforced_window(&row->topic, row->policy);

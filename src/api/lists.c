@@ -12,6 +12,7 @@
 #include "authority/run_state.h"
 #include "authority/worker_state.h"
 #include "base/limits.h"
+#include "delivery/entitlement.h"
 #include "http/store_read.h"
 #include "wire/json.h"
 
@@ -231,7 +232,15 @@ void handle_topics(struct exchange *exchange) {
 
 static void read_topic(struct store_read *read, struct store_session *session) {
     struct topic_address address;
-    enum status status = topic_address_find(session, read->id, &read->arena, &address);
+    struct grant grant = {STATUS_OK, read->exchange->view};
+    enum status status = STATUS_OK;
+    if (grant.view == GRANT_VIEW_PENDING)
+        status =
+            entitlement_load(session, read->exchange->principal, read->id, &read->arena, &grant);
+    if (status == STATUS_OK)
+        status = grant_view_is_pending(grant.view)
+                     ? topic_address_absent(read->id, &read->arena, &address)
+                     : topic_address_find(session, read->id, &read->arena, &address);
     if (status == STATUS_OK)
         status = topic_write_json(&read->out, api_of(read->exchange)->policies, &address);
     if (status == STATUS_OK)

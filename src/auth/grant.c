@@ -160,6 +160,14 @@ struct grant grant_check(const struct principal *principal, struct slice topic,
                                                  : refuse(STATUS_OWNER_MISMATCH);
 }
 
+struct grant grant_subscribe(const struct principal *principal, struct slice topic) {
+    struct slice id;
+    struct grant grant = grant_check(principal, topic, NULL);
+    if (grant.status != STATUS_OWNER_MISMATCH || grant_entity_of(topic, &id) == ENTITY_NONE)
+        return grant;
+    return allow(GRANT_VIEW_PENDING);
+}
+
 const char *grant_message(enum status refusal, struct slice topic,
                           char text[SCOPES_NEEDED_BYTES_MAX]) {
     return refusal == STATUS_MISSING_SCOPE
@@ -273,6 +281,7 @@ bool grant_may_read(const struct principal *principal, enum grant_view view,
     bool is_unowned = !owner->user_id.data && !owner->guest_scope.data && !owner->org_id.data;
     switch (view) {
     case GRANT_VIEW_NONE:
+    case GRANT_VIEW_PENDING:
         return false;
     case GRANT_VIEW_OWN:
         return principal_may_read(principal, owner);

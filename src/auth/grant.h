@@ -2,8 +2,8 @@
  * Any thread; pure; allocates nothing.
  * Refusals in this order: STATUS_FORBIDDEN_TOPIC (no grant names the topic), STATUS_MISSING_SCOPE,
  * STATUS_OWNER_MISMATCH.
- * An unknown run or worker is refused like one of another owner, so that a caller cannot learn
- * which ids exist.
+ * A run or worker of another owner looks like one that does not exist, so that a caller cannot
+ * learn which ids exist: only a fleet is refused as STATUS_OWNER_MISMATCH. See grant_subscribe.
  *
  * A granted name is exact or has one '*'. The '*' is a whole part: it follows ':' or '.', and
  * stands before ':' or '.' or at the end (run:*:events, room:7:*). It matches one or more
@@ -19,7 +19,8 @@
 
 /* The frames of a topic that the principal gets. */
 enum grant_view {
-    GRANT_VIEW_NONE,
+    GRANT_VIEW_NONE,           /* with STATUS_OK: the run or worker belongs to another */
+    GRANT_VIEW_PENDING,        /* the run or worker may not exist, and may belong to another */
     GRANT_VIEW_OWN,            /* frames of its own */
     GRANT_VIEW_OWN_OR_UNOWNED, /* its own and those without an owner: application topics */
     GRANT_VIEW_ALL,
@@ -30,6 +31,11 @@ struct grant {
     enum grant_view view; /* GRANT_VIEW_NONE unless STATUS_OK */
 };
 
+/* The topic exists for the principal only later, or never. */
+static inline bool grant_view_is_pending(enum grant_view view) {
+    return view == GRANT_VIEW_NONE || view == GRANT_VIEW_PENDING;
+}
+
 /* The entity whose owner decides about the topic, or ENTITY_NONE. The caller loads it where
  * grant_check without an owner answers STATUS_OWNER_MISMATCH. */
 enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
@@ -38,6 +44,9 @@ enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
  * the principal may wait for the topic. */
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner);
+/* The same for a subscription, by the token alone. Where the owner of a run or worker decides, the
+ * subscription waits with GRANT_VIEW_PENDING until the owner is known. */
+struct grant grant_subscribe(const struct principal *principal, struct slice topic);
 /* What the refusal of grant_check says to the client: the message of the status, with the scopes of
  * which the token needs one. */
 const char *grant_message(enum status refusal, struct slice topic,

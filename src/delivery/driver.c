@@ -102,7 +102,7 @@ uint64_t driver_own_lag(const struct driver *driver) {
     const struct subscription *subscription = &driver->subscription;
     if (subscription->is_settled && feed_own_count(&driver->member) != FEED_UNKNOWN)
         return feed_own_count(&driver->member);
-    uint64_t head_seq = hub_head_seq(subscription->topic->watch);
+    uint64_t head_seq = subscription_newest_head(subscription);
     uint64_t next_seq = subscription->next_seq;
     uint64_t lag = head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
     return lag > driver_lag(driver) ? lag : driver_lag(driver);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/metrics.h"
+#include "delivery/entitlement.h"
 #include "delivery/mend.h"
 #include "delivery/owners.h"
 #include "delivery/replay_budget.h"
@@ -252,10 +253,26 @@ static enum status read_state(const struct journal_page *page, struct store_stat
     return STATUS_OK;
 }
 
+/* The owner first: a run of another takes the same reads as one that does not exist. */
+static enum status find_owner(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    struct grant grant;
+    if (!grant_view_is_pending(read->view) || !read->principal)
+        return STATUS_OK;
+    enum status status =
+        entitlement_load(page->session, read->principal, read->topic, &page->arena, &grant);
+    if (status != STATUS_OK || grant.status != STATUS_OK)
+        return status == STATUS_OK ? grant.status : status;
+    read->view = grant.view;
+    return grant_view_is_pending(grant.view) ? STATUS_NOT_FOUND : STATUS_OK;
+}
+
 static enum status load_topic(struct journal_page *page) {
     struct journal_read *read = page->read;
     struct topic_address address;
-    enum status status = find_address(page, &address);
+    enum status status = find_owner(page);
+    if (status == STATUS_OK)
+        status = find_address(page, &address);
     if (status != STATUS_OK || !address.exists)
         return status == STATUS_OK ? STATUS_NOT_FOUND : status;
     page->topic = address.row;

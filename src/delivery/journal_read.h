@@ -6,8 +6,9 @@
  * The frames cover everything from next_seq to through_seq. Without is_sparse they have no gap;
  * with it, frames are missing that the principal may not read. A floor that rose above next_seq
  * during the read is reported (is_stale), even if rows could still be read. A bootstrap is never
- * stale. The log (LOG_TOPIC) is stale only for a cursor of another history: it is never pruned and
- * has no budget.
+ * stale. With GRANT_VIEW_PENDING, a run or worker of another owner does not exist for the read, and
+ * view becomes GRANT_VIEW_NONE. The log (LOG_TOPIC) is stale only for a cursor of another history:
+ * it is never pruned and has no budget.
  */
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
@@ -62,7 +63,7 @@ struct journal_read {
     struct event_cursor event_cursor;
     uint64_t since_ms;
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
-    enum grant_view view;
+    enum grant_view view;        /* GRANT_VIEW_PENDING: the read finds the owner, and answers it */
     struct writer *writer;       /* raises the floor of a damaged journal; NULL: an error instead */
     struct owner_map *owner_map; /* learns the owners of a shared topic's frames; NULL: none does */
     bool may_skip;               /* frames of others, where their owners are known */

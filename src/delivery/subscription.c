@@ -55,6 +55,19 @@ const struct topic_epoch *subscription_epoch(const struct subscription *subscrip
     return subscription->epoch ? &subscription->epoch->epoch : &none;
 }
 
+bool subscription_is_pending(const struct subscription *subscription) {
+    struct slice id;
+    return subscription->is_absent &&
+           grant_entity_of(subscription->topic->name, &id) != ENTITY_NONE;
+}
+
+/* The head of a run of another must not show. */
+uint64_t subscription_newest_head(const struct subscription *subscription) {
+    bool is_hidden = grant_view_is_pending((enum grant_view)subscription->view);
+    uint64_t head_seq = is_hidden ? 0 : hub_head_seq(subscription->topic->watch);
+    return head_seq > subscription->head_seq ? head_seq : subscription->head_seq;
+}
+
 void subscription_topic_release(struct subscription_topic *topic) {
     shared_epoch_unref(topic->epoch);
     topic->epoch = NULL;
@@ -418,9 +431,11 @@ enum subscription_step subscription_next(struct subscription *subscription,
         set_replaying(subscription, is_behind(subscription));
         return STEP_FRAMES;
     }
-    if (subscription->is_absent)
-        return hub_head_seq(subscription->topic->watch) > 0 ? ask_read(subscription, batch)
-                                                            : STEP_WAIT;
+    if (subscription->is_absent) {
+        bool may_begin =
+            subscription->view != GRANT_VIEW_NONE && hub_head_seq(subscription->topic->watch) > 0;
+        return may_begin ? ask_read(subscription, batch) : STEP_WAIT;
+    }
     switch (give_window(subscription, batch)) {
     case HUB_FRAMES:
         return STEP_FRAMES;
@@ -514,6 +529,7 @@ static void take_position(struct subscription *subscription, const struct journa
         subscription_fail(subscription, status);
         return;
     }
+    subscription->view = (uint8_t)(read->found.data ? subscription->view : read->view);
     subscription->is_absent = !read->exists;
     hub_learn_head(subscription->topic->watch, read->window.head_seq);
     subscription->head_seq = read->window.head_seq;

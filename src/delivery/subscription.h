@@ -10,6 +10,8 @@
  * is read again: a stream id is bound to the topic's name, which the principal must be entitled to
  * (STATUS_FORBIDDEN_TOPIC); the name of another topic of that stream id cannot appear any more
  * (STATUS_STREAM_ID_CONFLICT).
+ * A run or worker of another owner is pending like one that does not exist, and nothing that a
+ * client can see tells them apart. It never begins: owners do not change.
  * A batch covers (after_seq, through_seq] and begins at the last position that the client was sent.
  * Frames that the principal may not read, or did not ask for, are missing from it; a batch without
  * any frame is not sent. A position that retention overtook is reported, never moved silently. */
@@ -93,7 +95,7 @@ struct subscription {
     uint8_t view;               /* enum grant_view: which frames it gets */
     bool replay_all;            /* of the options */
     bool owns_topic;            /* bound to the name of the topic that appeared for a stream id */
-    bool is_absent;             /* no topic has the name or stream id yet */
+    bool is_absent;             /* no topic has the name or stream id yet, as far as it may know */
     bool is_settled;            /* it reached the head since its position was set */
     bool is_sparse;             /* its last read passed over frames of others */
     bool is_replaying;          /* it gets frames that are read from the store */
@@ -142,6 +144,10 @@ MUST_CHECK bool subscription_ask_ahead(struct subscription *subscription,
 void subscription_ahead_done(struct subscription *subscription);
 /* The client was told where it begins. */
 void subscription_begun(struct subscription *subscription);
+/* It waits for its run or worker, which does not exist, or belongs to another. */
+bool subscription_is_pending(const struct subscription *subscription);
+/* The newest head of the topic, of which the hub may know more than the subscription. */
+uint64_t subscription_newest_head(const struct subscription *subscription);
 /* Of the topic; empty until the position is known. */
 const struct topic_epoch *subscription_epoch(const struct subscription *subscription);
 /* Releases the frames it holds: it will not be asked for a while. */

@@ -1,11 +1,10 @@
 #include "delivery/topic_address.h"
 
-/* Without a row the names follow from the text. */
-static enum status name_by_text(struct slice address, struct arena *arena,
-                                struct topic_address *found) {
+enum status topic_address_absent(struct slice address, struct arena *arena,
+                                 struct topic_address *found) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    found->stream_id = address;
+    *found = (struct topic_address){.stream_id = address};
     enum status status = address_topic(address, &topic);
     if (status == STATUS_NOT_FOUND)
         return STATUS_OK;
@@ -48,7 +47,7 @@ enum status topic_address_find(struct store_session *session, struct slice addre
     if (status == STATUS_OK)
         status = load(session, address, arena, found);
     if (status == STATUS_NOT_FOUND)
-        return name_by_text(address, arena, found);
+        return topic_address_absent(address, arena, found);
     if (status != STATUS_OK)
         return status;
     found->exists = true;

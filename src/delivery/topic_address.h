@@ -19,5 +19,8 @@ struct topic_address {
 
 MUST_CHECK enum status topic_address_find(struct store_session *session, struct slice address,
                                           struct arena *arena, struct topic_address *found);
+/* The same as if the topic did not exist: its names follow from the address. */
+MUST_CHECK enum status topic_address_absent(struct slice address, struct arena *arena,
+                                            struct topic_address *found);
 
 #endif

@@ -236,6 +236,8 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
     put_position(&object, subscription);
     put_consumer(&object, poll, lag);
     object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
+    if (subscription_is_pending(subscription))
+        object_flag(&object, SLICE("pending"), true);
     put_bootstrap(&object, subscription);
     enum status status = object_end(&object);
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
@@ -310,6 +312,9 @@ static void answer_page(struct poll *poll) {
     }
     if (status == STATUS_OK)
         status = write_page(poll, page.lag, &out);
+    /* The client is told nothing else than of a topic that does not exist; operators are. */
+    if (subscription->view == GRANT_VIEW_NONE)
+        exchange_log_refusal(exchange, STATUS_OWNER_MISMATCH, subscription->topic->name);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, 200, buffer_slice(&out));
     else

@@ -17,6 +17,7 @@
 #include "topic/position.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 #include "wire/put.h"
 #include "wire/sse.h"
 
@@ -91,6 +92,24 @@ const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
 /* The id is the position before the first frame. Without it, a client that reconnects before the
  * first frame would resume at the stale position, or at the head and miss frames. A snapshot has no
  * id before its last part. */
+/* An event, because an EventSource does not see comments. It has no id: it is no position. */
+static enum status send_pending(struct subscriber *subscriber, struct buffer *out) {
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    struct buffer body;
+    if (!subscription_is_pending(subscription))
+        return STATUS_OK;
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("topic"), subscription->topic->name);
+    object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
+    object_json(&object, SLICE("pending"), SLICE("true"));
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = event_stream_send(subscriber->session, out, "pending", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
 static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->driver.subscription;
     const char *epoch = subscription_epoch(subscription)->text;
@@ -98,7 +117,9 @@ static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *
     struct slice position = position_write(subscription->start->bootstrap.from_seq - 1, epoch, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
+    enum status status = send_pending(subscriber, out);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
         status = json_write_string(&body, subscriber->driver.subscription.topic->name);
     if (status == STATUS_OK)
@@ -186,9 +207,21 @@ static enum status send_slow(struct session *session, struct buffer *out) {
     return status;
 }
 
+/* The notice of a bootstrap says it too, also of one that follows a stale position. */
+static void opened(struct session *session, struct session_opening *opening) {
+    struct subscriber *subscriber = opening->subscribers[0];
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    bool resumes = subscription->state == SUBSCRIPTION_OPEN && !subscription->is_bootstrap;
+    if (resumes && send_pending(subscriber, &session->replies) != STATUS_OK) {
+        outlet_close(session->outlet);
+        return;
+    }
+    event_stream_opened(session, opening);
+}
+
 static const struct dialect sse_dialect = {
     .label = LABEL_DIALECT_SSE,
-    .opened = event_stream_opened,
+    .opened = opened,
     .bootstrap = send_bootstrap,
     .snapshot = send_snapshot,
     .stale = send_stale,

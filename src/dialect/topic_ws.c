@@ -118,6 +118,8 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     struct object_writer object = object_begin(body);
     object_text(&object, SLICE("topic"), subscription->topic->name);
     put_stream_id(&object, subscription->topic->name);
+    if (subscription_is_pending(subscription))
+        object_json(&object, SLICE("pending"), SLICE("true"));
     object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
     /* After a snapshot the subscription continues from the snapshot's watermark. */
     if (!subscriber->snapshot)

@@ -382,7 +382,8 @@ function grantOf(tenant) {
   const { user, guest, org } = tenant.identities;
   const request = pick([user.request, guest.request, org.request, { ...user.request, ...org.request }]);
   const grants = pick([{}, {}, {}, { topics: [...PATTERNS, tenant.room] }, { topics: [LOBBY, tenant.room] },
-    { topics: [...some(tenant.topics, 0.5), ...some(SHARED, 0.8), LOBBY, "runtime.audit"].slice(0, 200) }]);
+    // No more than a token has room for.
+    { topics: [...some(tenant.topics, 0.5), ...some(SHARED, 0.8), LOBBY, "runtime.audit"].slice(-100) }]);
   return { ...request, scopes: some(SCOPES, 0.8), ...grants };
 }
 

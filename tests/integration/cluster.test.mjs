@@ -49,6 +49,27 @@ test("a follower delivers the events and the summaries of the writer in every di
   await client.until(() => client.run("fleet:user:u:workers").updates.some((one) => one.payload.status === "running"), "the worker's status");
 });
 
+test("a subscription on a follower waits for a run of its owner, which another node creates", async (t) => {
+  const { writer, follower } = await pair(t, PATIENT);
+  const scopes = ["runtime.run_events"];
+  const subscribed = async (user_id) => {
+    const token = await writer.token({ user_id, scopes });
+    const client = await Client.join(follower, { params: { token } });
+    const { pending, windows } = await client.subscribe({ topics: ["run:soon:events"] });
+    assert.deepEqual([pending, windows[0].pending], [true, true]);
+    const waiting = follower.ask("GET", pollPath("run:soon:events", "wait_ms=60000"), undefined, { authorization: `Bearer ${token}` });
+    return { client, waiting };
+  };
+  const [ada, bob] = await Promise.all(["ada", "bob"].map(subscribed));
+  await writer.did("runs", { run_id: "soon", owner_user_id: "ada" }, 201);
+  await ada.client.reached("run:soon:events", 1);
+  assert.deepEqual(JSON.parse((await ada.waiting).body).messages.map((one) => one.seq), [1]);
+  await writer.batch(events(3, { run_id: "soon" }));
+  await ada.client.reached("run:soon:events", 4);
+  assert.deepEqual(bob.client.run("run:soon:events").sequences, []);
+  assert.deepEqual((await bob.client.ask("sync:heartbeat", {})).response.watermarks, [{ topic: "run:soon:events", watermark: 0 }]);
+});
+
 /** Appends as another node that passes a request on. */
 const forwarded = (operator, topic, body) => operator.ask("POST", `topics/${topic}/events`, JSON.stringify(body), { "khala-forwarded": "a" });
 

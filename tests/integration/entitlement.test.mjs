@@ -35,19 +35,19 @@ test("each topic is open exactly to the principals of the table", async (t) => {
   const alice = { user_id: "alice", scopes: RUNS };
   const rows = [
     [alice, "run:a:events", 200],
-    [alice, "run:b:events", "owner_mismatch"],
-    [alice, "run:none:events", "owner_mismatch"],
-    [alice, "run:n:events", "owner_mismatch"],
-    [alice, "run:o:events", "owner_mismatch"],
+    [alice, "run:b:events", "pending"],
+    [alice, "run:none:events", "pending"],
+    [alice, "run:n:events", "pending"],
+    [alice, "run:o:events", "pending"],
     [{ ...alice, org_id: "acme" }, "run:o:events", 200],
-    [{ ...alice, org_id: "acme" }, "run:b:events", "owner_mismatch"],
+    [{ ...alice, org_id: "acme" }, "run:b:events", "pending"],
     [{ user_id: "alice" }, "run:a:events", "missing_scope"],
     [{ user_id: "alice", scopes: ["runtime.audit"] }, "run:a:events", "missing_scope"],
-    [{ guest_scope: "alice", scopes: RUNS }, "run:a:events", "owner_mismatch"],
+    [{ guest_scope: "alice", scopes: RUNS }, "run:a:events", "pending"],
     [{ ...alice, topics: ["run:b:events"] }, "run:b:events", 200],
     [{ ...alice, topics: ["run:b:events"] }, "run:a:events", "forbidden_topic"],
     [{ ...alice, topics: ["run:*:events"] }, "run:a:events", 200],
-    [{ ...alice, topics: ["run:*:events"] }, "run:b:events", "owner_mismatch"],
+    [{ ...alice, topics: ["run:*:events"] }, "run:b:events", "pending"],
     [{ ...alice, streams: ["runtime.run.b.events"] }, "run:b:events", 200],
     [{ scopes: ["runtime.read_all"] }, "run:n:events", 200],
     [alice, "room:1", "forbidden_topic"],
@@ -63,15 +63,103 @@ test("each topic is open exactly to the principals of the table", async (t) => {
   for (const [request, topic, expected] of rows) {
     const token = await operator.token(request);
     const what = `${JSON.stringify(request)} on ${topic}`;
-    if (expected === 200) {
+    if (expected === 200 || expected === "pending") {
       const stream = await follow(operator, topic, token);
       assert.equal(stream.status, 200, what);
+      if (expected === "pending") await stream.until((one) => one.events.length > 0, `the first event of ${what}`);
+      assert.equal(stream.events[0]?.type === "pending", expected === "pending", what);
       stream.close();
     } else {
       assert.deepEqual(await refusal(operator, topic, token), [403, expected], what);
     }
   }
   await operator.server.saw("log", /client\.denied code=owner_mismatch .*topic=run:b:events/);
+});
+
+/** The waiting subscriptions of one token, on every transport; each tells what it has received. */
+async function waitFor(operator, topic, token) {
+  const client = await Client.join(operator, { params: { token } });
+  const reply = await client.subscribe({ topics: [topic] });
+  assert.deepEqual([reply.pending, reply.windows[0].pending, reply.windows[0].head_seq], [true, true, 0]);
+  const socket = await Socket.open(operator, socketPath(topic, `token=${token}`));
+  const stream = await Stream.open(operator, streamPath(topic, `token=${token}`));
+  await socket.until((one) => one.messages.length > 0, "the hello");
+  await stream.until((one) => one.events.length > 1, "the notices");
+  assert.equal(socket.messages[0].pending, true);
+  assert.deepEqual(stream.events.map((one) => [one.type, one.data.pending, one.data.truncated]),
+    [["pending", true, undefined], ["bootstrap", undefined, false]]);
+  const poll = operator.ask("GET", pollPath(topic, "wait_ms=60000"), undefined, { authorization: `Bearer ${token}` });
+  return {
+    client, socket, stream, poll,
+    seen: () => [client.run(topic).sequences, socket.of("message").map((one) => one.seq),
+      stream.messages.map((one) => one.data.seq)],
+  };
+}
+
+test("a subscription waits for a run or worker of its owner, and begins when it exists", async (t) => {
+  const operator = await tenants(t);
+  const WORKERS = ["runtime.worker_lifecycle_events"];
+  const RUN = { topic: "run:soon:events", path: "runs", body: { run_id: "soon" }, more: { run_id: "soon", event_type: "x" } };
+  const WORKER = { topic: "worker:soon:lifecycle", path: "workers", body: { worker_id: "soon" }, more: { worker_id: "soon", event_type: "worker.log" } };
+  for (const { topic, path, body, more } of [RUN, WORKER]) {
+    const bob = await operator.token({ user_id: "bob", scopes: [...RUNS, ...WORKERS] });
+    const mine = await waitFor(operator, topic, await operator.token({ user_id: "alice", scopes: [...RUNS, ...WORKERS] }));
+    const granted = await waitFor(operator, topic, await operator.token({ user_id: "carol", scopes: [...RUNS, ...WORKERS], topics: [topic] }));
+    const others = await waitFor(operator, topic, bob);
+    await operator.did(path, { ...body, owner_user_id: "alice" }, 201);
+    for (const one of [mine, granted]) {
+      const { messages, pending } = JSON.parse((await one.poll).body);
+      assert.deepEqual([messages.map((message) => message.seq), pending], [[1], undefined]);
+    }
+    await operator.batch([more, more]);
+    for (const one of [mine, granted]) {
+      await one.client.reached(topic, 3);
+      await one.socket.until(() => one.socket.of("message").length === 3, "three messages");
+      await one.stream.until(() => one.stream.messages.length === 3, "three events");
+      assert.deepEqual(one.seen(), [[1, 2, 3], [1, 2, 3], [1, 2, 3]]);
+    }
+    // The other one still waits; it hears of a topic of its own on the same socket.
+    await others.client.subscribe({ topics: ["run:b:events"] });
+    await others.client.reached("run:b:events", 1);
+    assert.deepEqual(others.seen(), [[], [], []]);
+    assert.deepEqual((await others.client.ask("sync:heartbeat", {})).response.watermarks.find((one) => one.topic === topic).watermark, 0);
+    const again = await others.client.subscribe({ topics: [topic] });
+    assert.deepEqual([again.pending, again.windows[0].head_seq], [true, 0]);
+    const poll = await operator.ask("GET", pollPath(topic), undefined, { authorization: `Bearer ${bob}` });
+    assert.deepEqual([poll.status, JSON.parse(poll.body).pending, JSON.parse(poll.body).messages], [200, true, []]);
+    for (const one of [mine, granted, others]) one.client.close();
+  }
+});
+
+test("a position in a run that appears later is of another history", async (t) => {
+  const operator = await tenants(t);
+  const token = await operator.token({ user_id: "alice", scopes: RUNS });
+  const client = await Client.join(operator, { params: { token } });
+  const { windows, epoch } = await client.subscribe({ topics: ["run:late:events"], resume_after: { "run:late:events": 3 } });
+  assert.deepEqual([windows[0].pending, windows[0].resume_after], [true, 3]);
+  const other = await client.refused("sync:subscribe", { topics: ["run:b:events"], resume_after: { "run:b:events": "1@another" } });
+  assert.deepEqual([other.code, other.reason_codes], ["stale_cursor", ["epoch_mismatch"]], "as of a run that does not exist");
+  assert.equal((await client.subscribe({ topics: ["run:b:events"], resume_after: { "run:b:events": `1@${epoch}` } })).pending, true);
+  await operator.did("runs", { run_id: "late", owner_user_id: "alice" }, 201);
+  await client.until(() => client.of("sync:error").length > 0, "the stale answer");
+  assert.deepEqual(client.of("sync:error")[0].reason_codes, ["cursor_ahead_of_head"]);
+  client.close();
+});
+
+test("subscriptions that wait count for the limit, outlive a fresh token, and can be ended", async (t) => {
+  const operator = await tenants(t, { KHALA_SUBSCRIPTIONS_MAX: "4" });
+  const claims = { user_id: "alice", scopes: RUNS };
+  const client = await Client.join(operator, { params: { token: await operator.token(claims) } });
+  const topics = ["run:b:events", "run:w1:events", "run:w2:events"];
+  assert.deepEqual((await client.subscribe({ topics: [...topics, "run:a:events"] })).windows.map((one) => one.pending), [true, true, true, undefined]);
+  assert.equal((await client.refused("sync:subscribe", { topics: ["run:w3:events"] })).code, "limit_reached");
+  assert.equal((await client.ask("sync:refresh", { token: await operator.token(claims) })).status, "ok");
+  await client.ask("sync:unsubscribe", { topics: ["run:w2:events"] });
+  for (const run_id of ["w1", "w2"]) await operator.did("runs", { run_id, owner_user_id: "alice" }, 201);
+  await client.reached("run:w1:events", 1);
+  const { topics: left } = (await client.ask("sync:unsubscribe", { topics: ["run:a:events"] })).response;
+  assert.deepEqual([left.sort(), client.run("run:w2:events").sequences], [["run:b:events", "run:w1:events"], []]);
+  client.close();
 });
 
 test("a refusal says the same on every transport, and names the scope that is missing", async (t) => {

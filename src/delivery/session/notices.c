@@ -11,9 +11,7 @@
 
 /* A subscriber that frames of others do not wake has not learned the newest head. */
 static uint64_t head_of(const struct subscriber *subscriber) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
-    uint64_t head_seq = hub_head_seq(subscription->topic->watch);
-    return head_seq > subscription->head_seq ? head_seq : subscription->head_seq;
+    return subscription_newest_head(&subscriber->driver.subscription);
 }
 
 /* [{"topic":…,"watermark":…}] of the subscribers that have started. */

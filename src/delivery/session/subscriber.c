@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "delivery/session/dialect.h"
+#include "delivery/session/session_log.h"
 #include "delivery/session/subscriber_snapshot.h"
 
 void subscriber_set_state(struct subscriber *subscriber, enum subscriber_state state) {
@@ -147,6 +148,9 @@ static void bootstrap(struct subscriber *subscriber) {
 
 void subscriber_start(struct subscriber *subscriber) {
     const struct subscription *subscription = &subscriber->driver.subscription;
+    /* The client waits without an answer; the log tells operators why. */
+    if (subscription->view == GRANT_VIEW_NONE)
+        session_log_refused(subscriber->session, subscription->topic->name, STATUS_OWNER_MISMATCH);
     metrics_add(subscription->is_bootstrap ? METRIC_SYNC_REPLAY_BOOTSTRAP
                                            : METRIC_SYNC_REPLAY_STARTED,
                 METRIC_LABELS(subscriber->session->dialect->label,

@@ -1,5 +1,6 @@
-/* A subscribe takes two reads. The first resolves its names and grants, unless the names and the
- * token suffice. Then the topics are watched, and the second compares each cursor with the store.
+/* A subscribe takes two reads. The first resolves its streams, unless it has topics only. Then the
+ * topics are watched, and the second compares each cursor with the store, which also finds the
+ * owners of runs and workers. A run of another owner waits like one that does not exist.
  * Only if all can continue, all are started. Messages that arrive meanwhile wait. */
 #include "dialect/phoenix/phoenix_subscribe.h"
 
@@ -45,9 +46,10 @@ static const struct page_form *form_of(const struct session *session,
 static bool call_run(struct session_lookup *call, struct store_session *store) {
     struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
     struct subscribe *subscribe = &request->subscribe;
-    request->base.status = subscribe->is_resolved
-                               ? subscribe_entitle(subscribe, store, request->base.principal)
-                               : subscribe_resolve(subscribe, store);
+    if (subscribe->is_resolved)
+        subscribe_entitle(subscribe, request->base.principal);
+    else
+        request->base.status = subscribe_resolve(subscribe, store);
     return request->base.status == STATUS_OK && !subscribe->is_entitled;
 }
 
@@ -210,6 +212,8 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), subscription->topic->name);
     object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
+    if (subscription_is_pending(subscription))
+        object_json(&object, SLICE("pending"), SLICE("true"));
     object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
     object_number(&object, SLICE("oldest_seq"), subscription->start->window.oldest_seq);
     object_number(&object, SLICE("head_seq"), subscription->head_seq);
@@ -255,6 +259,13 @@ static enum status write_windows(const struct session_opening *opening, struct b
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
 
+static bool has_pending(const struct session_opening *opening) {
+    for (size_t i = 0; i < opening->count; i++)
+        if (subscription_is_pending(&opening->subscribers[i]->driver.subscription))
+            return true;
+    return false;
+}
+
 static enum status reply_subscribed(struct session *session, const struct session_opening *opening,
                                     const struct phoenix_address *to) {
     const struct phoenix *phoenix = session->dialect_state;
@@ -279,6 +290,8 @@ static enum status reply_subscribed(struct session *session, const struct sessio
     object_json(&object, SLICE("topics"), buffer_slice(&names));
     object_json(&object, SLICE("current_watermarks"), buffer_slice(&watermarks));
     object_json(&object, SLICE("windows"), buffer_slice(&windows));
+    if (has_pending(opening))
+        object_json(&object, SLICE("pending"), SLICE("true"));
     enum status ended = object_end(&object);
     if (status == STATUS_OK)
         status = ended;
@@ -379,7 +392,7 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
         request_free(request);
         return phoenix_send_fault(session, to, status, fault);
     }
-    if (subscribe_entitle_by_token(&request->subscribe, session->principal))
+    if (subscribe_entitle_by_names(&request->subscribe, session->principal))
         call_done(session, &request->base.call, STATUS_OK);
     else
         session_look_up(session, &request->base.call);

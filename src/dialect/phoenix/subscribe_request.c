@@ -2,7 +2,6 @@
 
 #include "base/limits.h"
 #include "delivery/topic_address.h"
-#include "http/admit/entitle.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 
@@ -379,31 +378,22 @@ enum status subscribe_resolve(struct subscribe *subscribe, struct store_session 
     return merge(subscribe);
 }
 
-enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
-                              const struct principal *principal) {
-    enum status status = STATUS_OK;
-    size_t left = OPENING_SLICE_TOPICS;
-    for (; status == STATUS_OK && left > 0 && subscribe->looked_up < subscribe->count; left--) {
+void subscribe_entitle(struct subscribe *subscribe, const struct principal *principal) {
+    for (size_t left = OPENING_SLICE_TOPICS; left > 0 && subscribe->looked_up < subscribe->count;
+         left--) {
         struct subscribe_item *item = &subscribe->items[subscribe->looked_up++];
-        status = entitle_load(session, principal, item->topic, &subscribe->arena, &item->grant);
+        item->grant = grant_subscribe(principal, item->topic);
     }
     subscribe->is_entitled = subscribe->looked_up == subscribe->count;
-    return status;
 }
 
-bool subscribe_entitle_by_token(struct subscribe *subscribe, const struct principal *principal) {
-    struct slice id;
+bool subscribe_entitle_by_names(struct subscribe *subscribe, const struct principal *principal) {
     if (subscribe->count > OPENING_SLICE_TOPICS)
         return false;
-    for (size_t i = 0; i < subscribe->count; i++) {
-        struct subscribe_item *item = &subscribe->items[i];
-        if (item->is_stream)
+    for (size_t i = 0; i < subscribe->count; i++)
+        if (subscribe->items[i].is_stream)
             return false;
-        item->grant = grant_check(principal, item->topic, NULL);
-        if (item->grant.status == STATUS_OWNER_MISMATCH &&
-            grant_entity_of(item->topic, &id) != ENTITY_NONE)
-            return false;
-    }
-    subscribe->is_resolved = subscribe->is_entitled = true;
+    subscribe->is_resolved = true;
+    subscribe_entitle(subscribe, principal);
     return merge(subscribe) == STATUS_OK;
 }

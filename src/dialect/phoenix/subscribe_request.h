@@ -56,13 +56,12 @@ MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_v
  * each topic is there once. */
 MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
                                          struct store_session *session);
-/* Fills in the grants of the items: what the principal may read of each topic. As many in a call;
- * is_entitled: all of them. Errors: the store's. */
-MUST_CHECK enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
-                                         const struct principal *principal);
-/* Both at once for a request of topics by their names, if the token decides on each of them. False:
- * the store is needed. */
-MUST_CHECK bool subscribe_entitle_by_token(struct subscribe *subscribe,
+/* Fills in the grants of the items: what the principal may read of each topic, as far as the token
+ * decides. As many in a call; is_entitled: all of them. */
+void subscribe_entitle(struct subscribe *subscribe, const struct principal *principal);
+/* Both at once for a request of few topics by their names. False: it has streams, which the store
+ * must resolve, or it takes too long for a loop. */
+MUST_CHECK bool subscribe_entitle_by_names(struct subscribe *subscribe,
                                            const struct principal *principal);
 /* Whether it asks for that topic; once resolved, also by the name of its stream. */
 bool subscribe_has_topic(const struct subscribe *subscribe, struct slice topic);

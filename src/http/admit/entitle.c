@@ -9,27 +9,8 @@
 #include "http/exchange_call.h"
 #include "io/store_pool.h"
 
-enum status entitle_load(struct store_session *session, const struct principal *principal,
-                         struct slice topic, struct arena *arena, struct grant *grant) {
-    struct store_entity entity;
-    struct slice id;
-    bool is_narrowed = principal->topics.count + principal->streams.count > 0;
-    enum entity_kind kind = ENTITY_NONE;
-    *grant = grant_check(principal, topic, NULL);
-    if (topic.data)
-        kind = grant_entity_of(topic, &id);
-    else if (principal->read_all && !is_narrowed)
-        *grant = (struct grant){STATUS_OK, GRANT_VIEW_ALL};
-    if (grant->status != STATUS_OWNER_MISMATCH || kind == ENTITY_NONE)
-        return STATUS_OK;
-    enum status status = store_load_entity(session, kind, id, arena, &entity);
-    if (status == STATUS_OK)
-        *grant = grant_check(principal, topic, &entity.owner);
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
-}
-
-/* A check that needs the store: for the topic of a stream id, or for its owner. */
-struct owner_check {
+/* A check that needs the store: for the topic of a stream id. */
+struct stream_check {
     struct exchange_call call;
     struct slice address;
     bool is_of_path; /* the address is a parameter of the route, which becomes the topic */
@@ -40,7 +21,7 @@ struct owner_check {
 };
 
 static void check_free(void *memory) {
-    struct owner_check *check = memory;
+    struct stream_check *check = memory;
     arena_release(&check->arena);
     free(check);
 }
@@ -68,20 +49,17 @@ static enum status rename_topic(struct exchange *exchange, struct slice topic) {
 }
 
 static void check_run(struct call *call, struct store_session *store) {
-    struct owner_check *check = container_of(call, struct owner_check, call.call);
+    struct stream_check *check = container_of(call, struct stream_check, call.call);
     struct slice topic = check->address;
-    if (address_kind(topic) == ADDRESS_STORED_STREAM) {
-        call->status = topic_address_find(store, topic, &check->arena, &check->found);
-        if (check->found.topic.data)
-            topic = check->found.topic;
-    }
+    call->status = topic_address_find(store, topic, &check->arena, &check->found);
+    if (check->found.topic.data)
+        topic = check->found.topic;
     if (call->status == STATUS_OK)
-        call->status = entitle_load(store, check->call.exchange->principal, topic, &check->arena,
-                                    &check->grant);
+        check->grant = grant_subscribe(check->call.exchange->principal, topic);
 }
 
 static void check_answer(struct exchange_call *call) {
-    struct owner_check *check = container_of(call, struct owner_check, call);
+    struct stream_check *check = container_of(call, struct stream_check, call);
     struct exchange *exchange = call->exchange;
     enum status status = call->call.status;
     struct grant grant = check->grant;
@@ -99,15 +77,12 @@ static void check_answer(struct exchange_call *call) {
 
 static void entitle_as(struct exchange *exchange, struct slice address, bool is_of_path,
                        void (*next)(struct exchange *exchange)) {
-    struct slice id;
-    bool is_stored = address_kind(address) == ADDRESS_STORED_STREAM;
-    enum entity_kind entity = grant_entity_of(address, &id);
-    struct grant grant = grant_check(exchange->principal, address, NULL);
-    if (!is_stored && (grant.status != STATUS_OWNER_MISMATCH || entity == ENTITY_NONE)) {
+    if (address_kind(address) != ADDRESS_STORED_STREAM) {
+        struct grant grant = grant_subscribe(exchange->principal, address);
         decide(exchange, &grant, address, next);
         return;
     }
-    struct owner_check *check = calloc(1, sizeof(*check));
+    struct stream_check *check = calloc(1, sizeof(*check));
     if (!check) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;

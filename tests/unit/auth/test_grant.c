@@ -109,6 +109,25 @@ static void an_unknown_run_is_refused_like_one_of_another_owner(void **state) {
     assert_int_equal(unknown.status, STATUS_OWNER_MISMATCH);
 }
 
+static void a_subscription_waits_where_the_owner_of_an_entity_decides(void **state) {
+    (void)state;
+    struct principal who = {.identity.user_id = SLICE("ada"), .scopes = SCOPE_RUN_EVENTS};
+    struct slice granted = SLICE("run:r:events");
+    struct grant grant = grant_subscribe(&who, SLICE("run:r:events"));
+    assert_int_equal(grant.status, STATUS_OK);
+    assert_int_equal(grant.view, GRANT_VIEW_PENDING);
+    assert_false(grant_may_read(&who, GRANT_VIEW_PENDING, &who.identity));
+    assert_int_equal(grant_subscribe(&who, SLICE("worker:w:lifecycle")).status,
+                     STATUS_MISSING_SCOPE);
+    assert_int_equal(grant_subscribe(&who, SLICE("room:1")).status, STATUS_FORBIDDEN_TOPIC);
+    who.scopes |= SCOPE_CODEX_WORKER_EVENTS;
+    assert_int_equal(grant_subscribe(&who, SLICE("fleet:user:bob:workers")).status,
+                     STATUS_OWNER_MISMATCH);
+    who.topics = (struct grant_list){&granted, 1};
+    assert_int_equal(grant_subscribe(&who, SLICE("run:r:events")).view, GRANT_VIEW_ALL);
+    assert_int_equal(grant_subscribe(&who, SLICE("run:s:events")).status, STATUS_FORBIDDEN_TOPIC);
+}
+
 static void fleets_belong_to_the_owner_in_their_name(void **state) {
     (void)state;
     const struct principal user = {.identity.user_id = SLICE("a:b"), .scopes = ALL_SCOPES};
@@ -326,6 +345,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_topic_principal_scope_and_grant_has_its_answer),
         cmocka_unit_test(an_unknown_run_is_refused_like_one_of_another_owner),
+        cmocka_unit_test(a_subscription_waits_where_the_owner_of_an_entity_decides),
         cmocka_unit_test(fleets_belong_to_the_owner_in_their_name),
         cmocka_unit_test(streams_grant_as_topics_do),
         cmocka_unit_test(stream_ids_stand_among_the_topics_only_whole),
