@@ -26,6 +26,8 @@ struct export_work {
     bool has_started;
     uint64_t log_id;       /* of the last event read */
     uint64_t until_log_id; /* of the last event wanted */
+    bool has_fork;
+    uint64_t fork_log_id;
     struct viewer *viewer;
     uint64_t count;
     uint64_t bytes; /* hashed */
@@ -71,6 +73,8 @@ static enum status export_begin(struct store_read *read, struct store_session *s
     if (status != STATUS_OK)
         return status;
     work->until_log_id = state.log_id;
+    work->has_fork = state.has_fork;
+    work->fork_log_id = state.fork_log_id;
     if (work->after.given)
         status = store_read_find_cursor(read, session, &work->after, &work->log_id);
     if (status == STATUS_OK && work->until.given) {
@@ -99,6 +103,9 @@ static enum status write_manifest(struct export_work *work, struct buffer *out) 
         status = buffer_append_slice(out, SLICE(",\"last_cursor\":"));
     if (status == STATUS_OK)
         status = query_cursor_write(out, &work->last);
+    /* Behind the last event it says nothing: an import parts from this log there. */
+    if (status == STATUS_OK && work->has_fork && work->fork_log_id < work->until_log_id)
+        status = buffer_printf(out, ",\"fork_log_id\":%llu", (unsigned long long)work->fork_log_id);
     if (status == STATUS_OK)
         status =
             buffer_printf(out, ",\"bytes\":%llu,\"sha256\":\"", (unsigned long long)work->bytes);

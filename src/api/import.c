@@ -33,6 +33,7 @@ enum import_phase {
     IMPORT_RECEIVE, /* the body is spooled, and each line checked */
     IMPORT_IDS,     /* no event id may be used twice */
     IMPORT_LINK,    /* links are followed; the first pass compares the log with the store */
+    IMPORT_FORK,    /* the store notes where the epochs of the file's log part */
     IMPORT_WRITE,
 };
 
@@ -272,6 +273,9 @@ static void run_step(struct call *call, struct store_session *session) {
     case IMPORT_LINK:
         work->status = link_step(work, session);
         break;
+    case IMPORT_FORK:
+        work->status = store_lower_fork(session, work->check.fork_log_id);
+        break;
     case IMPORT_WRITE:
         while (work->status == STATUS_OK && !work->pass_over && !group_is_full(work) &&
                (work->group.request_count == 0 || work->rest.size > 0))
@@ -320,6 +324,8 @@ static void fail(struct import_work *work, enum status status) {
 static void post_step(struct import_work *work) {
     if (atomic_load(&work->api->http->is_draining))
         fail(work, STATUS_SHUTTING_DOWN);
+    else if (work->phase == IMPORT_FORK)
+        exchange_call_writer(&work->call);
     else
         exchange_call_store(&work->call);
 }
@@ -431,6 +437,8 @@ static void step_answer(struct exchange_call *call) {
             post_group(work);
         else
             finish(work);
+    } else if (work->phase == IMPORT_FORK) {
+        begin_phase(work, IMPORT_WRITE);
     } else if (!work->pass_over) {
         post_step(work);
     } else if (work->check.part + 1 < work->check.part_count) {
@@ -438,7 +446,8 @@ static void step_answer(struct exchange_call *call) {
         begin_pass(work);
         post_step(work);
     } else {
-        begin_phase(work, IMPORT_WRITE);
+        bool adds = work->event_count > work->stored_count;
+        begin_phase(work, adds && work->check.has_fork ? IMPORT_FORK : IMPORT_WRITE);
     }
 }
 

@@ -12,6 +12,7 @@
 
 struct batch {
     uint64_t first_log_id;
+    uint64_t imported_log_id; /* of the last imported event; 0: none */
     struct store_event *events;
     struct store_entity *states; /* of each event's entity, after it */
     size_t event_count;

@@ -353,6 +353,8 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     request->event = *event;
     batch->states[batch->event_count] = draft->entry->entity;
     batch->event_count++;
+    if (request->import)
+        batch->imported_log_id = event->log_id;
     ledger->state.log_id = event->log_id;
     ledger->state.cursor = event->cursor;
     return STATUS_OK;

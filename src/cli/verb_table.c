@@ -156,7 +156,9 @@ const struct cli_command cli_commands[] = {
      "that "
      "answers.",
      "khala nodes\nkhala nodes --json", cli_nodes, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS), false},
-    {"migrate", "migrate [--undo-move | --new-epoch] [--json] [--data-dir DIR] [--config FILE]",
+    {"migrate",
+     "migrate [--undo-move | --new-epoch [--fork LOG_ID]] [--json] [--data-dir DIR] [--config "
+     "FILE]",
      "Bring the store's schema up to date, let a store that was moved be served again, or give a "
      "restored store a new epoch.",
      "khala migrate --data-dir ./khala-data\nkhala migrate --undo-move --data-dir ./khala-data",
@@ -165,6 +167,9 @@ const struct cli_command cli_commands[] = {
               "give up a move of this store to another; after a complete move in a new epoch"},
              {"--new-epoch", NULL,
               "after the tools of a database restored an earlier state: all clients start again"},
+             {"--fork", "LOG_ID",
+              "with --new-epoch: the last event that is in every earlier state of the log that "
+              "clients have read; 0: not known"},
              JSON_ROW, DATA_DIR_ROW),
      false},
     {"verify", "verify [--json] [--data-dir DIR] [--config FILE]",

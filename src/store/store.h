@@ -24,7 +24,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 9
+#define STORE_SCHEMA_VERSION 10
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -32,6 +32,13 @@
 /* No sequence, version or log id is larger. A stored one that is was put there by hand. JSON
  * numbers are exact up to twice as much. */
 #define STORE_SEQ_MAX (UINT64_C(1) << 52)
+/* Where the epochs of the log part, among the properties: fork_log_id is the lowest end of the log
+ * at which a later epoch began, and import_log_id the end of what was imported. A log with one
+ * epoch has neither. The fork of a topic that is served from the log follows from them. One with
+ * journal rows has a property of its own, its head at that moment: this prefix and its name.
+ * Without it, as behind the first ones by ref, its fork is 0. */
+#define STORE_FORK_PREFIX     "fork-"
+#define STORE_FORK_TOPICS_MAX 512
 /* Waiting rows of the outbox are counted up to here. */
 #define STORE_OUTBOX_COUNT_MAX 10000
 
@@ -292,6 +299,8 @@ struct store_batch {
      * a batch says that all derived rows are there. */
     uint64_t unprojected_from;
     bool is_projected;
+    /* > 0: the log was imported up to this event. What follows belongs to another epoch. */
+    uint64_t imported_log_id;
     /* The rows of the outbox that this batch answers. The commit removes them, and keeps the
      * rejected ones aside. STATUS_STORE_UNAVAILABLE: one was removed or locked by others. */
     const int64_t *outbox_ids;
@@ -366,6 +375,10 @@ struct store_state {
     /* Events from this log id on may lack their derived rows, and documents may be missing. 0: all
      * derived rows are there. */
     uint64_t unprojected_from;
+    /* The log has had several epochs, which are the same up to this log id; 0: it is not known
+     * where they part. */
+    bool has_fork;
+    uint64_t fork_log_id;
 };
 
 /* Whether payload and hash of a derived row agree, and a journal row with its event. Documents
@@ -523,6 +536,13 @@ MUST_CHECK enum status store_keep_secret(struct store_session *session, struct s
 /* Sets and removes properties in one transaction. */
 MUST_CHECK enum status store_put_properties(struct store_session *session,
                                             const struct store_property *properties, size_t count);
+
+/* Before the log gets another epoch: notes its end, and the heads of the topics with journal rows,
+ * as the place where its epochs part. One that was noted before is lower, and stays. */
+MUST_CHECK enum status store_note_fork(struct store_session *session);
+/* The epochs of the log part at this event, unless they do earlier. The heads of topics with
+ * journal rows are not known for it: their forks become 0. */
+MUST_CHECK enum status store_lower_fork(struct store_session *session, uint64_t log_id);
 
 /* ---- reading (any session) ---------------------------------------------------------------- */
 

@@ -219,6 +219,16 @@ enum status store_load_secret(struct store_session *session, struct slice name, 
     return session->engine->load_secret(session, name, arena, value);
 }
 
+enum status store_note_fork(struct store_session *session) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->note_fork(session);
+}
+
+enum status store_lower_fork(struct store_session *session, uint64_t log_id) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->lower_fork(session, log_id);
+}
+
 enum status store_put_properties(struct store_session *session,
                                  const struct store_property *properties, size_t count) {
     assert(session->mode == STORE_WRITE);

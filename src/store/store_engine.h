@@ -74,6 +74,8 @@ struct store_engine {
     enum status (*put_properties)(struct store_session *session,
                                   const struct store_property *properties, size_t count,
                                   enum store_appending appending);
+    enum status (*note_fork)(struct store_session *session);
+    enum status (*lower_fork)(struct store_session *session, uint64_t log_id);
     enum status (*load_property)(struct store_session *session, struct slice name,
                                  struct arena *arena, struct slice *value);
     enum status (*read_rows)(struct store_session *session, const struct store_value *after,

@@ -19,14 +19,18 @@ enum status store_epoch_mint(char epoch[STORE_EPOCH_SIZE + 1]) {
     return STATUS_OK;
 }
 
-enum status store_epoch_renew(const char *url, char epoch[STORE_EPOCH_SIZE + 1],
-                              struct store_message *message) {
+enum status store_epoch_renew(const char *url, const uint64_t *fork_log_id,
+                              char epoch[STORE_EPOCH_SIZE + 1], struct store_message *message) {
     struct store *store = NULL;
     struct store_session *session = NULL;
     message->text[0] = '\0';
     enum status status = store_open(&store, url, true, message);
     if (status == STATUS_OK)
         status = store_session_open(store, STORE_WRITE, &session);
+    if (status == STATUS_OK)
+        status = store_note_fork(session);
+    if (status == STATUS_OK && fork_log_id)
+        status = store_lower_fork(session, *fork_log_id);
     if (status == STATUS_OK)
         status = store_epoch_mint(epoch);
     const struct store_property property = {SLICE("epoch"), slice_of(epoch)};

@@ -10,8 +10,9 @@
 
 MUST_CHECK enum status store_epoch_mint(char epoch[STORE_EPOCH_SIZE + 1]);
 /* Gives the log of the store a new epoch, so that all clients start again. No server may use the
- * store. The statuses of store_open; the message has a sentence for people. */
-MUST_CHECK enum status store_epoch_renew(const char *url, char epoch[STORE_EPOCH_SIZE + 1],
+ * store. fork_log_id: the last event that is in all histories of the log; NULL: its last one. The
+ * statuses of store_open; the message has a sentence for people. */
+MUST_CHECK enum status store_epoch_renew(const char *url, const uint64_t *fork_log_id,
+                                         char epoch[STORE_EPOCH_SIZE + 1],
                                          struct store_message *message);
-
 #endif

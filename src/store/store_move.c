@@ -369,6 +369,8 @@ static enum status remove_mark(struct side *side, struct store_move_undone *undo
         status = store_read_state(session, &state);
     undone->is_epoch_new = side->marks.out.is_complete;
     if (status == STATUS_OK && undone->is_epoch_new)
+        status = store_note_fork(session);
+    if (status == STATUS_OK && undone->is_epoch_new)
         status = store_epoch_mint(state.epoch);
     const struct store_property properties[] = {{STORE_MOVE_OUT, {0}},
                                                 {SLICE("epoch"), slice_of(state.epoch)}};

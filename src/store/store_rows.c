@@ -77,8 +77,8 @@ const struct store_table store_tables[] = {
      .columns = "name, value",
      .kinds = "tt",
      .key_count = 1,
-     .filter = "(name IN ('epoch', 'journal_epoch', 'unprojected_from', 'projection_version') OR "
-               "name LIKE 'sink-%')",
+     .filter = "(name IN ('epoch', 'journal_epoch', 'unprojected_from', 'projection_version', "
+               "'fork_log_id', 'import_log_id') OR name LIKE 'fork-%' OR name LIKE 'sink-%')",
      .new_key_max = -1,
      .is_replaced = true},
     {.name = NULL},

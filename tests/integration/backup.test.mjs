@@ -201,6 +201,25 @@ test("a copy of the files that was put back gets another epoch by migrate --new-
   assert.equal(run(["migrate", "--new-epoch", "--undo-move", "--data-dir", data]).code, 2);
 });
 
+test("a store that was restored by a version without forks refuses positions without an epoch", async (t) => {
+  const data = await stored(t, 3);
+  const elsewhere = join(folder(t), "elsewhere");
+  const file = join(folder(t), "backup.db");
+  const fork = (place) => sql(place, "SELECT value FROM meta WHERE name = 'fork_log_id'");
+  backup(data, file);
+  assert.equal(run(["restore", file, "--data-dir", elsewhere]).code, 0);
+  assert.equal(fork(elsewhere), "3");
+  for (const [place, found] of [[elsewhere, "0"], [data, ""]]) {
+    change(join(place, "khala.db"), "DELETE FROM meta WHERE name LIKE 'fork%'; PRAGMA user_version = 9");
+    assert.equal(run(["migrate", "--data-dir", place]).code, 0);
+    assert.equal(fork(place), found);
+  }
+  // A store of that schema that is replaced is not migrated, and says the same.
+  change(join(elsewhere, "khala.db"), "DELETE FROM meta WHERE name LIKE 'fork%'; PRAGMA user_version = 9");
+  assert.equal(run(["restore", file, "--data-dir", elsewhere]).code, 0);
+  assert.equal(fork(elsewhere), "0");
+});
+
 test("a client that follows over a restore receives epoch_mismatch and starts again", async (t) => {
   const first = await operate(t);
   await first.did("runs", { run_id: "load" }, 201);

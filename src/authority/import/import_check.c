@@ -35,6 +35,8 @@ static enum status check_manifest(struct import_check *check, const struct impor
     uint8_t digest[SHA256_BYTES];
     sha256_final(&check->hash, digest);
     check->has_manifest = true;
+    check->has_fork = line->has_fork;
+    check->fork_log_id = line->fork_log_id;
     if (line->count != check->count || memcmp(digest, line->sha256, SHA256_BYTES) != 0)
         return refuse(reason, "the lines are not those that the manifest counts and hashes");
     return STATUS_OK;

@@ -15,6 +15,8 @@ struct import_check {
     unsigned chain_version;
     struct sha256 hash; /* of the lines before the manifest */
     bool has_manifest;
+    bool has_fork; /* of the manifest */
+    uint64_t fork_log_id;
     uint64_t entity_count;
     /* The links of one part. */
     uint64_t part;

@@ -156,16 +156,21 @@ static bool read_event(const struct json_field *fields, struct arena *arena,
 
 static enum status read_manifest(struct json_value value, struct import_line *line,
                                  const char **reason) {
-    struct json_field fields[] = {
-        {.name = SLICE("format")}, {.name = SLICE("count")}, {.name = SLICE("sha256")}};
+    struct json_field fields[] = {{.name = SLICE("format")},
+                                  {.name = SLICE("count")},
+                                  {.name = SLICE("sha256")},
+                                  {.name = SLICE("fork_log_id")}};
     struct slice digest;
     line->is_manifest = true;
-    if (value.kind == JSON_KIND_OBJECT && json_read_members(value, fields, 3) == STATUS_OK &&
+    if (value.kind == JSON_KIND_OBJECT && json_read_members(value, fields, 4) == STATUS_OK &&
         fields[0].present && json_string_is(fields[0].value, SLICE("ndjson")) &&
         fields[1].present && json_u64(fields[1].value, JSON_INTEGER_MAX, &line->count) &&
         fields[2].present && json_string_slice(fields[2].value, &digest) &&
-        read_hex(digest, line->sha256))
+        read_hex(digest, line->sha256) &&
+        (!fields[3].present || json_u64(fields[3].value, JSON_INTEGER_MAX, &line->fork_log_id))) {
+        line->has_fork = fields[3].present;
         return STATUS_OK;
+    }
     *reason = "the line is not the manifest of an export";
     return STATUS_IMPORT_REFUSED;
 }

@@ -15,6 +15,8 @@ struct import_line {
     /* Of a manifest. */
     uint64_t count;
     uint8_t sha256[SHA256_BYTES];
+    bool has_fork; /* the log has had several epochs, which are the same up to this event */
+    uint64_t fork_log_id;
 };
 
 /* scratch: for chain_hash. */

@@ -25,10 +25,10 @@ static int undo_move(const char *url, const char *label, bool json) {
     return EXIT_CODE_DONE;
 }
 
-static int renew_epoch(const char *url, const char *label, bool json) {
+static int renew_epoch(const char *url, const char *label, const uint64_t *fork, bool json) {
     struct store_message message = {""};
     char epoch[STORE_EPOCH_SIZE + 1] = "";
-    if (store_epoch_renew(url, epoch, &message) != STATUS_OK)
+    if (store_epoch_renew(url, fork, epoch, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)
         printf("{\"epoch\":\"%s\"}\n", epoch);
@@ -43,23 +43,28 @@ int cli_migrate(int argc, char **argv) {
     bool json = false;
     bool is_undo = false;
     bool is_renewal = false;
+    const char *fork_text = NULL;
+    uint64_t fork = 0;
     const struct cli_option verb_options[] = {{"--json", &json, NULL},
                                               {"--undo-move", &is_undo, NULL},
-                                              {"--new-epoch", &is_renewal, NULL}};
-    int code = cli_settings(&argc, argv, verb_options, 3, &config);
+                                              {"--new-epoch", &is_renewal, NULL},
+                                              {"--fork", NULL, &fork_text}};
+    int code = cli_settings(&argc, argv, verb_options, 4, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
         return cli_usage("migrate", "'%s' is not expected", argv[0]);
     if (is_undo && is_renewal)
         return cli_usage("migrate", "--undo-move and --new-epoch exclude one another");
+    if (fork_text && (!is_renewal || !cli_number(fork_text, &fork)))
+        return cli_usage("migrate", "--fork takes a log id, and belongs to --new-epoch");
     const char *url = config_store_url(&config);
     char label[STORE_MESSAGE_MAX];
     store_url_label(url, label, sizeof(label));
     if (is_undo)
         return undo_move(url, label, json);
     if (is_renewal)
-        return renew_epoch(url, label, json);
+        return renew_epoch(url, label, fork_text ? &fork : NULL, json);
     if (store_migrate(url, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)

@@ -130,6 +130,7 @@ enum statement_id {
     STATEMENT_DELETE_OUTBOX,
     STATEMENT_OUTBOX_STATE,
     STATEMENT_MEASURE,
+    STATEMENT_DROP_FORKS,
     STATEMENT_PROPERTY,
     STATEMENT_PUT_PROPERTY,
     STATEMENT_REMOVE_PROPERTY,
@@ -299,6 +300,7 @@ enum postgres_history {
     HISTORY_CHANGED,   /* the nodes are still asked */
     HISTORY_CONFIRMED, /* it changed, and no node has read an event that is lost */
     HISTORY_BROKEN,    /* events that clients have are lost, or may be after a change */
+    HISTORY_SHORTENED, /* the log has lost its end, and may have got another since */
 };
 
 /* Whether it changed and was not judged yet. A node that starts meanwhile has read nothing before
@@ -314,9 +316,8 @@ MUST_CHECK enum status postgres_judge_history(struct postgres_store *store, PGco
 MUST_CHECK enum status postgres_await_history(struct postgres_store *store, PGconn *connection,
                                               enum postgres_history *history, char *message);
 /* Stores the history, in the caller's transaction. A broken one gives the log a new epoch. */
-MUST_CHECK enum status postgres_settle_history(const struct postgres_store *store,
-                                               PGconn *connection, enum postgres_history history,
-                                               char *message);
+MUST_CHECK enum status postgres_settle_history(struct postgres_store *store, PGconn *connection,
+                                               enum postgres_history history, char *message);
 /* Any thread. Keeps the last event that this process has read or written. */
 void postgres_note_read(struct postgres_store *store, uint64_t log_id, const struct uuid *cursor);
 /* Any thread. 0: none. */
@@ -577,6 +578,24 @@ enum status postgres_walk_drifts(struct store_session *session, uint64_t limit, 
                                  store_drift_cb *callback);
 enum status postgres_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
                                       store_revocation_cb *callback);
+/* The log's epochs part at its end, unless they do earlier. Derived tables may be missing or of an
+ * older schema: the forks of their topics are 0 then. */
+#define POSTGRES_FORK_TOPICS POSTGRES_TEXT_OF(STORE_FORK_TOPICS_MAX)
+#define POSTGRES_NOTE_FORK                                                                         \
+    "DO $$ BEGIN INSERT INTO runtime.meta (name, value) SELECT '" STORE_FORK_PREFIX                \
+    "' || topic, head_seq::text FROM runtime.topics WHERE entity_ref IS NULL AND NOT EXISTS "      \
+    "(SELECT FROM runtime.meta WHERE name IN ('fork_log_id', 'import_log_id')) ORDER BY ref "      \
+    "LIMIT " POSTGRES_FORK_TOPICS " ON CONFLICT DO NOTHING; EXCEPTION WHEN undefined_table OR "    \
+    "undefined_column THEN NULL; END $$; INSERT INTO runtime.meta (name, value) SELECT "           \
+    "'fork_log_id', coalesce(max(log_id), 0)::text FROM runtime.events ON CONFLICT DO NOTHING"
+/* The properties of topics. */
+#define POSTGRES_FORKS "starts_with(name, '" STORE_FORK_PREFIX "')"
+/* It is not known where they part. */
+#define POSTGRES_NOTE_UNKNOWN_FORK                                                                 \
+    "INSERT INTO runtime.meta (name, value) VALUES ('fork_log_id', '0') ON CONFLICT (name) DO "    \
+    "UPDATE SET value = excluded.value"
+enum status postgres_note_fork(struct store_session *base);
+enum status postgres_lower_fork(struct store_session *base, uint64_t log_id);
 enum status postgres_put_properties(struct store_session *base,
                                     const struct store_property *properties, size_t count,
                                     enum store_appending appending);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/decimal.h"
 #include "store/postgres/postgres.h"
 
 enum status postgres_contradicts(struct postgres_session *session, enum status status,
@@ -339,7 +340,19 @@ static enum status send_authority(struct postgres_session *session, const struct
         status = postgres_send_events(session, batch, max);
     if (status == STATUS_OK && batch->key_count > 0)
         status = send_keys(session, batch);
-    return status;
+    if (status != STATUS_OK || batch->imported_log_id == 0)
+        return status;
+    /* The journals of the log that is imported have other sequences. */
+    postgres_begin(session, STATEMENT_DROP_FORKS);
+    status = postgres_pipeline_send(session);
+    if (status != STATUS_OK)
+        return status;
+    char text[DECIMAL_U64_SIZE_MAX];
+    size_t size = (size_t)(decimal_write_u64(text, batch->imported_log_id) - text);
+    postgres_begin(session, STATEMENT_PUT_PROPERTY);
+    postgres_put_text(session, SLICE("import_log_id"));
+    postgres_put_text(session, (struct slice){text, size});
+    return postgres_pipeline_send(session);
 }
 
 static enum status send_derived(struct postgres_session *session, const struct store_batch *batch) {

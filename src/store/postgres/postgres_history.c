@@ -130,7 +130,7 @@ static void log_loss(const struct postgres_store *store) {
 
 enum status postgres_report_loss(struct postgres_session *session, const char *epoch) {
     const struct postgres_store *store = session->store;
-    char sql[500];
+    char sql[800];
     char next[STORE_EPOCH_SIZE + 1] = "";
     bool is_open = false;
     /* The node with the lock asks all nodes then. */
@@ -146,7 +146,7 @@ enum status postgres_report_loss(struct postgres_session *session, const char *e
     snprintf(sql, sizeof(sql),
              "WITH ended AS (UPDATE runtime.writer SET term = term + 1 WHERE id = 1 RETURNING id) "
              "UPDATE runtime.meta SET value = '%s' WHERE name = 'epoch' AND value = '%s' AND "
-             "EXISTS (SELECT FROM ended)",
+             "EXISTS (SELECT FROM ended); " POSTGRES_NOTE_UNKNOWN_FORK,
              next, epoch);
     status = postgres_execute(store, session->connection, sql, session->error);
     if (status != STATUS_OK)
@@ -172,7 +172,7 @@ enum status postgres_judge_history(struct postgres_store *store, PGconn *connect
     if (status == STATUS_OK && *history == HISTORY_SAME)
         status = find_loss(store, connection, &is_lost, message);
     if (is_lost) {
-        *history = HISTORY_BROKEN;
+        *history = HISTORY_SHORTENED;
         log_loss(store);
     }
     if (status != STATUS_OK || *history != HISTORY_CHANGED)
@@ -195,7 +195,25 @@ enum status postgres_await_history(struct postgres_store *store, PGconn *connect
     return status;
 }
 
-enum status postgres_settle_history(const struct postgres_store *store, PGconn *connection,
+/* A changed database has no new events before this. So its log ends where its histories part, if it
+ * is a copy of the log that this process has followed. */
+static enum status note_fork(struct postgres_store *store, PGconn *connection,
+                             enum postgres_history history, char *message) {
+    const struct postgres_memory memory = postgres_remember(store);
+    PGresult *result = NULL;
+    bool is_known = history == HISTORY_BROKEN;
+    enum status status = ask(
+        store, connection, "SELECT value FROM runtime.meta WHERE name = 'epoch'", &result, message);
+    if (status == STATUS_OK && *memory.epoch)
+        is_known &= strcmp(PQgetvalue(result, 0, 0), memory.epoch) == 0;
+    PQclear(result);
+    if (status != STATUS_OK)
+        return status;
+    return postgres_execute(store, connection,
+                            is_known ? POSTGRES_NOTE_FORK : POSTGRES_NOTE_UNKNOWN_FORK, message);
+}
+
+enum status postgres_settle_history(struct postgres_store *store, PGconn *connection,
                                     enum postgres_history history, char *message) {
     char sql[256];
     char epoch[STORE_EPOCH_SIZE + 1] = "";
@@ -207,9 +225,11 @@ enum status postgres_settle_history(const struct postgres_store *store, PGconn *
         ") ON CONFLICT (name) DO UPDATE SET value = excluded.value; DELETE FROM runtime.nodes "
         "WHERE " MARKED,
         message);
-    if (status != STATUS_OK || history != HISTORY_BROKEN)
+    if (status != STATUS_OK || (history != HISTORY_BROKEN && history != HISTORY_SHORTENED))
         return status;
-    status = store_epoch_mint(epoch);
+    status = note_fork(store, connection, history, message);
+    if (status == STATUS_OK)
+        status = store_epoch_mint(epoch);
     if (status != STATUS_OK)
         return status;
     snprintf(sql, sizeof(sql), "UPDATE runtime.meta SET value = '%s' WHERE name = 'epoch'", epoch);

@@ -189,6 +189,8 @@ static enum status row_state(struct postgres_session *session, struct postgres_r
         .entity_ref = postgres_number(row, 2),
         .topic_ref = postgres_number(row, 3),
         .unprojected_from = postgres_number(row, 8),
+        .has_fork = !postgres_is_null(row, 9),
+        .fork_log_id = postgres_number(row, 9),
     };
     if (epoch.size != STORE_EPOCH_SIZE)
         return postgres_damaged(session, "the epoch, of size", epoch.size);

@@ -345,6 +345,28 @@ enum status postgres_put_properties(struct store_session *base,
     return postgres_write_end(session, status);
 }
 
+enum status postgres_note_fork(struct store_session *base) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = postgres_write_open(session);
+    if (status != STATUS_OK)
+        return status;
+    return postgres_write_end(session, execute(session, POSTGRES_NOTE_FORK));
+}
+
+enum status postgres_lower_fork(struct store_session *base, uint64_t log_id) {
+    struct postgres_session *session = postgres_session_of(base);
+    char sql[300];
+    snprintf(sql, sizeof(sql),
+             "DELETE FROM meta WHERE " POSTGRES_FORKS "; INSERT INTO meta (name, value) VALUES "
+             "('fork_log_id', '%llu') ON CONFLICT (name) DO UPDATE SET value = "
+             "least(meta.value::bigint, excluded.value::bigint)::text",
+             (unsigned long long)log_id);
+    enum status status = postgres_write_open(session);
+    if (status != STATUS_OK)
+        return status;
+    return postgres_write_end(session, execute(session, sql));
+}
+
 enum status postgres_clear_rows(struct store_session *base, const struct store_property *property) {
     struct postgres_session *session = postgres_session_of(base);
     enum status status = postgres_write_open(session);

@@ -244,7 +244,8 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "(SELECT max(ref) FROM entities), (SELECT max(ref) FROM topics), (SELECT cursor FROM "
          "events ORDER BY log_id DESC LIMIT 1), (SELECT event_id FROM event_ids ORDER BY event_id "
          "DESC LIMIT 1), mark, unmarked_max, (SELECT value::bigint FROM meta WHERE name = "
-         "'unprojected_from') FROM minted_ids",
+         "'unprojected_from'), (SELECT min(value::bigint) FROM meta WHERE name IN ('fork_log_id', "
+         "'import_log_id')) FROM minted_ids",
          ""},
     [STATEMENT_PREFETCH_ENTITIES] =
         {"SELECT " ENTITY_COLUMNS ", k.o FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY "
@@ -471,6 +472,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_LOCK_SECRETS] = {"SELECT set_config('idle_session_timeout', '30s', false), "
                                 "pg_advisory_lock($1::bigint)",
                                 "n"},
+    [STATEMENT_DROP_FORKS] = {"DELETE FROM meta WHERE " POSTGRES_FORKS, ""},
     [STATEMENT_PROPERTY] = {"SELECT value FROM meta WHERE name = $1::text", "t"},
     [STATEMENT_PUT_PROPERTY] = {"INSERT INTO meta (name, value) VALUES ($1::text, $2::text) ON "
                                 "CONFLICT (name) DO UPDATE SET value = excluded.value",

@@ -104,6 +104,7 @@ enum statement_id {
     STATEMENT_WALK_OWNERS,
     STATEMENT_WALK_DRIFTS,
     STATEMENT_WALK_REVOCATIONS,
+    STATEMENT_DROP_FORKS,
     STATEMENT_PROPERTY,
     STATEMENT_PUT_PROPERTY,
     STATEMENT_REMOVE_PROPERTY,
@@ -369,6 +370,8 @@ enum status sqlite_use_once(struct store_session *base, enum single_use_kind kin
                             uint64_t expires_at_ms, uint64_t now_ms);
 
 /* sqlite_rows.c */
+enum status sqlite_note_fork(struct store_session *base);
+enum status sqlite_lower_fork(struct store_session *base, uint64_t log_id);
 enum status sqlite_put_properties(struct store_session *base,
                                   const struct store_property *properties, size_t count,
                                   enum store_appending appending);

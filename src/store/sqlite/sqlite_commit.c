@@ -474,6 +474,19 @@ enum status sqlite_end(struct sqlite_session *session, enum status status) {
     return status;
 }
 
+/* The journals of the log that is imported have other sequences. */
+static enum status note_import(struct sqlite_session *session, uint64_t log_id) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_execute(session, STATEMENT_DROP_FORKS);
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_PUT_PROPERTY, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_text(statement, 1, SLICE("import_log_id"));
+    sqlite_bind_number(statement, 2, log_id);
+    return sqlite_run(session, statement);
+}
+
 static enum status write_authority(struct sqlite_session *session,
                                    const struct store_batch *batch) {
     enum status status = STATUS_OK;
@@ -483,6 +496,8 @@ static enum status write_authority(struct sqlite_session *session,
         status = add_events(session, batch);
     for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
         status = add_key(session, &batch->keys[i]);
+    if (status == STATUS_OK && batch->imported_log_id > 0)
+        status = note_import(session, batch->imported_log_id);
     return status;
 }
 

@@ -142,6 +142,8 @@ static enum status row_state(struct sqlite_session *session, sqlite3_stmt *state
         .entity_ref = sqlite_number(statement, 2),
         .topic_ref = sqlite_number(statement, 3),
         .unprojected_from = sqlite_number(statement, 8),
+        .has_fork = sqlite3_column_type(statement, 9) != SQLITE_NULL,
+        .fork_log_id = sqlite_number(statement, 9),
     };
     if (epoch.size != STORE_EPOCH_SIZE)
         return sqlite_damaged(session, "the epoch, of size", epoch.size);

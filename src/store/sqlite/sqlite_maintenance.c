@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "store/sqlite/sqlite.h"
+#include "store/sqlite/sqlite_fork.h"
 #include "store/store_epoch.h"
 
 #define STEP_PAGES     256
@@ -125,19 +126,36 @@ static int read_copy(sqlite3 *database, struct store_copy *copy) {
     return code;
 }
 
-/* Makes the copy a single file without a log, sets its epoch unless epoch is NULL, fills *copy, and
- * syncs the file. */
-static enum status settle_file(const char *path, const char *epoch, struct store_copy *copy,
-                               struct store_message *message) {
-    sqlite3 *database = NULL;
+/* What a copy gets before it is put in force. */
+struct renewal {
+    char epoch[STORE_EPOCH_SIZE + 1];
+    bool replaces;     /* there is a store in force */
+    sqlite3 *replaced; /* that store; NULL: it is damaged */
+};
+
+static int renew(sqlite3 *database, const struct renewal *renewal) {
     char update[128];
     snprintf(update, sizeof(update), "UPDATE meta SET value = '%s' WHERE name = 'epoch'",
-             epoch ? epoch : "");
+             renewal->epoch);
+    int code = sqlite3_exec(database, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    if (code == SQLITE_OK)
+        code = renewal->replaces ? sqlite_fork_carry(database, renewal->replaced)
+                                 : sqlite_fork_note(database);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(database, update, NULL, NULL, NULL);
+    return code == SQLITE_OK ? sqlite3_exec(database, "COMMIT", NULL, NULL, NULL) : code;
+}
+
+/* Makes the copy a single file without a log, renews its epoch unless renewal is NULL, fills *copy,
+ * and syncs the file. */
+static enum status settle_file(const char *path, const struct renewal *renewal,
+                               struct store_copy *copy, struct store_message *message) {
+    sqlite3 *database = NULL;
     int code = sqlite3_open_v2(path, &database, SQLITE_OPEN_READWRITE, NULL);
     if (code == SQLITE_OK)
         code = sqlite_pragma(database, "PRAGMA journal_mode = DELETE", "delete");
-    if (code == SQLITE_OK && epoch)
-        code = sqlite3_exec(database, update, NULL, NULL, NULL);
+    if (code == SQLITE_OK && renewal)
+        code = renew(database, renewal);
     if (code == SQLITE_OK)
         code = read_copy(database, copy);
     enum status status =
@@ -494,35 +512,37 @@ static enum status set_aside(struct sqlite_restore *restore, char kept[STORE_MES
     return status;
 }
 
-static enum status swap(struct sqlite_restore *restore, struct store_restored *restored,
-                        struct store_message *message) {
+/* The new epoch is made while the store in force is sealed, because that store knows where earlier
+ * epochs of the log began. */
+static enum status swap(struct sqlite_restore *restore, struct renewal *renewal,
+                        struct store_restored *restored, struct store_message *message) {
     const char *path = restore->store_path;
-    sqlite3 *sealed = NULL;
     enum status status = STATUS_OK;
-    if (access(path, F_OK) == 0)
-        status = set_aside(restore, restored->kept, &sealed, message);
+    renewal->replaces = access(path, F_OK) == 0;
+    if (renewal->replaces)
+        status = set_aside(restore, restored->kept, &renewal->replaced, message);
+    if (status == STATUS_OK)
+        status = settle_file(restore->copy.path, renewal, &restored->copy, message);
     if (status == STATUS_OK && rename(restore->copy.path, path) != 0)
         status = sqlite_system_fault(message, path, "put the copy in the store's place");
     if (status == STATUS_OK) {
         restore->is_applied = true;
         status = sqlite_sync_folder(restore->folder, message);
     }
-    sqlite3_close(sealed);
+    sqlite3_close(renewal->replaced);
     return status;
 }
 
 enum status sqlite_restore_apply(struct store_restore *base, struct store_restored *restored,
                                  struct store_message *message) {
     struct sqlite_restore *restore = restore_of(base);
-    char epoch[STORE_EPOCH_SIZE + 1];
+    struct renewal renewal = {.replaces = false};
     *restored = (struct store_restored){.kept = ""};
-    enum status status = store_epoch_mint(epoch);
+    enum status status = store_epoch_mint(renewal.epoch);
     if (status == STATUS_OK)
         status = settle_file(restore->copy.path, NULL, &restored->copy, message);
     memcpy(restored->epoch_before, restored->copy.epoch, sizeof(restored->epoch_before));
-    if (status == STATUS_OK)
-        status = settle_file(restore->copy.path, epoch, &restored->copy, message);
-    return status == STATUS_OK ? swap(restore, restored, message) : status;
+    return status == STATUS_OK ? swap(restore, &renewal, restored, message) : status;
 }
 
 /* ---- checking ---- */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "store/sqlite/sqlite.h"
+#include "store/sqlite/sqlite_fork.h"
 #include "store/store_engine.h"
 
 /* ---- statements ---- */
@@ -192,6 +193,33 @@ enum status sqlite_put_properties(struct store_session *base,
     (void)appending;
     for (size_t i = 0; status == STATUS_OK && i < count; i++)
         status = put_property(session, &properties[i]);
+    return sqlite_end(session, status);
+}
+
+enum status sqlite_note_fork(struct store_session *base) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK) {
+        int code = sqlite_fork_note(session->database);
+        if (code != SQLITE_OK)
+            status =
+                sqlite_connect_fault(session->store->path, session->database, code, session->error);
+    }
+    return sqlite_end(session, status);
+}
+
+enum status sqlite_lower_fork(struct store_session *base, uint64_t log_id) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    char sql[200];
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO meta (name, value) VALUES ('fork_log_id', %llu) ON CONFLICT (name) DO "
+             "UPDATE SET value = min(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
+             (unsigned long long)log_id);
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK)
+        status = sqlite_execute(session, STATEMENT_DROP_FORKS);
+    if (status == STATUS_OK)
+        status = execute(session, sql);
     return sqlite_end(session, status);
 }
 

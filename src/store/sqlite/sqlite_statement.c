@@ -162,7 +162,8 @@ static const char *const texts[STATEMENT_COUNT] = {
                         "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), "
                         "(SELECT max(event_id) FROM event_ids), mark, unmarked_max, "
                         "(SELECT CAST(value AS INTEGER) FROM meta WHERE name = "
-                        "'unprojected_from') FROM minted_ids",
+                        "'unprojected_from'), (SELECT min(CAST(value AS INTEGER)) FROM meta WHERE "
+                        "name IN ('fork_log_id', 'import_log_id')) FROM minted_ids",
     [STATEMENT_TAIL] = "SELECT log_id, cursor FROM events ORDER BY log_id DESC LIMIT 1",
     [STATEMENT_CURSOR_AT] = "SELECT cursor, event_id IS NULL FROM events WHERE log_id = ?",
     [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),
@@ -232,6 +233,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_WALK_REVOCATIONS] = "SELECT kind, id, reason, revoked_at, expires_at FROM "
                                    "sync_revocations WHERE expires_at > ? ORDER BY kind, id",
     [STATEMENT_PROPERTY] = "SELECT value FROM meta WHERE name = ?",
+    [STATEMENT_DROP_FORKS] = "DELETE FROM meta WHERE name LIKE '" STORE_FORK_PREFIX "%'",
     [STATEMENT_PUT_PROPERTY] = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO "
                                "UPDATE SET value = excluded.value",
     [STATEMENT_REMOVE_PROPERTY] = "DELETE FROM meta WHERE name = ?",
