@@ -22,6 +22,7 @@
 #include "http/store_read.h"
 #include "store/enforced_window.h"
 #include "store/topic_epoch.h"
+#include "store/topic_fork.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
@@ -255,13 +256,16 @@ static enum status judge_slice(struct store_read *read, struct store_session *se
     return STATUS_OK;
 }
 
-static void judge_begin(struct plan *plan) {
+static enum status judge_begin(struct plan *plan, struct store_session *session) {
     struct plan_row *row = &plan->row;
     const struct topic_cursor *cursor = &plan->item.cursor;
     const struct position position = {cursor->after_seq, cursor->epoch};
     const struct topic_window *window = row->has_window ? &row->window : NULL;
     row->epoch = topic_epoch_of(&plan->state, row->has_window ? &row->topic : NULL);
-    struct lineage lineage = lineage_of(window, &position, &row->epoch);
+    struct topic_fork fork;
+    enum status status = topic_fork_find(session, &plan->state,
+                                         row->has_window ? &row->topic : NULL, &position, &fork);
+    struct lineage lineage = lineage_of(window, &position, &row->epoch, &fork);
     lineage.is_damaged = row->has_window && cursor->after_seq < row->topic.damaged_seq;
     row->continuity = continuity_judge(window, cursor->after_seq, lineage);
     uint64_t rows = plan->rows + plan->slice_rows;
@@ -270,6 +274,7 @@ static void judge_begin(struct plan *plan) {
     row->is_measured = !row->has_window || row->rows_max > 0;
     plan->judged = (struct replay_progress){0};
     plan->stage = row->has_window && row->is_measured ? PLAN_JUDGE : PLAN_WRITE;
+    return status;
 }
 
 static enum status plan_cursor(struct store_read *read, struct store_session *session) {
@@ -301,8 +306,7 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
         row->policy = policy_of(api_of(read->exchange)->policies, row->topic_name);
         row->window = enforced_window(&row->topic, row->policy);
     }
-    judge_begin(plan);
-    return STATUS_OK;
+    return judge_begin(plan, session);
 }
 
 /* ---- the answer --------------------------------------------------------------------------- */

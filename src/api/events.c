@@ -5,6 +5,7 @@
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "store/topic_epoch.h"
+#include "store/topic_fork.h"
 #include "store/topic_since.h"
 #include "topic/continuity.h"
 #include "wire/json.h"
@@ -39,14 +40,23 @@ static enum status check_lineage(struct store_read *read, struct store_session *
                                  const struct store_entity *entity) {
     const struct topic_window window = {.oldest_seq = 1, .head_seq = entity->head_seq};
     const struct position position = {read->after_seq, read->epoch};
+    const struct store_topic topic = {.entity_ref = entity->ref};
+    struct topic_fork fork = {.is_set = false};
     struct store_state state;
     enum status status = store_read_state(session, &state);
+    /* The position of a time is of this history. */
+    if (status == STATUS_OK && !read->has_since)
+        status = topic_fork_find(session, &state, &topic, &position, &fork);
     if (status != STATUS_OK)
         return status;
-    struct topic_epoch epoch = topic_epoch_of(&state, NULL);
-    struct lineage lineage = lineage_of(&window, &position, &epoch);
-    read->reason = lineage.epoch_differs ? REASON_EPOCH_MISMATCH : REASON_CURSOR_AHEAD_OF_HEAD;
-    return lineage.epoch_differs || lineage.is_ahead ? STATUS_STALE_CURSOR : STATUS_OK;
+    read->epoch = topic_epoch_of(&state, NULL);
+    read->names_epoch = state.has_fork && !read->keeps_epoch;
+    struct lineage lineage = lineage_of(&window, &position, &read->epoch, &fork);
+    read->reason = lineage.epoch_differs ? REASON_EPOCH_MISMATCH
+                   : lineage.lacks_epoch ? REASON_EPOCH_REQUIRED
+                                         : REASON_CURSOR_AHEAD_OF_HEAD;
+    bool is_stale = lineage.epoch_differs || lineage.lacks_epoch || lineage.is_ahead;
+    return is_stale ? STATUS_STALE_CURSOR : STATUS_OK;
 }
 
 /* Sets the position of a time. */
@@ -74,21 +84,26 @@ static void read_list(struct store_read *read, struct store_session *session) {
                                           &list, list_event);
     if (status == STATUS_LIMIT_REACHED && read->has_more)
         status = STATUS_OK;
+    if (status == STATUS_OK && read->names_epoch)
+        status = buffer_printf(&read->out, "],\"next_after_seq\":\"%llu@%s\"",
+                               (unsigned long long)list.last_seq, read->epoch.text);
+    else if (status == STATUS_OK)
+        status = buffer_printf(&read->out, "],\"next_after_seq\":%llu",
+                               (unsigned long long)list.last_seq);
     if (status == STATUS_OK)
         status =
-            buffer_printf(&read->out, "],\"next_after_seq\":%llu,\"has_more\":%s}\n",
-                          (unsigned long long)list.last_seq, read->has_more ? "true" : "false");
+            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
     read->status = status;
 }
 
 static void handle_list(struct exchange *exchange, enum entity_kind kind) {
     struct position after;
-    bool given, has_since;
+    bool given, has_since, keeps_epoch;
     uint64_t since_ms = 0;
     uint64_t limit = LIMIT_DEFAULT;
     if (!query_since(exchange, &has_since, &since_ms))
         return;
-    enum status status = query_position(exchange, &after, &given);
+    enum status status = query_position(exchange, &after, &given, &keeps_epoch);
     if (status == STATUS_INVALID_CURSOR)
         status = STATUS_INVALID_REQUEST;
     if (status == STATUS_OK)
@@ -108,6 +123,7 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
         return;
     read->after_seq = after.seq;
     read->epoch = after.epoch;
+    read->keeps_epoch = keeps_epoch;
     read->has_since = has_since;
     read->since_ms = since_ms;
     read->limit = limit;

@@ -89,7 +89,8 @@ static enum status write_head(const struct snapshot *snapshot, struct buffer *ou
     object_text(&object, SLICE("source_table"),
                 slice_of(document_row(snapshot->policy->snapshot_document)->source_table));
     object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch.text));
-    object_number(&object, SLICE("watermark"), snapshot->watermark);
+    position_put(&object, SLICE("watermark"), snapshot->watermark,
+                 snapshot->has_fork ? &snapshot->epoch : NULL);
     return object.status == STATUS_OK ? buffer_append_slice(out, SLICE(",\"documents\":["))
                                       : object.status;
 }

@@ -259,7 +259,7 @@ const struct cli_command cli_commands[] = {
      "cursor decode CURSOR\n"
      "cursor compare CURSOR CURSOR\n"
      "cursor plan --after SEQ [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch "
-     "EPOCH]\n"
+     "EPOCH] [--fork SEQ]\n"
      "cursor migrate FILE [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]\n"
      "cursor … [--json]",
      "Encode, decode, compare and check event cursors and topic cursors. Exits with 1 if a cursor "
@@ -271,8 +271,9 @@ const struct cli_command cli_commands[] = {
              {"--oldest", "N", "oldest seq that can be replayed"}, {"--head", "N", "newest seq"},
              {"--budget", "N", "replay budget in events"},
              {"--epoch", "EPOCH", "epoch of the client"},
-             {"--store-epoch", "EPOCH", "epoch of the store"}, STORE_URL_ROW, CA_ROW, KEY_ROW,
-             DATA_DIR_ROW, JSON_ROW),
+             {"--store-epoch", "EPOCH", "epoch of the store"},
+             {"--fork", "SEQ", "last seq that is the same in all epochs of the log"}, STORE_URL_ROW,
+             CA_ROW, KEY_ROW, DATA_DIR_ROW, JSON_ROW),
      false},
     {"json", "json canonical\njson hash [--json]",
      "Print the JSON text of standard input in canonical form, or its payload hash.",

@@ -16,6 +16,7 @@
 #include "store/enforced_window.h"
 #include "store/log_position.h"
 #include "store/topic_epoch.h"
+#include "store/topic_fork.h"
 #include "store/topic_since.h"
 
 /* Repairs on behalf of one read. */
@@ -31,6 +32,7 @@ struct journal_page {
     struct arena arena;
     struct owners owners;
     struct frame_room room;
+    struct store_state state; /* where the read has an epoch */
     struct store_topic topic;
     bool is_log;
     struct owner_map *owner_map; /* NULL: the topic is not shared */
@@ -339,12 +341,27 @@ static enum status begin_bootstrap(struct journal_page *page) {
 
 static enum status find_epoch(struct journal_page *page) {
     struct journal_read *read = page->read;
-    struct store_state state = {0};
     if (read->mode == JOURNAL_READ_CONTINUE && !read->is_unfounded)
         return STATUS_OK;
-    enum status status = read_state(page, &state);
-    read->epoch = topic_epoch_of(&state, read->exists && !page->is_log ? &page->topic : NULL);
+    enum status status = read_state(page, &page->state);
+    read->epoch = topic_epoch_of(&page->state, read->exists && !page->is_log ? &page->topic : NULL);
+    read->has_fork = page->state.has_fork;
     return status;
+}
+
+/* A position that was found here, by a time or by an event, is of this history. */
+static enum status find_fork(const struct journal_page *page, const struct position *position,
+                             struct topic_fork *fork) {
+    const struct journal_read *read = page->read;
+    *fork = (struct topic_fork){.is_set = false};
+    if (read->mode != JOURNAL_READ_RESUME)
+        return STATUS_OK;
+    if (page->is_log) {
+        *fork = (struct topic_fork){page->state.has_fork, page->state.fork_log_id};
+        return STATUS_OK;
+    }
+    return topic_fork_find(page->session, &page->state, read->exists ? &page->topic : NULL,
+                           position, fork);
 }
 
 /* The last event before a time. An event may have been committed since the head was read. */
@@ -399,7 +416,11 @@ static enum status find_place(struct journal_page *page) {
         status = begin_bootstrap(page);
     } else if (read->mode != JOURNAL_READ_CONTINUE) {
         const struct position position = {after_seq, read->given_epoch};
-        struct lineage lineage = lineage_of(window, &position, &read->epoch);
+        struct topic_fork fork;
+        status = find_fork(page, &position, &fork);
+        if (status != STATUS_OK)
+            return status;
+        struct lineage lineage = lineage_of(window, &position, &read->epoch, &fork);
         lineage.is_ahead |= found.is_ahead;
         lineage.epoch_differs |= found.epoch_differs;
         lineage.is_damaged = window && after_seq < page->topic.damaged_seq;
@@ -441,6 +462,7 @@ static enum status fall_behind(struct journal_page *page) {
     if (read->mode == JOURNAL_READ_CONTINUE && topic_epoch_is_known(&read->given_epoch))
         lineage.epoch_differs = !topic_epoch_continues(&read->given_epoch, &epoch);
     read->is_stale = true;
+    read->epoch = epoch;
     read->continuity = continuity_judge(&read->window, after_seq, lineage);
     release_frames(read);
     return status;

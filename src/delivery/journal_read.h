@@ -80,8 +80,10 @@ struct journal_read {
     bool is_damaged; /* the first row after the frames is missing or cannot be read */
     uint64_t damaged_seq;
     char found_text[TOPIC_NAME_BYTES_MAX];
-    struct slice found;       /* the topic of a stream id, if it exists */
-    struct topic_epoch epoch; /* of the topic; not for JOURNAL_READ_CONTINUE, unless is_unfounded */
+    struct slice found; /* the topic of a stream id, if it exists */
+    /* Of the topic; for JOURNAL_READ_CONTINUE only if is_unfounded or is_stale. */
+    struct topic_epoch epoch;
+    bool has_fork;              /* the log has had several epochs; as epoch */
     struct topic_window window; /* all 0 when the topic does not exist */
     bool is_stale;
     struct continuity continuity;          /* why */

@@ -40,6 +40,8 @@ static enum status write_topic(struct buffer *out, const struct stale_topic *sta
     object_number(&object, SLICE("head_watermark"), continuity->head_cursor);
     object_number(&object, SLICE("replay_lag"), continuity->replay_lag);
     object_number(&object, SLICE("replay_budget_events"), continuity->replay_budget_events);
+    if (stale->epoch)
+        object_text(&object, SLICE("epoch"), slice_of(stale->epoch->text));
     /* The name of the parameter, and of the option of a subscription. */
     if (stale->may_replay_all)
         object_text(&object, SLICE("replay"), SLICE("all"));
@@ -100,8 +102,8 @@ static enum status write_plan(struct buffer *out, const struct stale_topic *stal
 /* Each reason once, ordered by rank. */
 static struct continuity all_reasons(const struct stale_topic *stale, size_t count) {
     static const enum reason ranked[CONTINUITY_REASONS_MAX] = {
-        REASON_EPOCH_MISMATCH, REASON_CURSOR_AHEAD_OF_HEAD, REASON_RETENTION_FLOOR_BREACH,
-        REASON_JOURNAL_DAMAGED, REASON_REPLAY_BUDGET_EXCEEDED};
+        REASON_EPOCH_MISMATCH,         REASON_EPOCH_REQUIRED,  REASON_CURSOR_AHEAD_OF_HEAD,
+        REASON_RETENTION_FLOOR_BREACH, REASON_JOURNAL_DAMAGED, REASON_REPLAY_BUDGET_EXCEEDED};
     struct continuity all = {.reason_count = 0};
     for (size_t rank = 0; rank < CONTINUITY_REASONS_MAX; rank++) {
         bool is_there = false;

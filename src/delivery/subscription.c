@@ -68,6 +68,11 @@ uint64_t subscription_newest_head(const struct subscription *subscription) {
     return head_seq > subscription->head_seq ? head_seq : subscription->head_seq;
 }
 
+const struct topic_epoch *subscription_given_epoch(const struct subscription *subscription) {
+    bool needs_it = subscription->has_fork && !subscription->keeps_epoch;
+    return needs_it ? subscription_epoch(subscription) : NULL;
+}
+
 void subscription_topic_release(struct subscription_topic *topic) {
     shared_epoch_unref(topic->epoch);
     topic->epoch = NULL;
@@ -82,6 +87,7 @@ enum status subscription_init(struct subscription *subscription, struct subscrip
         .principal = options->principal,
         .view = (uint8_t)options->view,
         .replay_all = options->replay_all,
+        .keeps_epoch = options->keeps_epoch,
         .status = STATUS_OK,
     };
     struct subscription_start *start = subscription->start = calloc(1, sizeof(*start));
@@ -523,8 +529,10 @@ static void take_start(struct subscription *subscription, const struct journal_r
 /* The read answered where the position is. */
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
     enum status status = read->found.data ? bind(subscription, read->found) : STATUS_OK;
-    if (status == STATUS_OK && (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded))
+    if (status == STATUS_OK && (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded)) {
+        subscription->has_fork = read->has_fork;
         status = set_epoch(subscription, &read->epoch);
+    }
     if (status != STATUS_OK) {
         subscription_fail(subscription, status);
         return;
@@ -600,6 +608,7 @@ struct stale_topic subscription_stale(const struct subscription *subscription) {
         .continuity = subscription_continuity(subscription),
         .may_replay_all =
             principal_may_replay_all(subscription->principal) && topic_is_from_log(name),
+        .epoch = &subscription->read->epoch,
     };
 }
 

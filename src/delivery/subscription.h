@@ -51,6 +51,7 @@ struct subscription_options {
     bool has_since;        /* instead; once it is placed, it is the cursor */
     bool from_head;        /* a bootstrap that skips everything there is */
     bool replay_all;       /* everything that the log has: without floor and budget */
+    bool keeps_epoch;      /* the client names the epoch beside its positions */
 };
 
 /* Where a subscription begins: what was asked for, and what the store answered. It is freed when
@@ -100,6 +101,8 @@ struct subscription {
     bool is_sparse;             /* its last read passed over frames of others */
     bool is_replaying;          /* it gets frames that are read from the store */
     bool is_bootstrap;          /* it began with a bootstrap */
+    bool keeps_epoch;           /* of the options */
+    bool has_fork;              /* the log has had several epochs */
     replay_place place;         /* in the hub, of frames that other replays share; 0: none */
 };
 
@@ -150,6 +153,9 @@ bool subscription_is_pending(const struct subscription *subscription);
 uint64_t subscription_newest_head(const struct subscription *subscription);
 /* Of the topic; empty until the position is known. */
 const struct topic_epoch *subscription_epoch(const struct subscription *subscription);
+/* The epoch that positions are given out with: a client that keeps none could not come back with a
+ * number alone. NULL: numbers do. */
+const struct topic_epoch *subscription_given_epoch(const struct subscription *subscription);
 /* Releases the frames it holds: it will not be asked for a while. */
 void subscription_idle(struct subscription *subscription);
 /* Asks for a read that only compares the position with the store, so that a client can be refused

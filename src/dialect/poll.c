@@ -154,7 +154,7 @@ static void answer_evicted(struct poll *poll) {
     object_text(&object, SLICE("topic"), subscription->topic->name);
     object_number(&object, SLICE("lag"), poll->lag.frames + poll->count);
     object_number(&object, SLICE("strikes"), poll->consumer.strikes);
-    object_number(&object, SLICE("resume_after"), after_seq);
+    position_put(&object, SLICE("resume_after"), after_seq, subscription_given_epoch(subscription));
     object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(exchange->loop));
     enum status status = object_end(&object);
     exchange_answer_error(exchange, &(struct exchange_error){
@@ -181,7 +181,7 @@ static void put_position(struct object_writer *object, const struct subscription
     object_number(object, SLICE("head_cursor"), head_seq);
     object_number(object, SLICE("queue_depth"), head_seq > floor ? head_seq - floor : 0);
     object_number(object, SLICE("dropped_messages"), floor);
-    object_number(object, SLICE("next_cursor"), next);
+    position_put(object, SLICE("next_cursor"), next, subscription_given_epoch(subscription));
     object_flag(object, SLICE("replay_complete"), is_complete(subscription));
 }
 

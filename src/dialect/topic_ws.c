@@ -123,7 +123,8 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
     /* After a snapshot the subscription continues from the snapshot's watermark. */
     if (!subscriber->snapshot)
-        object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
+        position_put(&object, SLICE("after_seq"), subscription->next_seq - 1,
+                     subscription_given_epoch(subscription));
     object_number(&object, SLICE("oldest_available_cursor"),
                   window->oldest_seq > 0 ? window->oldest_seq - 1 : 0);
     object_number(&object, SLICE("head_cursor"), subscription->head_seq);

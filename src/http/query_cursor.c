@@ -189,25 +189,25 @@ enum status query_from_head(const struct exchange *exchange, bool *from_head) {
     return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_CURSOR : status;
 }
 
-enum status query_position(const struct exchange *exchange, struct position *position,
-                           bool *given) {
+enum status query_position(const struct exchange *exchange, struct position *position, bool *given,
+                           bool *has_epoch) {
     char memory[POSITION_BYTES_MAX];
     struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
     struct slice query = exchange->request->query;
     struct topic_epoch epoch = {{0}};
-    bool has_epoch = false;
+    *has_epoch = false;
     *position = (struct position){.seq = 0};
     enum status status = find_position(exchange, SLICE("after_seq"), &text, given);
     if (status == STATUS_OK && *given)
         status = position_read(buffer_slice(&text), position);
     buffer_clear(&text);
     if (status == STATUS_OK)
-        status = http1_query_find(query, SLICE("epoch"), &text, &has_epoch);
-    if (status == STATUS_OK && has_epoch)
+        status = http1_query_find(query, SLICE("epoch"), &text, has_epoch);
+    if (status == STATUS_OK && *has_epoch)
         status = topic_epoch_read(buffer_slice(&text), &epoch);
     if (status == STATUS_PAYLOAD_TOO_LARGE)
         return STATUS_INVALID_CURSOR;
-    if (status != STATUS_OK || !has_epoch)
+    if (status != STATUS_OK || !*has_epoch)
         return status;
     /* Both forms at once must agree. */
     if (topic_epoch_is_known(&position->epoch) && strcmp(position->epoch.text, epoch.text) != 0)
@@ -233,7 +233,8 @@ enum status query_replay(struct exchange *exchange, bool *replay_all) {
 
 enum status query_topic_cursor(struct exchange *exchange, struct subscription_options *options) {
     struct position position;
-    enum status status = query_position(exchange, &position, &options->has_cursor);
+    enum status status =
+        query_position(exchange, &position, &options->has_cursor, &options->keeps_epoch);
     if (status == STATUS_OK)
         status = query_from_head(exchange, &options->from_head);
     if (status == STATUS_OK && options->from_head && options->has_cursor)

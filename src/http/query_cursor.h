@@ -39,10 +39,10 @@ MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query
 MUST_CHECK bool query_since(struct exchange *exchange, bool *given, uint64_t *since_ms);
 /* The same for a position in a topic. */
 MUST_CHECK bool query_topic_since(struct exchange *exchange, struct subscription_options *options);
-/* Reads after_seq, which may be "12@EPOCH", and epoch. *given: the query has after_seq.
- * STATUS_BAD_SUBSCRIPTION for two of them. */
+/* Reads after_seq, which may be "12@EPOCH", and epoch. *given: the query has after_seq; *has_epoch:
+ * it has epoch. STATUS_BAD_SUBSCRIPTION for two of them. */
 MUST_CHECK enum status query_position(const struct exchange *exchange, struct position *position,
-                                      bool *given);
+                                      bool *given, bool *has_epoch);
 /* Whether the query says replay=all. STATUS_MISSING_SCOPE for a principal that may not ask for it,
  * STATUS_REPLAY_ALL_UNAVAILABLE for a topic that is not served from the log. */
 MUST_CHECK enum status query_replay(struct exchange *exchange, bool *replay_all);

@@ -27,6 +27,8 @@ struct store_read {
     struct slice id; /* in the exchange's memory */
     uint64_t after_seq;
     struct topic_epoch epoch; /* of after_seq; empty: not given */
+    bool keeps_epoch;         /* the client names it beside its positions */
+    bool names_epoch;         /* set by read: positions are given out with the epoch */
     bool has_since;           /* instead of after_seq */
     uint64_t since_ms;
     uint64_t limit;

@@ -14,10 +14,12 @@ static void add_reason(struct continuity *continuity, enum reason reason) {
 }
 
 struct lineage lineage_of(const struct topic_window *window, const struct position *position,
-                          const struct topic_epoch *epoch) {
-    bool has_epoch = topic_epoch_is_known(&position->epoch) && position->seq > 0;
+                          const struct topic_epoch *epoch, const struct topic_fork *fork) {
+    bool has_epoch = topic_epoch_is_known(&position->epoch);
     return (struct lineage){
-        .epoch_differs = has_epoch && !topic_epoch_continues(&position->epoch, epoch),
+        .epoch_differs =
+            has_epoch && position->seq > 0 && !topic_epoch_continues(&position->epoch, epoch),
+        .lacks_epoch = !has_epoch && fork->is_set && position->seq > fork->seq,
         .is_ahead = window && position->seq > window->head_seq,
     };
 }
@@ -32,6 +34,8 @@ struct continuity continuity_judge(const struct topic_window *window, uint64_t a
     struct continuity plan = {.decision = CONTINUITY_RESUME, .after_seq = after_seq};
     if (lineage.epoch_differs)
         add_reason(&plan, REASON_EPOCH_MISMATCH);
+    if (lineage.lacks_epoch)
+        add_reason(&plan, REASON_EPOCH_REQUIRED);
     if (lineage.is_ahead)
         add_reason(&plan, REASON_CURSOR_AHEAD_OF_HEAD);
     if (!window)

@@ -20,9 +20,17 @@ struct topic_window {
 
 enum continuity_decision { CONTINUITY_RESUME, CONTINUITY_REBOOTSTRAP };
 
+/* Up to where a topic is the same in all epochs that its log has had: the lowest head at which a
+ * later epoch began. Not set in a log with one epoch. */
+struct topic_fork {
+    bool is_set;
+    uint64_t seq;
+};
+
 /* Whether a cursor belongs to the history of its topic. */
 struct lineage {
     bool epoch_differs; /* the client named another epoch than the topic's */
+    bool lacks_epoch;   /* the client named none, and the cursor may count another history */
     bool is_ahead;      /* the cursor is beyond the head */
     bool is_damaged;    /* frames after the cursor were lost by damage */
 };
@@ -30,15 +38,15 @@ struct lineage {
 /* window: NULL for a topic that does not exist. A cursor before the first frame, 0, belongs to
  * every history. */
 struct lineage lineage_of(const struct topic_window *window, const struct position *position,
-                          const struct topic_epoch *epoch);
+                          const struct topic_epoch *epoch, const struct topic_fork *fork);
 
-#define CONTINUITY_REASONS_MAX 5
+#define CONTINUITY_REASONS_MAX 6
 
 struct continuity {
     enum continuity_decision decision;
     uint64_t after_seq;
-    /* In this order: epoch_mismatch, cursor_ahead_of_head, retention_floor_breach or
-     * journal_damaged, replay_budget_exceeded. */
+    /* In this order: epoch_mismatch or epoch_required, cursor_ahead_of_head,
+     * retention_floor_breach or journal_damaged, replay_budget_exceeded. */
     enum reason reasons[CONTINUITY_REASONS_MAX];
     size_t reason_count;
     /* From the window; all are 0 without a window. */

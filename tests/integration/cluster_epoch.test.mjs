@@ -49,6 +49,14 @@ const begunAgain = (node) => until(() => {
   return log.includes("store.epoch_changed") && log.lastIndexOf("server.ready") > log.lastIndexOf("store.epoch_changed");
 }, "the node that starts again");
 
+/** The node takes positions of the room without an epoch up to there, and none above. */
+async function assertParts(node, seq) {
+  if (seq > 0) assert.equal((await node.poll("room", `after_seq=${seq}`)).status, 200);
+  const refused = await node.poll("room", `after_seq=${seq + 1}`);
+  assertError(refused, 410, "stale_cursor");
+  assert.equal(JSON.parse(refused.body).reason_code, "epoch_required");
+}
+
 /** The node closes its connections, starts again in the new epoch, and refuses positions of the old one. */
 async function assertBegunAgain({ url, node, client, epoch }, events) {
   await until(() => epochOf(url) !== epoch, "a new epoch");
@@ -70,10 +78,21 @@ test("the epoch stays while all nodes confirm the log, and ends when a node has 
   await appended(node, "room", said);
   await client.reached("room", 2);
   assert.deepEqual(client.closes, []);
+  assert.equal((await node.poll("room", "after_seq=2")).status, 200, "the log has one epoch");
 
   addMissing(url, "99, gen_random_uuid()");
   change(url);
   await assertBegunAgain(world, 2);
+  await assertParts(node, 2);
+  // The place stays where it is when the log gets a third epoch.
+  const second = epochOf(url);
+  addMissing(url, "99, gen_random_uuid()");
+  change(url);
+  await until(() => node.server.log.split("store.epoch_changed").length === 3, "a third epoch");
+  await begunAgain(node);
+  assert.notEqual(epochOf(url), second);
+  await appended(node, "room", said);
+  await assertParts(node, 2);
 });
 
 test("the epoch ends when a node is missing", LONG, async (t) => {
@@ -111,6 +130,8 @@ test("a dump that is restored under running nodes ends the epoch, though the dat
   await begunAgain(follower);
   assert.equal((await appended(follower, "room", said)).event.seq, 3);
   for (const one of [node, follower]) assert.equal(one.server.log.match(/store\.epoch_changed/g).length, 1, one.server.log);
+  // A writer may have appended before a node found the loss, so it is not known where the histories part.
+  for (const one of [node, follower]) await assertParts(one, 0);
 });
 
 test("an older copy of the files that is put back under running nodes ends the epoch", LONG, async (t) => {
@@ -141,4 +162,14 @@ test("migrate --new-epoch ends the epoch of a store that no server uses", async 
   assert.equal(renewed.code, 0, renewed.problem);
   assert.notEqual(epochOf(url), epoch);
   assert.match(renewed.out, new RegExp(`${epochOf(url)}: clients with a cursor of before start over`));
+  assert.equal(psql(url, "SELECT value FROM runtime.meta WHERE name = 'fork_log_id'"), "0");
+
+  const known = await single(t);
+  await readByAll(known.url, known.node, 3);
+  await known.node.server.stop();
+  assert.equal(run(["migrate", "--fork", "2"], { settings: { DB_URL: known.url } }).code, 2);
+  const forked = run(["migrate", "--new-epoch", "--fork", "2"], { settings: { DB_URL: known.url } });
+  assert.equal(forked.code, 0, forked.problem);
+  assert.equal(psql(known.url, "SELECT string_agg(name || '=' || value, ' ') FROM runtime.meta WHERE name LIKE 'fork%'"), "fork_log_id=2");
+  await assertParts(await stable(t, known.url), 2);
 });

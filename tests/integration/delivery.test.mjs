@@ -191,12 +191,13 @@ test("a stale cursor is answered 410 with its window, and a bootstrap recovers i
   const response = await operator.poll(TOPIC, "after_seq=6");
   assert.equal(response.status, 410);
   const { error, reason_code, details } = JSON.parse(response.body);
+  const { epoch } = await page(operator, TOPIC);
   assert.equal(error, "stale_cursor");
   assert.equal(reason_code, "replay_budget_exceeded");
   assert.equal(details.full_resync_required, true);
   assert.deepEqual(details.stale_topics, [{ topic: TOPIC, stream_id: "runtime.run.a.events",
     reason_codes: ["replay_budget_exceeded"], qos_tier: "warm", resume_after: 6, retention_floor: 1,
-    oldest_available_cursor: 0, head_watermark: 10, replay_lag: 4, replay_budget_events: 3, replay: "all" }]);
+    oldest_available_cursor: 0, head_watermark: 10, replay_lag: 4, replay_budget_events: 3, epoch, replay: "all" }]);
   assert.deepEqual(sequences((await page(operator, TOPIC)).messages), [8, 9, 10]);
   assert.equal((await operator.poll(TOPIC, "after_seq=7")).status, 200);
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { relinked, sealed } from "../lib/chain.mjs";
 import { folder, run } from "../lib/khala.mjs";
-import { operate, UNHURRIED } from "../lib/operator.mjs";
+import { operate, renewed, UNHURRIED } from "../lib/operator.mjs";
 import { sqliteOnly } from "../lib/database.mjs";
 import { scrape } from "../lib/prometheus.mjs";
 import { alter, holdWriter, sql } from "../lib/store.mjs";
@@ -191,4 +191,54 @@ test("appends are refused during an import, and work afterwards", async (t) => {
   assert.deepEqual(resultOf(await importing), [200, { events: lines.length, imported: lines.length, already_stored: 0 }]);
   assert.equal(await exported(operator), text);
   await operator.did("runs", { run_id: "mine" }, 201);
+});
+
+/** The status of a poll at that position, and the reason of a refusal. */
+async function at(operator, topic, position) {
+  const { status, body } = await operator.poll(topic, `after_seq=${position}`);
+  return status === 200 ? 200 : JSON.parse(body).reason_code;
+}
+const room = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => ({ topic: "room", event_type: "said", payload: { i: from + i } }));
+
+const POLLED = { ...UNHURRIED, RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
+
+test("positions without an epoch are good as far as the log was imported, and stale above", async (t) => {
+  const first = await operate(t, { settings: POLLED });
+  await first.batch(room(1, 6));
+  const lines = (await exported(first)).trimEnd().split("\n").slice(0, -1);
+  const operator = await operate(t, { settings: POLLED });
+  await send(operator, sealed(lines.slice(0, 4)));
+  assert.deepEqual([await at(operator, "room", 4), await at(operator, "room", 5)], [200, "epoch_required"]);
+  // The import continues: until the log goes on by itself, it is a part of the other log.
+  await send(operator, await exported(first));
+  assert.deepEqual([await at(operator, "room", 6), await at(operator, "room", 7)], [200, "epoch_required"]);
+  await first.batch(room(7, 9));
+  await operator.batch(room(107, 112));
+  assert.deepEqual([await at(operator, "room", 6), await at(operator, "room", 7), await at(operator, "room", 12)], [200, "epoch_required", "epoch_required"]);
+  assert.equal(await at(first, "room", 9), 200, "the log that was exported has one epoch");
+
+  // An export names the place, and whoever takes it in keeps it.
+  const text = await exported(operator);
+  assert.equal(JSON.parse(text.trimEnd().split("\n").at(-1)).manifest.fork_log_id, 6);
+  const third = await operate(t, { settings: POLLED });
+  await send(third, text);
+  assert.deepEqual([await at(third, "room", 6), await at(third, "room", 7), await at(third, "room", 12)], [200, "epoch_required", "epoch_required"]);
+  assert.equal(await exported(third), text);
+  // Journals are made here: their sequences are not those of the other log.
+  await first.did("runs", { run_id: "r", owner_user_id: "ada" }, 201);
+  await third.did("runs", { run_id: "r", owner_user_id: "ada" }, 201);
+  assert.equal(await at(third, "runtime.run_summaries", 1), "epoch_required");
+  await operator.server.stop();
+  assert.equal(run(["verify", "--data-dir", operator.data]).code, 0);
+
+  // A store that knows the heads of its journals from before gives them up.
+  await first.server.stop();
+  const copy = await renewed(t, first, { settings: POLLED });
+  assert.equal(await at(copy, "runtime.run_summaries", 1), 200);
+  const fourth = await operate(t, { settings: POLLED });
+  await send(fourth, await exported(copy));
+  await fourth.batch(room(10, 11));
+  await send(copy, await exported(fourth));
+  assert.equal(await at(copy, "runtime.run_summaries", 1), "epoch_required");
+  assert.deepEqual([await at(copy, "room", 9), await at(copy, "room", 10)], [200, "epoch_required"]);
 });

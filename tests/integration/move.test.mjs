@@ -118,8 +118,23 @@ test("a move that is given up keeps the epoch before it is complete, and gets a 
   const operator = await operate(t, { data, settings: { ...SETTINGS, ...EMBEDDED } });
   const stale = await operator.poll("run:a:events", `after_seq=3&epoch=${epoch}`);
   assert.equal(stale.status, 410, stale.body);
+  // The target went on after its last event, so that is where the histories part, here and in stores that it moves to.
+  const log = (await operator.log()).length;
+  assert.equal(sqlite(data, "SELECT value FROM meta WHERE name = 'fork_log_id'"), String(log));
+  const head = JSON.parse((await operator.poll("run:a:events", "")).body).head_cursor;
+  await operator.did("runs/a/events", { event_type: "run.log" });
+  const reasonAt = async (one, topic, seq) => JSON.parse((await one.poll(topic, `after_seq=${seq}`)).body).reason_code;
+  assert.deepEqual([await reasonAt(operator, "run:a:events", head), await reasonAt(operator, "run:a:events", head + 1)], [undefined, "epoch_required"]);
   await operator.server.stop();
   refuses(run(["migrate", "--undo-move", "--data-dir", data], { settings: EMBEDDED }), 1, /was not moved/);
+  const elsewhere = newDatabase();
+  moves(import_(data, elsewhere), log + 1);
+  const notes = "SELECT name || '=' || value FROM meta WHERE name LIKE 'fork%' ORDER BY name";
+  assert.equal(psql(elsewhere, notes), sqlite(data, notes));
+  const there = await operate(t, { settings: { ...SETTINGS, DB_URL: elsewhere } });
+  assert.deepEqual([await reasonAt(there, "run:a:events", head), await reasonAt(there, "run:a:events", head + 1)], [undefined, "epoch_required"]);
+  await there.server.stop();
+  succeed(["migrate", "--undo-move", "--data-dir", data], EMBEDDED);
   moves(export_(target, join(data, "out")), 5);
   succeed(["migrate", "--undo-move"], { DB_URL: target });
   psql(target, "SELECT append_event('room', 'said')");

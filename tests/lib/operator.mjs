@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import { join } from "node:path";
-import { folder, serve, trustOf } from "./khala.mjs";
+import { folder, run, serve, trustOf } from "./khala.mjs";
 import { pollPath } from "./paths.mjs";
 import { events } from "./samples.mjs";
 import { sql } from "./store.mjs";
@@ -168,6 +168,14 @@ export async function operateRun(t, { count = 1, run_id = "a", owner_user_id, ..
   await operator.did("runs", { run_id, owner_user_id }, 201);
   if (count > 1) await operator.batch(events(count - 1, { run_id }));
   return operator;
+}
+
+/** Gives the log of a server another epoch, and answers the server that has it then. */
+export async function renewed(t, operator, options = {}) {
+  await operator.server.stop();
+  const { code, problem } = run(["migrate", "--new-epoch", "--data-dir", operator.data]);
+  assert.equal(code, 0, problem);
+  return operate(t, { ...options, data: operator.data });
 }
 
 /** Checks that the request is refused with that error, and that nothing was stored. */

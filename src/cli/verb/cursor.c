@@ -69,6 +69,7 @@ struct plan_words {
     const char *budget;
     const char *epoch;
     const char *store_epoch;
+    const char *fork;
 };
 
 static int cursor_plan(int argc, const struct plan_words *words, bool json) {
@@ -93,8 +94,13 @@ static int cursor_plan(int argc, const struct plan_words *words, bool json) {
                       !cli_number(words->head, &window.head_seq) ||
                       !cli_number(words->budget, &window.replay_budget_events))))
         return cli_fail(EXIT_CODE_USAGE, "cursor plan takes whole numbers of 0 to 2^53-1");
-    bool epoch_differs = words->store_epoch && !topic_epoch_continues(&after.epoch, &store_epoch);
-    struct continuity plan = continuity_plan(windowed ? &window : NULL, after.seq, epoch_differs);
+    struct topic_fork fork = {.is_set = words->fork != NULL};
+    if (fork.is_set && !cli_number(words->fork, &fork.seq))
+        return cli_fail(EXIT_CODE_USAGE, "--fork takes a whole number of 0 to 2^53-1");
+    struct lineage lineage = lineage_of(NULL, &after, &store_epoch, &fork);
+    lineage.epoch_differs =
+        words->store_epoch && !topic_epoch_continues(&after.epoch, &store_epoch);
+    struct continuity plan = continuity_judge(windowed ? &window : NULL, after.seq, lineage);
     struct buffer out;
     buffer_init(&out, 1024);
     int code = plan.decision == CONTINUITY_RESUME ? EXIT_CODE_DONE : EXIT_CODE_NO;
@@ -113,12 +119,12 @@ int cli_cursor(int argc, char **argv) {
     struct remote_options remote = {.is_client = true};
     bool json = false;
     const struct cli_option options[] = {
-        {"--after", NULL, &words.after}, {"--oldest", NULL, &words.oldest},
-        {"--head", NULL, &words.head},   {"--budget", NULL, &words.budget},
-        {"--epoch", NULL, &words.epoch}, {"--store-epoch", NULL, &words.store_epoch},
-        {"--url", NULL, &remote.url},    {"--ca", NULL, &remote.ca_file},
-        {"--key", NULL, &remote.key},    {"--data-dir", NULL, &remote.data_dir},
-        {"--json", &json, NULL},
+        {"--after", NULL, &words.after},        {"--oldest", NULL, &words.oldest},
+        {"--head", NULL, &words.head},          {"--budget", NULL, &words.budget},
+        {"--epoch", NULL, &words.epoch},        {"--store-epoch", NULL, &words.store_epoch},
+        {"--fork", NULL, &words.fork},          {"--url", NULL, &remote.url},
+        {"--ca", NULL, &remote.ca_file},        {"--key", NULL, &remote.key},
+        {"--data-dir", NULL, &remote.data_dir}, {"--json", &json, NULL},
     };
     if (!cli_options(&argc, argv, options, sizeof(options) / sizeof(options[0])))
         return EXIT_CODE_USAGE;
@@ -133,7 +139,7 @@ int cli_cursor(int argc, char **argv) {
     if (strcmp(name, "plan") == 0)
         return cursor_plan(argc, &words, json);
     if (words.after || words.oldest || words.head || words.budget || words.epoch ||
-        words.store_epoch)
+        words.store_epoch || words.fork)
         return cli_usage("cursor", "%s takes no option of plan", name);
     if (strcmp(name, "encode") == 0)
         return cursor_encode(argc, argv, json);

@@ -27,8 +27,11 @@ static enum status write_list(const struct session *session, bool heads, struct 
         has_one = true;
         struct object_writer object = object_begin(out);
         object_text(&object, SLICE("topic"), subscriber->driver.subscription.topic->name);
-        object_number(&object, SLICE("watermark"),
-                      heads ? head_of(subscriber) : subscriber_position(subscriber));
+        if (heads)
+            object_number(&object, SLICE("watermark"), head_of(subscriber));
+        else
+            position_put(&object, SLICE("watermark"), subscriber_position(subscriber),
+                         subscription_given_epoch(&subscriber->driver.subscription));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;
     }
@@ -155,10 +158,14 @@ void notice_resume(const struct session *session, char text[124]) {
     for (const struct subscriber *subscriber = session_first(session);
          status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
         struct slice topic = subscriber->driver.subscription.topic->name;
+        const struct topic_epoch *epoch =
+            subscription_given_epoch(&subscriber->driver.subscription);
         if (!subscriber_has_position(subscriber))
             continue;
-        status = buffer_printf(&reason, "%s%.*s=%" PRIu64, reason.size > 0 ? ", " : "resume_after ",
-                               (int)topic.size, topic.data, subscriber_position(subscriber));
+        status = buffer_printf(&reason, "%s%.*s=%" PRIu64 "%s%s",
+                               reason.size > 0 ? ", " : "resume_after ", (int)topic.size,
+                               topic.data, subscriber_position(subscriber), epoch ? "@" : "",
+                               epoch ? epoch->text : "");
     }
     text[status == STATUS_OK ? reason.size : 0] = '\0';
 }

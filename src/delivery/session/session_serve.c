@@ -229,6 +229,7 @@ static void send_part(struct subscriber *subscriber) {
     }
     subscriber_snapshot_next(snapshot);
     if (is_last) {
+        subscriber->driver.subscription.has_fork = snapshot->snapshot->has_fork;
         subscription_place(&subscriber->driver.subscription, snapshot->snapshot->watermark,
                            &snapshot->snapshot->epoch);
         subscriber_snapshot_drop(subscriber);

@@ -31,6 +31,7 @@ struct snapshot {
     struct slice topic;
     const struct policy *policy; /* cadence and source table */
     struct topic_epoch epoch;
+    bool has_fork; /* the log has had several epochs */
     uint64_t watermark;
     uint64_t document_count; /* of all owners */
     uint64_t file_bytes;

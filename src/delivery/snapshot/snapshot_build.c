@@ -167,6 +167,7 @@ static enum status read_all(struct building *building, struct store_session *ses
         status = store_load_topic(session, snapshot->topic, &arena, &topic);
     if (status == STATUS_OK) {
         snapshot->epoch = topic_epoch_of(&state, &topic);
+        snapshot->has_fork = state.has_fork;
         snapshot->watermark = topic.head_seq;
         build->began(build->user, snapshot->watermark);
         status = store_walk_documents(session, build->policy->snapshot_document, 0, UINT64_MAX,

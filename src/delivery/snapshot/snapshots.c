@@ -327,6 +327,7 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
 /* The state of the store that a snapshot is compared with. */
 struct journal_range {
     struct topic_epoch epoch;
+    bool has_fork;
     uint64_t oldest_seq;
     uint64_t head_seq;
 };
@@ -342,6 +343,7 @@ static enum status read_journal_range(struct store_session *session, struct slic
         status = store_load_topic(session, topic_name, &arena, &topic);
     if (status == STATUS_OK) {
         range->epoch = topic_epoch_of(&state, &topic);
+        range->has_fork = state.has_fork;
         range->oldest_seq = topic.oldest_seq;
         range->head_seq = topic.head_seq;
     }
@@ -361,6 +363,7 @@ static bool is_usable(const struct slot *slot, uint64_t now_ms, const struct jou
         range->head_seq > current->watermark ? range->head_seq - current->watermark : 0;
     return current->watermark + 1 >= range->oldest_seq &&
            behind <= current->policy->replay_budget_events / 2 &&
+           current->has_fork == range->has_fork &&
            strcmp(current->epoch.text, range->epoch.text) == 0;
 }
 

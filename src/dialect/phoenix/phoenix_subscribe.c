@@ -226,7 +226,8 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
         if (notice_bootstrap(subscriber, &body) == STATUS_OK)
             object_json(&object, SLICE("bootstrap"), buffer_slice(&body));
     } else {
-        object_number(&object, SLICE("resume_after"), subscription->next_seq - 1);
+        position_put(&object, SLICE("resume_after"), subscription->next_seq - 1,
+                     subscription_given_epoch(subscription));
     }
     enum status ended = object_end(&object);
     return status == STATUS_OK ? ended : status;

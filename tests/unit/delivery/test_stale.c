@@ -10,7 +10,8 @@ static json_t *body_of(const char *topic, enum policy_row row) {
     struct buffer out;
     buffer_init(&out, 65536);
     assert_ok(stale_write_json(
-        &out, &(struct stale_topic){slice_of(topic), policy_default(row), &continuity, false}, 1));
+        &out, &(struct stale_topic){slice_of(topic), policy_default(row), &continuity, false, NULL},
+        1));
     json_t *body = json_loadb(out.data, out.size, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(body);
     buffer_release(&out);
@@ -55,7 +56,8 @@ static void a_full_buffer_is_left_as_it_was(void **state) {
     const struct topic_window window = {51, 100, 10};
     struct continuity continuity = continuity_plan(&window, 7, false);
     const struct stale_topic stale = {SLICE("runtime.run_summaries"),
-                                      policy_default(POLICY_RUN_SUMMARIES), &continuity, false};
+                                      policy_default(POLICY_RUN_SUMMARIES), &continuity, false,
+                                      NULL};
     for (size_t size = 1; size < 800; size += 13) {
         struct buffer out;
         buffer_init(&out, size);

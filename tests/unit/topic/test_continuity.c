@@ -57,6 +57,7 @@ static void lineage_is_judged_before_the_window(void **state) {
     (void)state;
     const struct topic_window window = {10, 25, 200};
     const struct topic_epoch epoch = {"e.2"};
+    const struct topic_fork none = {.is_set = false};
     static const struct {
         struct position position;
         size_t count;
@@ -73,17 +74,53 @@ static void lineage_is_judged_before_the_window(void **state) {
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint64_t after_seq = rows[i].position.seq;
-        struct continuity plan =
-            continuity_judge(&window, after_seq, lineage_of(&window, &rows[i].position, &epoch));
+        struct continuity plan = continuity_judge(
+            &window, after_seq, lineage_of(&window, &rows[i].position, &epoch, &none));
         assert_int_equal(plan.reason_count, rows[i].count);
         for (size_t k = 0; k < rows[i].count; k++)
             assert_int_equal(plan.reasons[k], rows[i].reasons[k]);
     }
     /* A topic that does not exist has no head yet. */
-    struct lineage missing = lineage_of(NULL, &(struct position){26, {""}}, &epoch);
+    struct lineage missing = lineage_of(NULL, &(struct position){26, {""}}, &epoch, &none);
     assert_int_equal(continuity_judge(NULL, 26, missing).decision, CONTINUITY_RESUME);
-    missing = lineage_of(NULL, &(struct position){26, {"other"}}, &epoch);
+    missing = lineage_of(NULL, &(struct position){26, {"other"}}, &epoch, &none);
     assert_int_equal(continuity_judge(NULL, 26, missing).decision, CONTINUITY_REBOOTSTRAP);
+}
+
+/* The vectors: a position of a client, the topic's epoch and where its histories part. */
+static void lineages_match_the_vectors(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("lineage");
+    size_t index;
+    json_t *vector;
+    json_array_foreach(vectors_array(vectors, "vectors"), index, vector) {
+        json_t *shape = json_object_get(vector, "window"),
+               *fork_seq = json_object_get(vector, "fork_seq");
+        const char *given = json_string_value(json_object_get(vector, "epoch"));
+        struct position position = {.seq = vector_number(vector, "after_seq")};
+        struct topic_epoch epoch;
+        struct topic_fork fork = {.is_set = !json_is_null(fork_seq)};
+        struct topic_window window = {0};
+        if (fork.is_set)
+            fork.seq = vector_number(vector, "fork_seq");
+        if (given)
+            assert_ok(topic_epoch_read(slice_of(given), &position.epoch));
+        assert_ok(topic_epoch_read(
+            slice_of(json_string_value(json_object_get(vector, "topic_epoch"))), &epoch));
+        if (!json_is_null(shape))
+            window = (struct topic_window){vector_number(shape, "oldest_seq"),
+                                           vector_number(shape, "head_seq"),
+                                           vector_number(shape, "replay_budget_events")};
+        const struct topic_window *judged = json_is_null(shape) ? NULL : &window;
+        struct lineage lineage = lineage_of(judged, &position, &epoch, &fork);
+        struct continuity plan = continuity_judge(judged, position.seq, lineage);
+        json_t *expected = json_object_get(vector, "reason_codes");
+        assert_int_equal(plan.reason_count, json_array_size(expected));
+        for (size_t i = 0; i < plan.reason_count; i++)
+            assert_string_equal(reason_code(plan.reasons[i]),
+                                json_string_value(json_array_get(expected, i)));
+    }
+    json_decref(vectors);
 }
 
 static void an_empty_journal_resumes_only_from_its_head(void **state) {
@@ -209,6 +246,7 @@ int main(void) {
         cmocka_unit_test(decisions_match_the_vectors_byte_for_byte),
         cmocka_unit_test(epoch_mismatch_is_the_first_reason),
         cmocka_unit_test(lineage_is_judged_before_the_window),
+        cmocka_unit_test(lineages_match_the_vectors),
         cmocka_unit_test(an_empty_journal_resumes_only_from_its_head),
         cmocka_unit_test(the_ends_of_the_number_range_do_not_wrap),
         cmocka_unit_test(a_buffer_of_any_size_gets_the_whole_text_or_nothing),
