@@ -246,7 +246,8 @@ class PollTransport extends HttpTransport {
     const text = await response.text();
     if (!this.isCurrent(name, stream)) return undefined;
     this.heard(stream);
-    const { topic, epoch, watermark, documents } = JSON.parse(text);
+    const { topic, epoch, watermark: given, documents } = JSON.parse(text);
+    const { seq: watermark } = readPosition(given) ?? {};
     this.check(name, { topic });
     this.events.part(name, { epoch, watermark, documents, last: true, bytes: text.length });
     return { epoch, seq: watermark };

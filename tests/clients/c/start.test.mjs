@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { folder } from "../../lib/khala.mjs";
-import { operate } from "../../lib/operator.mjs";
+import { operate, renewed } from "../../lib/operator.mjs";
 import { range } from "../../lib/samples.mjs";
 import { Program } from "./program.mjs";
 
@@ -46,6 +46,17 @@ test("topics of a run and a worker that do not exist yet begin with their first 
     assert.deepEqual(program.all("reset").map(({ reset }) => [reset.reason, reset.from_seq, reset.truncated]), [["start", 1, false], ["start", 1, false]]);
     assert.equal(await program.close(), 0);
   }
+});
+
+test("a topic starts at a time in a log that has had several epochs", async (t) => {
+  const first = await operate(t);
+  await say(first, ...range(1, 5));
+  const operator = await renewed(t, first);
+  await say(operator, 6, 7);
+  const since = follow(t, operator, "1h");
+  await since.lines.until(() => numbers(since, "frame").length === 7, "the frames");
+  assert.deepEqual(since.all("reset").map(({ reset }) => [reset.reason, reset.from_seq, reset.truncated]), [["start", 1, false]]);
+  assert.equal(await since.close(), 0);
 });
 
 test("a time that is no time ends the topic, and one before the floor resets it", async (t) => {

@@ -8,7 +8,7 @@ import { memoryStorage } from "../../../clients/js/src/khala.js";
 import { fileStorage } from "../../../clients/js/src/node.js";
 import { test } from "../../lib/cases.mjs";
 import { folder } from "../../lib/khala.mjs";
-import { operate, operateRun } from "../../lib/operator.mjs";
+import { operate, operateRun, renewed } from "../../lib/operator.mjs";
 import { events, range, TOPIC } from "../../lib/samples.mjs";
 import { until } from "../../lib/wait.mjs";
 import { follow, frames, open, TRANSPORTS } from "./client.mjs";
@@ -83,6 +83,26 @@ for (const transport of TRANSPORTS) {
     await careless.until(() => careless.end, "the error");
     assert.equal(careless.end.error.code, "reset_unhandled");
     assert.deepEqual([careless.frames.length, JSON.parse(storage.load(`khala:${TOPIC}`)).seq], [0, 5]);
+  });
+
+  test(`${transport}: in a log that has had several epochs, a client without a position starts, and resumes`, async (t) => {
+    const operator = await renewed(t, await operateRun(t, { count: 5 }));
+    await operator.batch(events(5));
+    const storage = memoryStorage();
+    const first = open(t, of(operator), { transports: [transport], storage });
+    const seen = follow(first, TOPIC);
+    await frames(seen, 10);
+    assert.deepEqual([seen.resets, seen.frames.map(({ seq }) => seq)], [[{ reason: "start", from_seq: 1, truncated: false }], range(1, 10)]);
+    await until(() => JSON.parse(storage.load(`khala:${TOPIC}`) ?? "{}").seq === 10, "the stored position");
+    await first.close(); // it would store the next positions too
+    await operator.batch(events(2));
+    const next = follow(open(t, of(operator), { transports: [transport], storage }), TOPIC);
+    await frames(next, 2);
+    assert.deepEqual([next.resets, next.frames.map(({ seq }) => seq)], [[], [11, 12]]);
+    const summaries = follow(open(t, of(operator), { transports: [transport] }), SUMMARIES);
+    await summaries.until(() => summaries.resets[0]?.documents.length === 1, "the snapshot");
+    await operator.batch(events(1));
+    await frames(summaries, 1);
   });
 
   test(`${transport}: tokens are renewed before they expire, and the topic goes on`, async (t) => {

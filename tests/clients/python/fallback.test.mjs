@@ -5,7 +5,7 @@ import net from "node:net";
 import { after, before } from "node:test";
 import { test } from "../../lib/cases.mjs";
 import { folder } from "../../lib/khala.mjs";
-import { operate, operateRun, textOf } from "../../lib/operator.mjs";
+import { operate, operateRun, renewed, textOf } from "../../lib/operator.mjs";
 import { events, range, TOPIC } from "../../lib/samples.mjs";
 import { until } from "../../lib/wait.mjs";
 import { frames, Python } from "./client.mjs";
@@ -65,6 +65,21 @@ test("a stale position, a forbidden topic and a refused token are reported as ov
     const wrong = await python.follow(await python.open(t, { ...options, token: "rubbish" }), TOPIC);
     await wrong.until(() => wrong.end, "the end");
     assert.deepEqual([forbidden.end.error.code, wrong.end.error.code], ["forbidden_topic", "invalid_token"]);
+  }
+});
+
+test("in a log that has had several epochs, a client without a position starts, and goes on", async (t) => {
+  const operator = await renewed(t, await operateRun(t, { count: 5 }));
+  await operator.batch(events(5));
+  for (const transport of FALLBACKS) {
+    const khala = await python.open(t, { url: operator.server.url, token: operator.reader, transports: [transport] });
+    const seen = await python.follow(khala, TOPIC);
+    await frames(seen, 10);
+    assert.deepEqual([seen.resets, seqs(seen).slice(0, 10)], [[START], range(1, 10)]);
+    const collection = await python.collect(khala, "runtime.run_summaries");
+    await until(async () => await collection.get("a"), "the snapshot");
+    const [{ event }] = await operator.batch(events(1));
+    await until(async () => (await collection.get("a")).latest_seq === event.seq, "the change");
   }
 });
 

@@ -395,6 +395,7 @@ class PollTransport(HttpTransport):
         body, size = await self.read(stream, "snapshot", {})
         if not self.is_current(stream):
             return None
-        epoch, watermark = body.get("epoch"), body.get("watermark")
-        self._events.part(stream.name, Part({**body, "last": True, "part": None}, size))
+        epoch, at = body.get("epoch"), read_position(body.get("watermark"))
+        watermark = at.seq if at else None
+        self._events.part(stream.name, Part({**body, "watermark": watermark, "last": True, "part": None}, size))
         return Position(epoch, watermark) if isinstance(epoch, str) and isinstance(watermark, int) else None
