@@ -11,11 +11,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/sha256.h"
 #include "harness.h"
 
 #define DOCUMENTS   100000
 #define CLIENTS     100
 #define TAIL_BYTES  5
+#define BUSY_MS     10000
 #define RATIO_MAX   1.2
 #define TOPIC_PATH  "/v1/topics/runtime.run_summaries/snapshot"
 #define STATUS_PATH "/internal/v1/khala/snapshots"
@@ -34,6 +36,14 @@ struct figures {
     uint64_t rss_bytes;
 };
 
+/* The SQL function sha256: the server sends no document whose hash is not its payload's. */
+static void hash(sqlite3_context *context, int count, sqlite3_value **values) {
+    uint8_t sum[SHA256_BYTES];
+    (void)count;
+    sha256(sqlite3_value_text(values[0]), (size_t)sqlite3_value_bytes(values[0]), sum);
+    sqlite3_result_blob(context, sum, sizeof(sum), SQLITE_TRANSIENT);
+}
+
 /* Writes to the store directly, with refs that the server does not use. The server appends nothing
  * in this benchmark. */
 static void fill(const struct bench_server *server, uint64_t documents) {
@@ -51,11 +61,16 @@ static void fill(const struct bench_server *server, uint64_t documents) {
              "INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, "
              "payload) SELECT i + 1000000, 'runtime/run_summary:r' || i, 1, zeroblob(32), "
              "'{\"run_id\":\"r' || i || '\",\"text\":\"' || hex(randomblob(250)) || '\"}' FROM n;"
+             "UPDATE sync_run_summaries SET payload_hash = sha256(payload) WHERE entity_ref > "
+             "1000000;"
              "UPDATE topics SET head_seq = %llu, oldest_seq = %llu WHERE ref = 1;"
              "COMMIT;",
              (unsigned long long)documents, (unsigned long long)documents,
              (unsigned long long)documents, (unsigned long long)documents + 1);
     if (sqlite3_open(path, &database) != SQLITE_OK ||
+        sqlite3_busy_timeout(database, BUSY_MS) != SQLITE_OK ||
+        sqlite3_create_function(database, "sha256", 1, SQLITE_UTF8, NULL, hash, NULL, NULL) !=
+            SQLITE_OK ||
         sqlite3_exec(database, text, NULL, NULL, &problem) != SQLITE_OK)
         bench_fail("cannot fill the store: %s", problem ? problem : sqlite3_errmsg(database));
     sqlite3_close(database);
