@@ -222,8 +222,7 @@ static void turn_dequeue(struct scheduler *scheduler, struct turn *turn) {
 
 static void line_add(const struct scheduler *scheduler, struct turn *turn, bool in_front) {
     enum qos_tier tier = turn->lane->tier;
-    const struct round_place place = {tier, tier_quantum(scheduler, tier), turn->is_live,
-                                      in_front};
+    const struct round_place place = {tier, tier_quantum(scheduler, tier), turn->is_live, in_front};
     round_add(&turn->line->round, &turn->allowance, &place);
     turn->state = TURN_BEHIND;
 }

@@ -41,7 +41,7 @@ struct turn {
     struct allowance allowance; /* in the line; the node is in the lane while it is queued */
     uint8_t state;              /* enum turn_state */
     bool holds;                 /* reading: the round of its line waits for it */
-    bool is_live;          /* its next frames are; the caller's to set */
+    bool is_live;               /* its next frames are in memory, and its client was at the head */
 };
 
 /* Where a turn waits. A topic has one tier. */

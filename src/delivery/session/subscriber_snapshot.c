@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/session/subscriber.h"
 #include "delivery/stale.h"
 #include "wire/json.h"
 
@@ -30,10 +29,11 @@ static void wait_done(struct snapshot_wait *wait) {
         snapshot->snapshot = wait->snapshot;
     else
         fail(snapshot, wait->status);
-    if (subscriber)
-        subscriber_ready(subscriber);
-    else
+    /* A subscriber that leaves has no turn any more. */
+    if (!subscriber)
         snapshot_free(snapshot);
+    else if (subscriber->turn.lane)
+        scheduler_add(&subscriber->session->delivery->scheduler, &subscriber->turn);
 }
 
 enum status subscriber_snapshot_begin(struct subscriber *subscriber, enum policy_row row) {
