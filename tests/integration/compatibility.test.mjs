@@ -142,5 +142,5 @@ test("refused clients are counted by surface and listed by khala why", async (t)
   const old = decisions.find((one) => one.code === "upgrade_required");
   assert.deepEqual([old.client_build_id, old.protocol_version, old.schema_version], ["20250101T000000Z", "khala.ws.v1", "2"]);
   await operator.server.saw("log", /client\.denied code=upgrade_required .*client_build_id=20250101T000000Z protocol_version=khala\.ws\.v1 schema_version=2/);
-  assert.match(one, /denied invalid_client_build +topic=news +principal=service +connection=old-page/);
+  assert.match(one, /denied invalid_client_build +surface=khala_websocket +topic=news +principal=service +connection=old-page/);
 });

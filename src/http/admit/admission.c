@@ -57,7 +57,7 @@ static enum status admit_producer(struct exchange *exchange) {
     enum status status = admit_client(exchange);
     if (status != STATUS_OK || exchange->principal == &principal_operator)
         return status;
-    exchange->scopes_needed = SCOPES_PRODUCER;
+    exchange->scopes_needed = SCOPE_APPEND;
     return exchange->principal->scopes & SCOPES_PRODUCER ? STATUS_OK : STATUS_MISSING_SCOPE;
 }
 
