@@ -128,22 +128,27 @@ static enum status write_drift(void *user, const struct store_drift *drift) {
     return status;
 }
 
-/* A sink that fails lacks documents that the tables have. */
+/* A sink that fails or holds documents lacks documents that the tables have. */
 static enum status write_sink(struct buffer *out, size_t index, struct relay_stats stats) {
-    bool is_failing = stats.failing_since_ms > 0;
+    const char *state = stats.held > 0 ? "holding" : "ok";
     enum status status = index > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
     if (status != STATUS_OK)
         return status;
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("sink"), slice_of(label_sink_name(stats.sink)));
-    object_text(&object, SLICE("status"), is_failing ? SLICE("failing") : SLICE("ok"));
+    object_text(&object, SLICE("status"), slice_of(stats.failing_since_ms > 0 ? "failing" : state));
     object_number(&object, SLICE("sent"), stats.sent);
     object_number(&object, SLICE("waiting"), stats.waiting);
     object_number(&object, SLICE("failures"), stats.failures);
-    object_number(&object, SLICE("dropped"), stats.dropped);
-    if (is_failing) {
+    object_number(&object, SLICE("held"), stats.held);
+    if (stats.failing_since_ms > 0) {
         object_number(&object, SLICE("failing_since"), stats.failing_since_ms);
         object_text(&object, SLICE("reason"), slice_of(stats.error));
+    }
+    if (stats.held > 0) {
+        object_text(&object, SLICE("held_doc_key"), slice_of(stats.held_key));
+        object_number(&object, SLICE("held_since"), stats.held_since_ms);
+        object_text(&object, SLICE("held_reason"), slice_of(stats.refusal));
     }
     return object_end(&object);
 }

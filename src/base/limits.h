@@ -35,6 +35,9 @@
     X(RELAY_MESSAGE_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      2, "one document on its way to a sink outside the store")                          \
     X(RELAY_PAGE_BYTES_MAX,               128 << 20, BYTES, PROCESS,      2, "documents read at once for such a sink")                                       \
     X(RELAY_FRAMES_MAX,                   64,        ITEMS, PROCESS,      2, "frames or documents read at once for such a sink")                             \
+    X(RELAY_HELD_MAX,                     1000,      ITEMS, PROCESS,      2, "documents that the target of such a sink refuses; beyond it the sink stops")   \
+    X(RELAY_STATE_BYTES_MAX,              1 << 20,   BYTES, PROCESS,      2, "those documents' keys and times, and their text while it is stored")           \
+    X(RELAY_RESEND_BYTES_MAX,             128 << 20, BYTES, PROCESS,      2, "one of those documents while it is sent again")                                \
     X(REBUILD_PAGE_BYTES_MAX,             4 << 20,   BYTES, PROCESS,      1, "names and checkpoints of entities while summaries get a new version")          \
     X(REBUILD_ENTITIES_MAX,               64,        ITEMS, PROCESS,      1, "such entities, read at once")                                                  \
     X(FANOUT_QUEUE_MAX,                   1024,      ITEMS, PROCESS,      1, "messages of other nodes that the client of a fan-out driver holds")            \

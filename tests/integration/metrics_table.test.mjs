@@ -399,8 +399,11 @@ test("requests, connections and the process move their metrics", async (t) => {
 
 test("sinks move their metrics", async (t) => {
   let answer = 200;
+  let refused = /none/;
   const receiver = http.createServer((request, response) => {
-    request.resume().on("end", () => { response.statusCode = answer; response.end(); });
+    let text = "";
+    request.on("data", (piece) => { text += piece; });
+    request.on("end", () => { response.statusCode = refused.test(text) ? 422 : answer; response.end(); });
   });
   await new Promise((resolve) => receiver.listen(0, "127.0.0.1", resolve));
   t.after(() => { receiver.closeAllConnections(); receiver.close(); });
@@ -409,8 +412,14 @@ test("sinks move their metrics", async (t) => {
   const sink = { sink: "webhook" };
   const update = () => operator.did("runs", {}, 201);
   await moves(operator, "sink_sent_total", sink, 1, update);
-  answer = 422;
-  await moves(operator, "sink_dropped_total", sink, 1, update);
+  const refuse = async (run_id) => {
+    refused = new RegExp(`run_summary:${run_id}`);
+    await operator.did("runs", { run_id }, 201);
+    await update();
+  };
+  await moves(operator, "sink_held", sink, 1, () => refuse("bad1"), { undo: () => { refused = /none/; } });
+  await moves(operator, "sink_refused_total", sink, 1, () => refuse("bad2"));
+  refused = /none/;
   answer = 503;
   await moves(operator, "sink_failures_total", sink, "some", update);
   answer = 200;

@@ -246,21 +246,37 @@ static void check_moved(struct doctor *doctor, struct store_session *session) {
                marks.out.other);
 }
 
-/* The state of each relay says since when its target fails. */
-static void check_sinks(struct doctor *doctor, struct store_session *session) {
+static void say_sink(struct doctor *doctor, const char *sink, const struct relay_state *state,
+                     uint64_t now_ms) {
+    const struct relay_waiting waiting = relay_state_waiting(state);
+    uint64_t since_ms = waiting.oldest ? waiting.oldest->since_ms : now_ms;
+    if (state->failing_since_ms > 0)
+        doctor_say(doctor, FINDING_WRONG,
+                   "see that its target runs and takes the documents; the server sends again by "
+                   "itself, and loses none",
+                   "the sink %s fails: %s", sink, state->error);
+    if (waiting.count > 0)
+        doctor_say(doctor, FINDING_WRONG,
+                   "make its target take them: the server sends the newest state of each again "
+                   "within a minute or so; other documents go on",
+                   "the sink %s holds %zu documents that its target refuses, the oldest, %s, for "
+                   "%llu s: %s",
+                   sink, waiting.count, waiting.oldest->key,
+                   (unsigned long long)(now_ms > since_ms ? now_ms - since_ms : 0) / 1000,
+                   state->refusal);
+    if (state->failing_since_ms == 0 && waiting.count == 0 &&
+        state->positions.is_known[DOCUMENT_RUN_SUMMARY])
+        doctor_say(doctor, FINDING_OK, NULL, "the sink %s works", sink);
+}
+
+/* The state of each relay says since when its target fails, and which documents it refuses. */
+static void check_sinks(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
     doctor->check = "sinks";
     for (unsigned i = 0; i < LABEL_SINK_COUNT; i++) {
         struct relay_state state;
         relay_state_load(&state, session, doctor->config.data_dir, (enum label_sink)i);
-        if (state.failing_since_ms > 0)
-            doctor_say(
-                doctor, FINDING_WRONG,
-                "see that its target runs and takes the documents; the server sends again by "
-                "itself, and loses none",
-                "the sink %s fails: %s", label_sink_name((enum label_sink)i), state.error);
-        else if (state.has_position[DOCUMENT_RUN_SUMMARY])
-            doctor_say(doctor, FINDING_OK, NULL, "the sink %s works",
-                       label_sink_name((enum label_sink)i));
+        say_sink(doctor, label_sink_name((enum label_sink)i), &state, now_ms);
+        relay_state_release(&state);
     }
 }
 
@@ -283,7 +299,7 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         check_clock(doctor, session, clock_wall_ms(&clock));
         check_outbox(doctor, session);
     }
-    check_sinks(doctor, session);
+    check_sinks(doctor, session, clock_wall_ms(&clock));
     store_session_close(session);
 }
 

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -17,14 +18,34 @@
 #include "delivery/mend.h"
 #include "wire/object_writer.h"
 
-#define IDLE_MS              1000
-#define SAVE_MS              1000
-#define DELAY_MS_MIN         100
-#define DELAY_MS_MAX         10000
-#define REFUSALS_MAX         5
+#define IDLE_MS               1000
+#define SAVE_MS               1000
+#define DELAY_MS_MIN          100
+#define DELAY_MS_MAX          10000
+#define ANSWERED_DELAY_MS_MAX 1000 /* of a target that answers, and takes nothing */
+#define HELD_DELAY_MS_MIN     1000
+#define HELD_DELAY_MS_MAX     60000
+/* So many attempts in a row got no answer: the target may break on the message itself. */
+#define SILENCES_MAX 5
+/* Attempts to send held documents take at most a tenth of the relay's time. */
+#define HELD_PAUSE_FACTOR    9
 #define MESSAGE_ID_BYTES_MAX 384
 
 struct document_page;
+
+/* All documents, for a topic whose position cannot resume. */
+struct relay_walk {
+    bool is_under_way;
+    struct position end; /* the position afterwards */
+    uint64_t last_ref;   /* entities up to here were passed */
+    uint64_t absent_ref; /* this entity really has no document */
+};
+
+/* How far the relay has read. */
+struct relay_cursor {
+    struct relay_positions positions;
+    struct relay_walk walks[DOCUMENT_KIND_COUNT];
+};
 
 struct relay {
     struct relay_options options;
@@ -38,12 +59,24 @@ struct relay {
     /* The thread's own. */
     struct store_session *session;
     struct relay_state state;
-    bool is_unsaved; /* a position moved since the state was saved */
-    bool has_role;   /* this node is the writer */
+    struct relay_cursor cursor; /* runs ahead of the state while there are suspects */
+    struct relay_cursor base;   /* before the first suspect */
+    size_t suspect_count;
+    bool is_retrying;                  /* reads from the base again, to send the first suspect */
+    bool is_stopped;                   /* this round sends nothing more */
+    char error[RELAY_ERROR_BYTES_MAX]; /* of the last attempt that failed */
+    unsigned silences;
+    uint64_t delay_ms;
+    uint64_t delay_ms_max;
+    uint64_t held_ns; /* no attempt to send a held document before */
+    bool has_moved;   /* the cursor, since the state got its positions */
+    bool is_unsaved;  /* the state changed since it was saved */
+    bool has_role;    /* this node is the writer */
     uint64_t saved_ns;
     struct document_page *page;
     struct buffer text;
     struct arena arena;
+    struct arena held_arena;
 };
 
 /* ---- waiting and reporting ---- */
@@ -91,36 +124,45 @@ static void save_if_due(struct relay *relay) {
         save(relay);
 }
 
-static void failed(struct relay *relay, const char *error) {
+/* What others see of the state. */
+static void publish_stats(struct relay *relay) {
+    enum label_sink sink = relay->options.target.sink;
+    const struct relay_state *state = &relay->state;
+    const struct relay_waiting held = relay_state_waiting(state);
+    metrics_set(METRIC_SINK_FAILING, METRIC_LABELS(sink), state->failing_since_ms > 0);
+    metrics_set(METRIC_SINK_HELD, METRIC_LABELS(sink), held.count);
+    pthread_mutex_lock(&relay->lock);
+    struct relay_stats *stats = &relay->stats;
+    stats->failing_since_ms = state->failing_since_ms;
+    memcpy(stats->error, state->error, sizeof(stats->error));
+    stats->held = held.count;
+    stats->held_since_ms = held.oldest ? held.oldest->since_ms : 0;
+    snprintf(stats->held_key, sizeof(stats->held_key), "%s", held.oldest ? held.oldest->key : "");
+    memcpy(stats->refusal, state->refusal, sizeof(stats->refusal));
+    pthread_mutex_unlock(&relay->lock);
+}
+
+static void failed(struct relay *relay) {
     enum label_sink sink = relay->options.target.sink;
     bool is_new = relay->state.failing_since_ms == 0;
     if (is_new) {
         relay->state.failing_since_ms = clock_now().wall_ms;
         log_event(LOG_WARN, "sink.failing", log_str("sink", label_sink_name(sink)),
-                  log_str("reason", error));
+                  log_str("reason", relay->error));
     }
-    snprintf(relay->state.error, sizeof(relay->state.error), "%s", error);
-    metrics_add(METRIC_SINK_FAILURES, METRIC_LABELS(sink), 1);
-    metrics_set(METRIC_SINK_FAILING, METRIC_LABELS(sink), 1);
-    pthread_mutex_lock(&relay->lock);
-    relay->stats.failures++;
-    relay->stats.failing_since_ms = relay->state.failing_since_ms;
-    memcpy(relay->stats.error, relay->state.error, sizeof(relay->stats.error));
-    pthread_mutex_unlock(&relay->lock);
+    memcpy(relay->state.error, relay->error, sizeof(relay->error));
+    publish_stats(relay);
     if (is_new)
         save(relay);
 }
 
 static void recovered(struct relay *relay) {
-    enum label_sink sink = relay->options.target.sink;
     if (relay->state.failing_since_ms == 0)
         return;
     relay->state.failing_since_ms = 0;
-    log_event(LOG_INFO, "sink.recovered", log_str("sink", label_sink_name(sink)));
-    metrics_set(METRIC_SINK_FAILING, METRIC_LABELS(sink), 0);
-    pthread_mutex_lock(&relay->lock);
-    relay->stats.failing_since_ms = 0;
-    pthread_mutex_unlock(&relay->lock);
+    log_event(LOG_INFO, "sink.recovered",
+              log_str("sink", label_sink_name(relay->options.target.sink)));
+    publish_stats(relay);
     save(relay);
 }
 
@@ -130,57 +172,67 @@ static void set_waiting(struct relay *relay, uint64_t waiting) {
     pthread_mutex_unlock(&relay->lock);
 }
 
+static void set_error(struct relay *relay, const char *error) {
+    snprintf(relay->error, sizeof(relay->error), "%s", error);
+}
+
+/* The round ends, and another begins after a delay. */
+static void stop(struct relay *relay, uint64_t delay_ms_max) {
+    relay->is_stopped = true;
+    relay->delay_ms_max = delay_ms_max;
+}
+
+/* What may be saved: everything up to here was taken or is held. */
+static void anchor(struct relay *relay) {
+    relay->base = relay->cursor;
+    relay->state.positions = relay->cursor.positions;
+    relay->is_unsaved |= relay->has_moved;
+    relay->has_moved = false;
+}
+
+static void move(struct relay *relay, enum document_kind kind, const struct position *position) {
+    relay->cursor.positions.at[kind] = *position;
+    relay->cursor.positions.is_known[kind] = true;
+    relay->has_moved = true;
+}
+
 /* ---- sending ---- */
 
-static void count_dropped(struct relay *relay, const struct relay_message *message) {
-    enum label_sink sink = relay->options.target.sink;
-    log_event(LOG_ERROR, "sink.document_refused", log_str("sink", label_sink_name(sink)),
-              log_str("reason", relay->state.error), log_slice("doc_key", message->document_key));
-    metrics_add(METRIC_SINK_DROPPED, METRIC_LABELS(sink), 1);
-    pthread_mutex_lock(&relay->lock);
-    relay->stats.dropped++;
-    pthread_mutex_unlock(&relay->lock);
-}
-
-/* Sends until the target has the message, has refused it often enough, or the relay ends. False: it
- * ends. */
-static bool send(struct relay *relay, const struct relay_message *message) {
+static enum relay_answer attempt(struct relay *relay, const struct relay_message *message) {
     const struct relay_target *target = &relay->options.target;
-    unsigned refusals = 0;
-    for (uint64_t delay_ms = DELAY_MS_MIN; !is_ending(relay);) {
-        char error[RELAY_ERROR_BYTES_MAX] = "";
-        enum status status = target->send(target->user, message, relay->stop_fd, error);
-        if (status == STATUS_OK) {
-            metrics_add(METRIC_SINK_SENT, METRIC_LABELS(target->sink), 1);
-            pthread_mutex_lock(&relay->lock);
-            relay->stats.sent++;
-            pthread_mutex_unlock(&relay->lock);
-            recovered(relay);
-            return true;
-        }
-        if (is_ending(relay))
-            break;
-        failed(relay, error);
-        if (status == STATUS_INVALID_REQUEST && ++refusals == REFUSALS_MAX) {
-            count_dropped(relay, message);
-            return true;
-        }
-        wait_ms(relay, delay_ms, false);
-        delay_ms = delay_ms * 2 < DELAY_MS_MAX ? delay_ms * 2 : DELAY_MS_MAX;
+    char error[RELAY_ERROR_BYTES_MAX] = "";
+    enum relay_answer answer = target->send(target->user, message, relay->stop_fd, error);
+    bool is_taken = answer == RELAY_TAKEN;
+    if (!is_taken) {
+        /* The text becomes a line of the stored state. */
+        for (char *next = error; *next; next++)
+            if ((unsigned char)*next < ' ')
+                *next = ' ';
+        memcpy(relay->error, error, sizeof(error));
+    } else {
+        relay->delay_ms = DELAY_MS_MIN;
     }
-    return false;
+    relay->silences = answer == RELAY_UNREACHABLE ? relay->silences + 1 : 0;
+    metrics_add(is_taken ? METRIC_SINK_SENT : METRIC_SINK_FAILURES, METRIC_LABELS(target->sink), 1);
+    pthread_mutex_lock(&relay->lock);
+    relay->stats.sent += is_taken;
+    relay->stats.failures += !is_taken;
+    pthread_mutex_unlock(&relay->lock);
+    return answer;
 }
 
-/* True: go on. A text that cannot be made fails like the target, and is made again later. */
-static bool send_text(struct relay *relay, struct relay_message message, enum status made) {
+/* A text that cannot be made fails like the target, and is made again later. */
+static enum relay_answer attempt_text(struct relay *relay, struct relay_message message,
+                                      enum status made) {
     message.text = buffer_slice(&relay->text);
     if (made == STATUS_OK)
-        return send(relay, &message);
-    failed(relay, status_message(made));
-    return false;
+        return attempt(relay, &message);
+    set_error(relay, status_message(made));
+    return RELAY_UNREACHABLE;
 }
 
-static bool send_frame(struct relay *relay, struct slice topic, const struct frame *frame) {
+static enum relay_answer attempt_frame(struct relay *relay, struct slice topic,
+                                       const struct frame *frame) {
     char id[MESSAGE_ID_BYTES_MAX];
     int size =
         snprintf(id, sizeof(id), "%.*s/%" PRIu64, (int)topic.size, topic.data, frame->content.seq);
@@ -190,20 +242,276 @@ static bool send_frame(struct relay *relay, struct slice topic, const struct fra
         status = buffer_append_slice(&relay->text, frame->forms[FRAME_FULL]);
     if (status == STATUS_OK)
         status = buffer_append_byte(&relay->text, '}');
-    return send_text(relay,
-                     (struct relay_message){.topic = topic,
-                                            .document_key = frame->content.document_key,
-                                            .id = {id, (size_t)size}},
-                     status);
+    return attempt_text(relay, (struct relay_message){.topic = topic, .id = {id, (size_t)size}},
+                        status);
+}
+
+static enum relay_answer attempt_document(struct relay *relay,
+                                          const struct store_document *document) {
+    const struct relay_cursor *cursor = &relay->cursor;
+    struct slice topic = topic_name(document_row(document->kind)->topic);
+    const struct relay_walk *walk = &cursor->walks[document->kind];
+    char id[MESSAGE_ID_BYTES_MAX];
+    int size = snprintf(id, sizeof(id), "%.*s@%" PRIu64, (int)document->key.size,
+                        document->key.data, document->version);
+    buffer_clear(&relay->text);
+    struct object_writer object = object_begin(&relay->text);
+    object_text(&object, SLICE("topic"), topic);
+    object_number(&object, SLICE("seq"),
+                  walk->is_under_way ? walk->end.seq : cursor->positions.at[document->kind].seq);
+    object_text(&object, SLICE("kind"), slice_of(document_kind_name(document->kind)));
+    object_text(&object, SLICE("doc_key"), document->key);
+    object_number(&object, SLICE("doc_version"), document->version);
+    object_json(&object, SLICE("payload"), document->payload);
+    object_hash(&object, SLICE("payload_hash"), document->payload_hash);
+    return attempt_text(
+        relay,
+        (struct relay_message){
+            .topic = topic, .id = {id, (size_t)size < sizeof(id) ? (size_t)size : sizeof(id) - 1}},
+        object_end(&object));
+}
+
+/* ---- documents that the target refuses ---- */
+
+/* What the store has. The document and the head of its topic are of one moment: later frames of the
+ * entity are later states. entity_ref stays 0 where something else than the document fails. */
+static enum status read_held(struct relay *relay, const struct relay_held *held,
+                             uint64_t *entity_ref, struct store_document *document,
+                             struct store_topic *topic) {
+    const struct document_row *row = document_row(held->kind);
+    struct slice id = slice_from(slice_of(held->key), strlen(row->key_prefix));
+    struct store_entity entity;
+    arena_reset(&relay->held_arena);
+    *entity_ref = 0;
+    enum status status = store_read_begin(relay->session);
+    if (status != STATUS_OK)
+        return status;
+    status = store_load_entity(relay->session, row->entity, id, &relay->held_arena, &entity);
+    if (status == STATUS_OK)
+        status =
+            store_load_topic(relay->session, topic_name(row->topic), &relay->held_arena, topic);
+    if (status == STATUS_OK) {
+        *entity_ref = entity.ref;
+        status = store_load_document(relay->session, held->kind, entity.ref, &relay->held_arena,
+                                     document);
+    }
+    store_read_end(relay->session);
+    return status;
+}
+
+/* A document that is missing or altered is repaired first. STATUS_NOT_FOUND: there is no such
+ * document any more. */
+static enum status load_held(struct relay *relay, const struct relay_held *held,
+                             struct store_document *document, struct store_topic *topic) {
+    struct store_damage damage = {.kind = held->kind};
+    enum status status = read_held(relay, held, &damage.entity_ref, document, topic);
+    bool is_lost = damage.entity_ref > 0 && store_is_lost(status);
+    if (!is_lost && (status != STATUS_OK || store_document_is_whole(document)))
+        return status;
+    enum status mended = mend(relay->options.writer, &damage);
+    if (mended != STATUS_OK && mended != STATUS_NOT_FOUND)
+        return mended;
+    status = read_held(relay, held, &damage.entity_ref, document, topic);
+    /* The repair of a whole table leaves the documents to a later one. */
+    bool is_damaged = status == STATUS_OK ? !store_document_is_whole(document)
+                                          : status == STATUS_NOT_FOUND && mended == STATUS_OK;
+    return is_damaged ? STATUS_STORE_UNAVAILABLE : status;
+}
+
+/* Sends the newest state. */
+static enum relay_answer resend(struct relay *relay, struct relay_held *held) {
+    struct store_document document;
+    struct store_topic topic;
+    enum relay_answer answer = RELAY_TAKEN;
+    enum status status = load_held(relay, held, &document, &topic);
+    if (status == STATUS_OK) {
+        answer = attempt_document(relay, &document);
+    } else if (status == STATUS_NOT_FOUND) {
+        topic.head_seq = 1; /* its frames, if there will be any, are sent as usual */
+    } else {
+        set_error(relay, status_message(status));
+        answer = RELAY_UNREACHABLE;
+    }
+    if (answer == RELAY_TAKEN) {
+        held->settled_seq = topic.head_seq;
+        relay->is_unsaved = true;
+    }
+    return answer;
+}
+
+static void hold(struct relay *relay, struct relay_held *held) {
+    enum label_sink sink = relay->options.target.sink;
+    held->is_suspect = false;
+    held->since_ms = clock_now().wall_ms;
+    held->delay_ms = HELD_DELAY_MS_MIN;
+    held->retry_ns = clock_now().mono_ns + HELD_DELAY_MS_MIN * CLOCK_NS_PER_MS;
+    relay->suspect_count--;
+    relay->is_unsaved = true;
+    memcpy(relay->state.refusal, relay->error, sizeof(relay->error));
+    log_event(LOG_WARN, "sink.document_held", log_str("sink", label_sink_name(sink)),
+              log_str("reason", relay->error), log_str("doc_key", held->key));
+    metrics_add(METRIC_SINK_REFUSED, METRIC_LABELS(sink), 1);
+}
+
+static struct relay_held *first_suspect(struct relay *relay) {
+    struct relay_held *held = relay->state.held;
+    while (!held->is_suspect)
+        held++;
+    return held;
+}
+
+static void clear_suspects(struct relay *relay) {
+    for (size_t i = relay->state.held_count; i-- > 0;)
+        if (relay->state.held[i].is_suspect)
+            relay_state_remove(&relay->state, &relay->state.held[i]);
+    relay->suspect_count = 0;
+}
+
+/* The target has just taken another document. If it still refuses the first suspect, it refuses the
+ * suspects for what they are. Otherwise it failed for a while: the relay begins again at the base.
+ * True: the suspects are held. */
+static bool judge(struct relay *relay) {
+    struct relay_held *first = first_suspect(relay);
+    relay->is_retrying = false;
+    if (resend(relay, first) == RELAY_TAKEN) {
+        first->is_suspect = false;
+        clear_suspects(relay);
+        relay->cursor = relay->base;
+        return false;
+    }
+    if (is_ending(relay))
+        return false;
+    for (size_t i = 0; i < relay->state.held_count; i++)
+        if (relay->state.held[i].is_suspect)
+            hold(relay, &relay->state.held[i]);
+    publish_stats(relay);
+    return true;
+}
+
+/* After a refusal. True: the relay goes on with other entities, to see whether the target takes
+ * their documents. */
+static bool suspect(struct relay *relay, enum document_kind kind, struct slice key,
+                    enum relay_answer answer) {
+    uint64_t delay_ms_max = answer == RELAY_UNREACHABLE ? DELAY_MS_MAX : ANSWERED_DELAY_MS_MAX;
+    if (answer == RELAY_UNREACHABLE && relay->silences < SILENCES_MAX) {
+        stop(relay, delay_ms_max);
+        return false;
+    }
+    relay->silences = 0;
+    if (relay->suspect_count == 0)
+        anchor(relay);
+    struct relay_held *added = relay_state_add(&relay->state, kind, key);
+    if (!added) {
+        set_error(relay, "the target refuses too many documents");
+        stop(relay, delay_ms_max);
+        return false;
+    }
+    added->is_suspect = true;
+    relay->suspect_count++;
+    /* A target that may be overloaded gets one other document a round. */
+    if (answer != RELAY_REFUSED && relay->suspect_count > 1)
+        stop(relay, delay_ms_max);
+    return true;
+}
+
+/* True: the document was taken or set aside, so the cursor may move behind it. */
+static bool settle(struct relay *relay, enum document_kind kind, struct slice key,
+                   enum relay_answer answer) {
+    bool is_first = relay->is_retrying && slice_equal(slice_of(first_suspect(relay)->key), key);
+    if (answer != RELAY_TAKEN)
+        return !is_first && !is_ending(relay) && suspect(relay, kind, key, answer);
+    if (is_first) {
+        relay->is_retrying = false;
+        clear_suspects(relay);
+    } else if (relay->suspect_count > 0 && !judge(relay)) {
+        return false;
+    }
+    recovered(relay);
+    return true;
+}
+
+/* Whether a frame waits with its entity, or the target has a later state. */
+static bool is_held_back(struct relay *relay, struct slice key, uint64_t seq) {
+    const struct relay_held *held = relay_state_find(&relay->state, key);
+    if (!held)
+        return false;
+    if (held->settled_seq > 0)
+        return seq <= held->settled_seq;
+    return !relay->is_retrying || held != first_suspect(relay);
+}
+
+static bool is_waiting(const struct relay_held *held) {
+    return !held->is_suspect && held->settled_seq == 0;
+}
+
+/* The held document whose next attempt is the first; NULL: none is held. */
+static struct relay_held *next_held(const struct relay *relay) {
+    struct relay_held *next = NULL;
+    for (size_t i = 0; i < relay->state.held_count; i++) {
+        struct relay_held *held = &relay->state.held[i];
+        if (is_waiting(held) && (!next || held->retry_ns < next->retry_ns))
+            next = held;
+    }
+    return next;
+}
+
+static void retry_held(struct relay *relay) {
+    struct relay_held *held = next_held(relay);
+    uint64_t begun_ns = clock_now().mono_ns;
+    unsigned silences = relay->silences;
+    if (!held || held->retry_ns > begun_ns || relay->held_ns > begun_ns)
+        return;
+    enum relay_answer answer = resend(relay, held);
+    uint64_t ended_ns = clock_now().mono_ns;
+    relay->held_ns = ended_ns + (ended_ns - begun_ns) * HELD_PAUSE_FACTOR;
+    relay->silences = silences; /* they are of the frame that is next */
+    if (answer == RELAY_TAKEN) {
+        log_event(LOG_INFO, "sink.document_taken",
+                  log_str("sink", label_sink_name(relay->options.target.sink)),
+                  log_str("doc_key", held->key));
+    } else {
+        uint64_t delay_ms = held->delay_ms * 2;
+        held->delay_ms = delay_ms < HELD_DELAY_MS_MIN   ? HELD_DELAY_MS_MIN
+                         : delay_ms > HELD_DELAY_MS_MAX ? HELD_DELAY_MS_MAX
+                                                        : delay_ms;
+        held->retry_ns = ended_ns + held->delay_ms * CLOCK_NS_PER_MS;
+        if (!is_ending(relay))
+            memcpy(relay->state.refusal, relay->error, sizeof(relay->error));
+    }
+    publish_stats(relay);
+}
+
+/* Until there may be frames, or the next held document is due. */
+static uint64_t idle_ms(const struct relay *relay) {
+    const struct relay_held *held = next_held(relay);
+    if (!held)
+        return IDLE_MS;
+    uint64_t now_ns = clock_now().mono_ns;
+    uint64_t next_ns = held->retry_ns > relay->held_ns ? held->retry_ns : relay->held_ns;
+    uint64_t delay_ms = next_ns > now_ns ? (next_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 0;
+    return delay_ms < IDLE_MS ? delay_ms : IDLE_MS;
+}
+
+/* Frames that these entries keep back have been passed. */
+static void drop_settled(struct relay *relay) {
+    const struct relay_positions *positions = &relay->state.positions;
+    for (size_t i = relay->state.held_count; i-- > 0;) {
+        struct relay_held *held = &relay->state.held[i];
+        if (held->settled_seq > 0 && positions->is_known[held->kind] &&
+            positions->at[held->kind].seq >= held->settled_seq) {
+            relay_state_remove(&relay->state, held);
+            relay->is_unsaved = true;
+        }
+    }
 }
 
 /* ---- all documents, where the position cannot resume ---- */
 
 struct document_page {
     struct relay *relay;
+    uint64_t absent_ref;  /* of the walk */
     uint64_t last_ref;    /* entities up to here were looked at */
     uint64_t damaged_ref; /* the next document is missing or altered; 0: it is not */
-    uint64_t absent_ref;  /* this entity really has no document */
     size_t count;
     struct store_document documents[RELAY_FRAMES_MAX];
 };
@@ -229,63 +537,71 @@ static enum status keep_document(void *user, const struct store_document *docume
     return STATUS_OK;
 }
 
-/* Has the document repaired that ended the page. */
-static enum status mend_damaged(struct document_page *page, enum document_kind kind) {
-    const struct store_damage damage = {.kind = kind, .entity_ref = page->damaged_ref};
-    if (page->damaged_ref == 0)
+/* Has the document repaired that ended the page; the next page begins with it. */
+static enum status mend_damaged(struct relay *relay, enum document_kind kind,
+                                struct relay_walk *walk) {
+    const struct store_damage damage = {.kind = kind, .entity_ref = relay->page->damaged_ref};
+    if (damage.entity_ref == 0)
         return STATUS_OK;
-    enum status status = mend(page->relay->options.writer, &damage);
+    enum status status = mend(relay->options.writer, &damage);
     if (status != STATUS_NOT_FOUND)
         return status;
-    page->absent_ref = page->damaged_ref;
+    /* A document that is there, altered, and nothing to repair. */
+    if (walk->absent_ref == damage.entity_ref)
+        return STATUS_STORE_UNAVAILABLE;
+    walk->absent_ref = damage.entity_ref;
     return STATUS_OK;
 }
 
-static bool send_document(struct relay *relay, struct slice topic, uint64_t seq,
-                          const struct store_document *document) {
-    char id[MESSAGE_ID_BYTES_MAX];
-    int size = snprintf(id, sizeof(id), "%.*s@%" PRIu64, (int)document->key.size,
-                        document->key.data, document->version);
-    buffer_clear(&relay->text);
-    struct object_writer object = object_begin(&relay->text);
-    object_text(&object, SLICE("topic"), topic);
-    object_number(&object, SLICE("seq"), seq);
-    object_text(&object, SLICE("kind"), slice_of(document_kind_name(document->kind)));
-    object_text(&object, SLICE("doc_key"), document->key);
-    object_number(&object, SLICE("doc_version"), document->version);
-    object_json(&object, SLICE("payload"), document->payload);
-    object_hash(&object, SLICE("payload_hash"), document->payload_hash);
-    return send_text(relay,
-                     (struct relay_message){
-                         .topic = topic,
-                         .document_key = document->key,
-                         .id = {id, (size_t)size < sizeof(id) ? (size_t)size : sizeof(id) - 1}},
-                     object_end(&object));
+static void begin_walk(struct relay *relay, enum document_kind kind, const struct position *end) {
+    relay->cursor.positions.is_known[kind] = false;
+    relay->cursor.walks[kind] = (struct relay_walk){.is_under_way = true, .end = *end};
+    for (size_t i = relay->state.held_count; i-- > 0;) {
+        struct relay_held *held = &relay->state.held[i];
+        if (held->kind == kind && held->settled_seq > 0) /* of a journal that may be gone */
+            relay_state_remove(&relay->state, held);
+    }
 }
 
-/* False: the relay ends, or the store failed; the documents are sent again later. */
-static bool send_documents(struct relay *relay, enum document_kind kind, uint64_t seq) {
-    struct slice topic = topic_name(document_row(kind)->topic);
+/* One page. False: the round ends, and the walk goes on in another. */
+static bool walk_documents(struct relay *relay, enum document_kind kind,
+                           const struct journal_read *read) {
+    const struct position end = {.seq = read->window.head_seq, .epoch = read->epoch};
+    struct relay_walk *walk = &relay->cursor.walks[kind];
     struct document_page *page = relay->page;
-    uint64_t before_ref;
-    page->last_ref = page->absent_ref = 0;
-    do {
-        arena_reset(&relay->arena);
-        page->count = 0;
-        page->damaged_ref = 0;
-        before_ref = page->last_ref;
-        enum status status = store_walk_documents(relay->session, kind, page->last_ref,
-                                                  RELAY_FRAMES_MAX, page, keep_document);
-        if (status == STATUS_OK || status == STATUS_LIMIT_REACHED)
-            status = mend_damaged(page, kind);
-        if (status != STATUS_OK) {
-            failed(relay, status_message(status));
+    if (!walk->is_under_way || strcmp(walk->end.epoch.text, end.epoch.text) != 0)
+        begin_walk(relay, kind, &end);
+    arena_reset(&relay->arena);
+    page->count = 0;
+    page->damaged_ref = 0;
+    page->last_ref = walk->last_ref;
+    page->absent_ref = walk->absent_ref;
+    enum status status = store_walk_documents(relay->session, kind, walk->last_ref,
+                                              RELAY_FRAMES_MAX, page, keep_document);
+    bool is_read = status == STATUS_OK || status == STATUS_LIMIT_REACHED;
+    bool is_end = is_read && page->last_ref == walk->last_ref && page->damaged_ref == 0;
+    for (size_t i = 0; is_read && i < page->count; i++) {
+        const struct store_document *document = &page->documents[i];
+        if (!is_held_back(relay, document->key, UINT64_MAX) &&
+            !settle(relay, kind, document->key, attempt_document(relay, document)))
             return false;
-        }
-        for (size_t i = 0; i < page->count; i++)
-            if (!send_document(relay, topic, seq, &page->documents[i]))
-                return false;
-    } while (page->last_ref > before_ref || page->damaged_ref > 0);
+        walk->last_ref = document->entity_ref;
+        if (relay->is_stopped)
+            return false;
+    }
+    if (is_read) {
+        walk->last_ref = page->last_ref;
+        status = mend_damaged(relay, kind, walk);
+    }
+    if (status != STATUS_OK) {
+        set_error(relay, status_message(status));
+        stop(relay, DELAY_MS_MAX);
+        return false;
+    }
+    if (is_end) {
+        walk->is_under_way = false;
+        move(relay, kind, &walk->end);
+    }
     return true;
 }
 
@@ -297,78 +613,105 @@ static struct journal_read *read_page(struct relay *relay, enum document_kind ki
     struct journal_read *read = calloc(1, sizeof(*read));
     if (!read)
         return NULL;
-    bool has_position = relay->state.has_position[kind];
+    const struct relay_positions *positions = &relay->cursor.positions;
     *read = (struct journal_read){
         .topic = topic,
         .projection_version = relay->options.projection_version,
         .policy = policy_of(relay->options.policies, topic),
         .mode = JOURNAL_READ_RESUME,
-        .after_seq = relay->state.positions[kind].seq,
+        .after_seq = positions->at[kind].seq,
         .below_seq = UINT64_MAX,
-        .frames_max = has_position ? RELAY_FRAMES_MAX : 0,
+        .frames_max = positions->is_known[kind] ? RELAY_FRAMES_MAX : 0,
         .writer = relay->options.writer,
-        .given_epoch = relay->state.positions[kind].epoch,
+        .given_epoch = positions->at[kind].epoch,
     };
     while (journal_read_run(read, relay->session))
         ;
     return read;
 }
 
-static void set_position(struct relay *relay, enum document_kind kind, uint64_t seq,
-                         const struct topic_epoch *epoch) {
-    relay->state.has_position[kind] = true;
-    relay->state.positions[kind] = (struct position){.seq = seq, .epoch = *epoch};
-    relay->is_unsaved = true;
-}
-
 static bool send_frames(struct relay *relay, enum document_kind kind,
                         const struct journal_read *read) {
-    uint64_t seq = read->next_seq - 1;
-    bool goes_on = true;
-    for (size_t i = 0; goes_on && i < read->count; i++) {
-        goes_on = send_frame(relay, read->topic, read->frames[i]);
-        if (goes_on)
-            seq = read->frames[i]->content.seq;
+    struct position position = {.epoch = read->epoch};
+    for (size_t i = 0; i < read->count && !relay->is_stopped; i++) {
+        const struct frame *frame = read->frames[i];
+        struct slice key = frame->content.document_key;
+        position.seq = frame->content.seq;
+        if (!is_held_back(relay, key, position.seq) &&
+            !settle(relay, kind, key, attempt_frame(relay, read->topic, frame)))
+            return false;
+        move(relay, kind, &position);
     }
-    if (seq >= read->next_seq)
-        set_position(relay, kind, seq, &read->epoch);
-    return goes_on;
+    return !relay->is_stopped;
 }
 
 /* One page of one topic. True: there may be more. */
 static bool relay_topic(struct relay *relay, enum document_kind kind, uint64_t *waiting) {
     bool goes_on = false;
+    const struct relay_positions *positions = &relay->cursor.positions;
     struct journal_read *read = read_page(relay, kind);
     if (!read || read->status != STATUS_OK) {
-        failed(relay, status_message(read ? read->status : STATUS_OUT_OF_MEMORY));
+        set_error(relay, status_message(read ? read->status : STATUS_OUT_OF_MEMORY));
+        stop(relay, DELAY_MS_MAX);
     } else if (!read->exists) {
         goes_on = false;
-    } else if (read->is_stale || !relay->state.has_position[kind]) {
-        goes_on = send_documents(relay, kind, read->window.head_seq);
-        if (goes_on)
-            set_position(relay, kind, read->window.head_seq, &read->epoch);
+    } else if (read->is_stale || !positions->is_known[kind]) {
+        goes_on = walk_documents(relay, kind, read);
     } else if (read->count > 0) {
         goes_on = send_frames(relay, kind, read);
     }
-    if (read && read->status == STATUS_OK && relay->state.has_position[kind] &&
-        read->window.head_seq > relay->state.positions[kind].seq)
-        *waiting += read->window.head_seq - relay->state.positions[kind].seq;
+    /* The frames of suspects are not sent yet. */
+    positions = relay->suspect_count > 0 ? &relay->base.positions : positions;
+    if (read && read->status == STATUS_OK && positions->is_known[kind] &&
+        read->window.head_seq > positions->at[kind].seq)
+        *waiting += read->window.head_seq - positions->at[kind].seq;
     if (read)
         journal_read_release(read);
     free(read);
     return goes_on;
 }
 
+/* From where the first suspect was refused: when the target takes it, everything follows in order.
+ */
+static void retry_suspect(struct relay *relay) {
+    const struct relay_cursor cursor = relay->cursor;
+    uint64_t waiting = 0;
+    relay->cursor = relay->base;
+    relay->is_retrying = true;
+    (void)relay_topic(relay, first_suspect(relay)->kind, &waiting);
+    if (relay->is_retrying)
+        relay->cursor = cursor;
+    relay->is_retrying = false;
+}
+
 /* Nothing is sent while another node is the writer. That node may have moved the positions, so they
  * are read again when this node gets the role. */
 static bool may_send(struct relay *relay) {
     bool has_role = writer_has_role(relay->options.writer);
-    if (has_role && !relay->has_role)
-        relay_state_load(&relay->state, relay->session, relay->options.folder,
-                         relay->options.target.sink);
+    if (has_role != relay->has_role) {
+        relay_state_release(&relay->state);
+        if (has_role)
+            relay_state_load(&relay->state, relay->session, relay->options.folder,
+                             relay->options.target.sink);
+        relay->cursor = (struct relay_cursor){.positions = relay->state.positions};
+        relay->suspect_count = 0;
+        relay->has_moved = relay->is_unsaved = false;
+        relay->delay_ms = DELAY_MS_MIN;
+        publish_stats(relay);
+    }
     relay->has_role = has_role;
-    relay->is_unsaved = relay->is_unsaved && has_role;
     return has_role;
+}
+
+/* may_wake: a new frame may show that the target takes other documents. */
+static void back_off(struct relay *relay, bool may_wake) {
+    uint64_t delay_ms = relay->delay_ms;
+    uint64_t least_ms = delay_ms < relay->delay_ms_max ? delay_ms : relay->delay_ms_max;
+    failed(relay);
+    wait_ms(relay, least_ms, false);
+    if (may_wake)
+        wait_ms(relay, delay_ms - least_ms, true);
+    relay->delay_ms = delay_ms * 2 < DELAY_MS_MAX ? delay_ms * 2 : DELAY_MS_MAX;
 }
 
 static void *relay_main(void *user) {
@@ -376,12 +719,26 @@ static void *relay_main(void *user) {
     while (!is_ending(relay)) {
         uint64_t waiting = 0;
         bool has_more = false;
-        for (unsigned i = 0; may_send(relay) && i < DOCUMENT_KIND_COUNT; i++)
+        relay->is_stopped = false;
+        relay->delay_ms_max = ANSWERED_DELAY_MS_MAX;
+        if (may_send(relay) && relay->suspect_count > 0)
+            retry_suspect(relay);
+        else if (relay->has_role)
+            retry_held(relay);
+        for (unsigned i = 0; !relay->is_stopped && may_send(relay) && i < DOCUMENT_KIND_COUNT; i++)
             has_more |= relay_topic(relay, (enum document_kind)i, &waiting);
+        if (relay->suspect_count == 0) {
+            anchor(relay);
+            drop_settled(relay);
+        }
         set_waiting(relay, waiting);
         save_if_due(relay);
-        if (!has_more)
-            wait_ms(relay, IDLE_MS, true);
+        if (is_ending(relay))
+            break;
+        if (relay->is_stopped || relay->suspect_count > 0)
+            back_off(relay, !relay->is_stopped && !has_more);
+        else if (!has_more)
+            wait_ms(relay, idle_ms(relay), true);
     }
     if (relay->is_unsaved)
         save(relay);
@@ -397,6 +754,8 @@ static void relay_free(struct relay *relay) {
         close(relay->stop_fd);
     buffer_release(&relay->text);
     arena_release(&relay->arena);
+    arena_release(&relay->held_arena);
+    relay_state_release(&relay->state);
     pthread_cond_destroy(&relay->changed);
     pthread_mutex_destroy(&relay->lock);
     free(relay->page);
@@ -424,6 +783,8 @@ enum status relay_start(struct relay **relay, const struct relay_options *option
     made->page = calloc(1, sizeof(*made->page));
     buffer_init(&made->text, RELAY_MESSAGE_BYTES_MAX);
     arena_init(&made->arena, RELAY_PAGE_BYTES_MAX);
+    arena_init(&made->held_arena, RELAY_RESEND_BYTES_MAX);
+    made->delay_ms = DELAY_MS_MIN;
     init_wait(made);
     enum status status = made->page ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK && made->stop_fd < 0)

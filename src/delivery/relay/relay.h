@@ -1,11 +1,14 @@
 /* A relay: sends the documents of the summary topics to another system, as the journal has them.
  * Each relay has a thread and a read session of its own. relay_wake and relay_stats: any thread.
  * Memory: one page of frames or documents.
- * Errors: a frame that the target does not take is sent again, with growing delays, before any
- * later frame. A target that fails delays no append and no other relay. Each topic arrives in order
- * and at least once. The positions are in the store, so a restart goes on; after a crash
- * the frames of the last second may come again. A relay whose position
- * cannot resume sends all documents first. */
+ * Errors: a target that fails delays no append and no other relay. A document that the target
+ * refuses, while it takes others, is held: the frames of its entity wait, the others go on. Its
+ * newest state is sent again, with growing delays. Otherwise a frame is sent again before any later
+ * one. Each entity's documents arrive in order and at least once, except states that a later one
+ * replaced while they were held. Positions and held documents are in the store, so a restart goes
+ * on; after a crash the frames of the last second may come again. A relay whose position cannot
+ * resume sends all documents first. Documents and frames that are missing or altered are repaired
+ * before they are sent; without a repair the relay tries again later. */
 #ifndef DELIVERY_RELAY_RELAY_H
 #define DELIVERY_RELAY_RELAY_H
 
@@ -22,15 +25,21 @@ struct relay_message {
     struct slice text;
 };
 
+enum relay_answer {
+    RELAY_TAKEN,
+    RELAY_REFUSED,     /* the target does not take this message; it may take others */
+    RELAY_FAILED,      /* the target answered, and does not take this message now, or any */
+    RELAY_UNREACHABLE, /* the target did not answer */
+};
+
 /* How a kind of relay reaches its target. */
 struct relay_target {
     enum label_sink sink;
     void *user;
-    /* STATUS_OK: the target has the message. STATUS_INVALID_REQUEST: it will never take this
-     * message. Another status: try again. error gets the reason, for people. stop_fd can be read
-     * when the relay ends. */
-    enum status (*send)(void *user, const struct relay_message *message, int stop_fd,
-                        char error[RELAY_ERROR_BYTES_MAX]);
+    /* RELAY_TAKEN only when the target has confirmed it. error gets the reason of another answer,
+     * for people. stop_fd can be read when the relay ends. */
+    enum relay_answer (*send)(void *user, const struct relay_message *message, int stop_fd,
+                              char error[RELAY_ERROR_BYTES_MAX]);
     void (*close)(void *user);
 };
 
@@ -47,10 +56,13 @@ struct relay_stats {
     enum label_sink sink;
     uint64_t sent;
     uint64_t failures;
-    uint64_t dropped;          /* messages that the target refused for good */
     uint64_t waiting;          /* frames that are not sent yet */
     uint64_t failing_since_ms; /* since 1970; 0: the last message was taken */
     char error[RELAY_ERROR_BYTES_MAX];
+    uint64_t held; /* documents that the target refuses */
+    char held_key[RELAY_KEY_BYTES_MAX + 1];
+    uint64_t held_since_ms; /* the oldest of them, as its key */
+    char refusal[RELAY_ERROR_BYTES_MAX];
 };
 
 struct relay;

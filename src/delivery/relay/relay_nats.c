@@ -36,11 +36,14 @@ static natsStatus connect_once(struct nats *nats) {
     return status;
 }
 
-/* The round trip tells that the server has the message. */
+/* A round trip: the server answers in order, so an error of this message arrives before the answer
+ * to the flush. The library only notes such an error, as with a subject that the user may not
+ * publish to. */
 static natsStatus publish(struct nats *nats, const struct relay_message *message) {
     char *subject = NULL;
     char *id = strndup(message->id.data, message->id.size);
     natsMsg *made = NULL;
+    const char *text = NULL;
     natsStatus status = NATS_NO_MEMORY;
     if (id && asprintf(&subject, "%s.%.*s", nats->prefix, (int)message->topic.size,
                        message->topic.data) >= 0)
@@ -53,24 +56,31 @@ static natsStatus publish(struct nats *nats, const struct relay_message *message
         status = natsConnection_PublishMsg(nats->connection, made);
     if (status == NATS_OK)
         status = natsConnection_FlushTimeout(nats->connection, TIMEOUT_MS);
+    if (status == NATS_OK)
+        status = natsConnection_GetLastError(nats->connection, &text);
     natsMsg_Destroy(made);
     free(subject);
     free(id);
     return status;
 }
 
-static enum status nats_send(void *user, const struct relay_message *message, int stop_fd,
-                             char error[RELAY_ERROR_BYTES_MAX]) {
+/* A refusal ends the connection too, because the library keeps the error as long as that lasts. */
+static enum relay_answer nats_send(void *user, const struct relay_message *message, int stop_fd,
+                                   char error[RELAY_ERROR_BYTES_MAX]) {
     struct nats *nats = user;
     (void)stop_fd; /* a wait ends after the timeout at the latest */
-    natsStatus status = nats->connection ? NATS_OK : connect_once(nats);
+    natsStatus connected = nats->connection ? NATS_OK : connect_once(nats);
+    natsStatus status = connected == NATS_OK ? publish(nats, message) : connected;
     if (status == NATS_OK)
-        status = publish(nats, message);
-    if (status == NATS_OK)
-        return STATUS_OK;
-    snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", natsStatus_GetText(status));
+        return RELAY_TAKEN;
+    const char *text = NULL;
+    if (nats->connection)
+        (void)natsConnection_GetLastError(nats->connection, &text);
+    snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", text && *text ? text : natsStatus_GetText(status));
     disconnect(nats);
-    return status == NATS_MAX_PAYLOAD ? STATUS_INVALID_REQUEST : STATUS_SYSTEM_ERROR;
+    bool is_refused =
+        connected == NATS_OK && (status == NATS_MAX_PAYLOAD || status == NATS_NOT_PERMITTED);
+    return is_refused ? RELAY_REFUSED : RELAY_UNREACHABLE;
 }
 
 static void nats_close(void *user) {

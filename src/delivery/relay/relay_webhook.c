@@ -11,20 +11,18 @@ struct webhook {
     const char *key;
 };
 
-/* The receiver will not take the message when it is sent again. The others may pass: a missing
- * route or key is a mistake of the set-up, 408, 425 and 429 ask for another attempt. */
-static bool is_final(unsigned http_status) {
-    static const unsigned may_pass[] = {401, 403, 404, 405, 408, 425, 429};
-    if (http_status < 400 || http_status >= 500)
-        return false;
-    for (size_t i = 0; i < sizeof(may_pass) / sizeof(may_pass[0]); i++)
-        if (http_status == may_pass[i])
-            return false;
-    return true;
+/* 408, 425 and 429 ask for another attempt, and codes of 500 and more may be about any message. */
+static enum relay_answer answer_of(unsigned http_status) {
+    if (http_status >= 200 && http_status < 300)
+        return RELAY_TAKEN;
+    return http_status >= 400 && http_status < 500 && http_status != 408 && http_status != 425 &&
+                   http_status != 429
+               ? RELAY_REFUSED
+               : RELAY_FAILED;
 }
 
-static enum status webhook_send(void *user, const struct relay_message *message, int stop_fd,
-                                char error[RELAY_ERROR_BYTES_MAX]) {
+static enum relay_answer webhook_send(void *user, const struct relay_message *message, int stop_fd,
+                                      char error[RELAY_ERROR_BYTES_MAX]) {
     struct webhook *webhook = user;
     unsigned http_status = 0;
     const struct blocking_request request = {
@@ -37,12 +35,10 @@ static enum status webhook_send(void *user, const struct relay_message *message,
     enum status status = blocking_http_run(webhook->client, &request, &http_status);
     if (status != STATUS_OK) {
         snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", blocking_http_error(webhook->client));
-        return STATUS_SYSTEM_ERROR;
+        return RELAY_UNREACHABLE;
     }
-    if (http_status >= 200 && http_status < 300)
-        return STATUS_OK;
     snprintf(error, RELAY_ERROR_BYTES_MAX, "the receiver answered %u", http_status);
-    return is_final(http_status) ? STATUS_INVALID_REQUEST : STATUS_SYSTEM_ERROR;
+    return answer_of(http_status);
 }
 
 static void webhook_close(void *user) {
