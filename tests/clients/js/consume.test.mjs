@@ -31,6 +31,22 @@ test("sse: a topic that resumed without a frame moves over the frames of other o
 });
 
 for (const transport of TRANSPORTS) {
+  test(`${transport}: a run that does not exist yet begins when it is created, also after a restart`, async (t) => {
+    const data = folder(t);
+    let operator = await operate(t, { data });
+    const claims = { oa_user_id: "ada", oa_sync_scopes: ["runtime.run_events"] };
+    const { port } = operator.server;
+    const khala = open(t, { server: operator.server }, { transports: [transport], token: () => operator.sign(claims) });
+    const seen = follow(khala, TOPIC);
+    await khala.states.until(() => khala.state.status === "live", "the connection");
+    await operator.server.stop();
+    operator = await operate(t, { data, bind: `127.0.0.1:${port}` });
+    await operator.did("runs", { run_id: "a", owner_user_id: "ada" }, 201);
+    await operator.batch(events(3));
+    await frames(seen, 4);
+    assert.deepEqual([seen.frames.map((frame) => frame.seq), seen.end], [range(1, 4), undefined]);
+  });
+
   test(`${transport}: replay, live frames, and a resume after kill -9 without loss or repetition`, async (t) => {
     const data = folder(t);
     const first = await operateRun(t, { count: 300, data });
