@@ -97,7 +97,7 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
         revoked_beat(following->revoked, side, &progress, boot_ms);
     if (status == STATUS_OK && !beat->is_ending)
         renew_keys(following, side, boot_ms);
-    if (status == STATUS_OK && beat->has_role && following->writer &&
+    if (status == STATUS_OK && beat->has_role && atomic_load(&following->writer) &&
         store_take_damages(side, following, on_damage) != STATUS_OK)
         log_event(LOG_WARN, "store.damages_unread", log_str("error", store_session_error(side)),
                   log_str("effect", "the next beat reads what other nodes found damaged"));

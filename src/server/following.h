@@ -25,12 +25,12 @@ struct following {
     struct topic_activity *activity;
     struct nodes *nodes;
     struct revoked *revoked;
-    const char *folder;      /* of the keys */
-    struct writer *writer;
-    const char *epoch;       /* that this process delivers */
-    uint64_t schema_version; /* that this build knows */
-    uint64_t keys_read_ms;   /* when the signing keys were read last, by the clock of the beat */
-    bool is_schema_newer;    /* the store has a newer one; it was logged */
+    const char *folder;            /* of the keys */
+    struct writer *_Atomic writer; /* NULL until it has started: its thread beats before that */
+    const char *epoch;             /* that this process delivers */
+    uint64_t schema_version;       /* that this build knows */
+    uint64_t keys_read_ms; /* when the signing keys were read last, by the clock of the beat */
+    bool is_schema_newer;  /* the store has a newer one; it was logged */
     _Atomic enum following_end end;
 };
 

@@ -14,9 +14,9 @@
 
 struct revoked {
     struct http *http;
-    struct writer *writer; /* set before the loops start */
-    uint64_t read_serial;  /* of the last revocation in memory; of the writer's thread */
-    uint64_t sweep_serial; /* of the sweep under way */
+    struct writer *_Atomic writer; /* set before the loops start */
+    uint64_t read_serial;          /* of the last revocation in memory; of the writer's thread */
+    uint64_t sweep_serial;         /* of the sweep under way */
     uint64_t sweep_boot_ms;
     pthread_mutex_t lock;   /* held while a sweep is posted */
     atomic_bool is_serving; /* all loops run */

@@ -87,7 +87,8 @@ enum status postgres_take_damages(struct store_session *base, void *user,
             .seq = postgres_number(row, 2),
             .topic = postgres_text(row, 3),
         };
-        callback(user, &damage);
+        if (damage.kind <= DOCUMENT_NONE)
+            callback(user, &damage);
     }
     PQclear(result);
     return status;

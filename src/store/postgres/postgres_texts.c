@@ -435,11 +435,11 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                  "WHERE (SELECT count(*) FROM meta WHERE name ^@ 'damage ') < "
                                  "$5::bigint AND " ASYNCHRONOUS " ON CONFLICT (name) DO NOTHING",
                                  "nnntn"},
-    [STATEMENT_TAKE_DAMAGES] = {"DELETE FROM meta WHERE name ^@ 'damage ' RETURNING split_part("
-                                "name, ' ', 2)::bigint, split_part(name, ' ', 3)::bigint, "
-                                "split_part(name, ' ', 4)::bigint, substr(name, length('damage ' "
-                                "|| split_part(name, ' ', 2) || split_part(name, ' ', 3) || "
-                                "split_part(name, ' ', 4)) + 4)",
+    /* A row that is no report was put there by hand, and only goes. */
+    [STATEMENT_TAKE_DAMAGES] = {"WITH taken AS (DELETE FROM meta WHERE name ^@ 'damage ' RETURNING "
+                                "regexp_match(name, '^damage ([0-9]) ([0-9]{1,18}) ([0-9]{1,18}) "
+                                "(.*)$') AS part) SELECT part[1]::bigint, part[2]::bigint, "
+                                "part[3]::bigint, part[4] FROM taken WHERE part IS NOT NULL",
                                 ""},
     [STATEMENT_WALK_NODES] =
         {"SELECT node_id, address, operator_address, version, schema_version, (role = "

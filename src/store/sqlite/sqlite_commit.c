@@ -505,8 +505,10 @@ static enum status write_derived(struct sqlite_session *session, const struct st
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < batch->topic_count; i++)
         status = put_topic(session, &batch->topics[i]);
+    int changes = sqlite3_total_changes(session->database);
     if (status == STATUS_OK)
         status = compare_summaries(session, batch);
+    bool has_drifts = batch->drift_count > 0 || sqlite3_total_changes(session->database) != changes;
     if (status == STATUS_OK)
         status = put_documents(session, batch);
     if (status == STATUS_OK)
@@ -515,7 +517,7 @@ static enum status write_derived(struct sqlite_session *session, const struct st
         status = add_journal(session, batch);
     for (size_t i = 0; status == STATUS_OK && i < batch->drift_count; i++)
         status = add_drift(session, &batch->drifts[i]);
-    if (status == STATUS_OK && batch->drift_count > 0)
+    if (status == STATUS_OK && has_drifts)
         status = drop_old_drifts(session);
     return status == STATUS_OK ? mark_unprojected(session, batch) : status;
 }
