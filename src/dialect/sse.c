@@ -89,9 +89,6 @@ const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
 
 /* ---- notices ---- */
 
-/* The id is the position before the first frame. Without it, a client that reconnects before the
- * first frame would resume at the stale position, or at the head and miss frames. A snapshot has no
- * id before its last part. */
 /* An event, because an EventSource does not see comments. It has no id: it is no position. */
 static enum status send_pending(struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->driver.subscription;
@@ -110,6 +107,9 @@ static enum status send_pending(struct subscriber *subscriber, struct buffer *ou
     return status;
 }
 
+/* The id is the position before the first frame. Without it, a client that reconnects before the
+ * first frame would resume at the stale position, or at the head and miss frames. A snapshot has no
+ * id before its last part. */
 static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->driver.subscription;
     const char *epoch = subscription_epoch(subscription)->text;

@@ -250,7 +250,7 @@ test("code, message and request of a refusal belong together on every transport"
   const granted = operator.sign({ oa_sync_scopes: ["runtime.append"], oa_sync_topics: ["room:*"] });
   const bare = operator.sign({ oa_sync_scopes: ["runtime.append"] });
   for (const transport of TRANSPORTS) {
-    for (const [token, topic, code, words] of [[granted, "hall:1", "forbidden_topic", /does not grant this topic/], [bare, SUMMARIES, "missing_scope", /missing_scope|lacks the required scope/]]) {
+    for (const [token, topic, code, words] of [[granted, "hall:1", "forbidden_topic", /does not grant this topic/], [bare, SUMMARIES, "missing_scope", /missing_scope|needs the scope/]]) {
       const seen = await python.follow(await open(t, { token, transports: [transport] }), topic);
       await seen.until(() => seen.end, `${transport}: the refusal of ${code}`);
       const { error } = seen.end;

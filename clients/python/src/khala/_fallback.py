@@ -308,6 +308,8 @@ class EventStream:
         if event.type in ("message", "bootstrap", "snapshot"):
             self._transport.check(self._stream, body)
             self._is_known = True
+        # The bootstrap says where a topic that does not exist yet begins: it ends no waiting.
+        if event.type in ("message", "snapshot") or body.get("pending") is True:
             self._events.pending(name, body.get("pending") is True)
         if event.type in ("message", "progress"):
             self._range(event, body, len(data))
@@ -324,9 +326,7 @@ class EventStream:
             self._events.part(name, Part(body, len(data)))
         elif event.type == "reauth_required":
             self._events.expiring()
-        elif body.get("pending") is True:
-            self._events.pending(name, True)
-        else:
+        elif body.get("pending") is not True:
             self.last = refusal_of(body)  # the stream ends next
 
     def _range(self, event: Event, body: Dict[str, Any], size: int) -> None:
