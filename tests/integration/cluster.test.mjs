@@ -305,6 +305,31 @@ test("nodes that start at once on an empty database have the same keys", async (
   }
 });
 
+test("every node reads a rotated signing key, and takes the tokens of the others", async (t) => {
+  // The clocks are ahead of the command's by more than the delay: the new key signs when a node has read it.
+  const { url, writer, follower } = await pair(t, { KHALA_CLOCK_OFFSET_MS: "60000" });
+  const nodes = [writer, follower];
+  const status = async (node, token) => (await node.ask("GET", pollPath("demo"), undefined, { authorization: `Bearer ${token}` })).status;
+  const mint = (node) => node.did("/api/sync/token", { topics: ["demo"] });
+  const old = await mint(writer);
+  const rotate = (...args) => {
+    const { code, out, problem } = run(["keys", "rotate", "--json", ...args], { settings: { DB_URL: url } });
+    assert.equal(code, 0, problem);
+    return JSON.parse(out);
+  };
+  const { kid } = rotate();
+  for (const node of nodes) await node.server.saw("log", /signing_keys\.loaded keys=2/);
+  for (const [from, to] of [[writer, follower], [follower, writer]]) {
+    const minted = await mint(from);
+    assert.deepEqual([minted.kid, await status(to, minted.token), await status(to, old.token)], [kid, 200, 200]);
+  }
+  rotate("--now");
+  for (const node of nodes) {
+    await node.server.saw("log", /signing_keys\.loaded keys=1/);
+    assert.equal(await status(node, old.token), 401);
+  }
+});
+
 test("clients behind nginx in front of two nodes go on when one node is killed", async (t) => {
   const { writer, follower } = await pair(t, PATIENT);
   const proxied = await proxy(t, writer, follower);
