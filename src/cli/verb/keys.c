@@ -30,7 +30,8 @@ static void report(const struct keys_rotation *rotation, const char *id, bool js
                signs_from_s, ends_s);
     else if (rotation->ends_old)
         printf("%s signs as soon as every server has read it, within %d seconds; tokens of the old "
-               "keys are refused from then on\n",
+               "keys are refused from then on, and open connections stay until their token ends: "
+               "'khala token revoke' ends them\n",
                id, SHARED_KEYS_RENEW_MS / 1000);
     else
         printf("%s signs in %" PRIu64 " seconds; the old keys verify for %" PRIu64

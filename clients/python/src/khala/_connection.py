@@ -73,9 +73,9 @@ async def ask_token(callback: TokenCallback, seconds: float) -> str:
     if task.cancelled():
         raise KhalaError("token_failed", "The token callback was cancelled.")
     token = task.result()
-    if not isinstance(token, str) or token == "":
+    if not isinstance(token, str) or token.strip() == "":
         raise KhalaError("token_missing", "The token callback did not answer a token.")
-    return token
+    return token.strip()  # the output of a command ends with a newline
 
 
 class TransportEvents:
