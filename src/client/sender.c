@@ -295,6 +295,8 @@ static void settle(struct sender *sender, struct sender_item *item,
     lane->attempts = 0;
     if (lane->queue_count == 0)
         lane_set(sender, lane, LANE_READY);
+    if (list_is_empty(&sender->queue))
+        sender->items_max = sender->options->batch_items_max;
     uncount(sender, item, !is_kept, &has_room);
     if (item->answered)
         item->answered(item->user, answer);
@@ -383,11 +385,14 @@ static void handle_error(struct sender_call *call, const struct client_error *er
     } else if (error->http_status == 413 && left > 1) {
         sender->items_max = left / 2;
         send_next(sender);
-    } else if (error->policy == CLIENT_POLICY_TOPIC_FINAL) {
-        /* A refusal of the whole batch, such as 403: no later attempt can succeed. */
+    } else if (error->policy == CLIENT_POLICY_TOPIC_FINAL || error->http_status == 413) {
+        /* A refusal of the whole batch, such as 403, or of an event that is too large, also by a
+         * proxy: no later attempt can succeed. */
+        struct client_error refusal = *error;
+        refusal.policy = CLIENT_POLICY_TOPIC_FINAL;
         for (size_t i = 0; i < call->count; i++)
             if (call->items[i])
-                settle_error(sender, call->items[i], error, (struct slice){NULL, 0}, false);
+                settle_error(sender, call->items[i], &refusal, (struct slice){NULL, 0}, false);
         send_next(sender);
     } else {
         retry(sender, error);

@@ -222,9 +222,9 @@ static void on_answered(void *user, const struct khala_answer *answer) {
     const struct khala_error *error = answer->error;
     if (error)
         say("{\"refused\":\"%s\",\"http_status\":%u,\"message\":\"%s\",\"topic\":\"%s\","
-            "\"request_id\":\"%s\"}",
+            "\"request_id\":\"%s\",\"final\":%s}",
             error->code, error->http_status, error->message, error->topic ? error->topic : "",
-            error->request_id ? error->request_id : "");
+            error->request_id ? error->request_id : "", error->is_final ? "true" : "false");
     else
         say("{\"appended\":%.*s,\"deduplicated\":%s}", (int)answer->event.size, answer->event.data,
             answer->deduplicated ? "true" : "false");

@@ -127,8 +127,9 @@ class HeldServer {
     const lines = events.map((event, index) => JSON.stringify({ index, status: 200, event, deduplicated: false }));
     const one = {
       events, token: request.headers.authorization.slice("Bearer ".length),
-      answer: () => response.writeHead(200, { "content-type": "application/x-ndjson" }).end(`${lines.join("\n")}\n`),
-      refuse: (status, error) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ error, message: "refused", request_id: "request-1" })),
+      answer: () => one.reply(200, "application/x-ndjson", `${lines.join("\n")}\n`),
+      refuse: (status, error) => one.reply(status, "application/json", JSON.stringify({ error, message: "refused", request_id: "request-1" })),
+      reply: (status, type, body) => response.writeHead(status, { "content-type": type }).end(body),
     };
     this.requests.add(one);
     if (this.isWilling) one.answer();
@@ -194,6 +195,47 @@ test("a token that is refused in several requests at once is one refused token",
   assert.deepEqual(held.requests.all.map(({ token: one }) => one), [...Array(4).fill("token-1"), ...Array(held.requests.all.length - 4).fill("token-2")]);
   assert.deepEqual(program.all("refused"), []);
   assert.deepEqual(program.all("warning").map(({ warning, request_id }) => [warning, request_id]), [["invalid_token", "request-1"]]);
+  assert.equal(await program.close(), 0);
+});
+
+test("the 413 of a proxy halves a batch and ends a single event, and other events go on", async (t) => {
+  const held = await HeldServer.start(t);
+  const program = open(t, {}, { url: held.url });
+  /** Has one event of room:a in flight, and its others in the queue: the event of room:b, which is sent, came after them. */
+  const fill = async (...numbers) => {
+    program.append(said("room:a", numbers[0]));
+    const [first] = await held.next(1);
+    for (const n of numbers.slice(1)) program.append(said("room:a", n));
+    program.append(said("room:b", numbers[0]));
+    const [beside] = await held.next(1);
+    assert.deepEqual([sentOf(first), sentOf(beside)], [[`room:a ${numbers[0]}`], [`room:b ${numbers[0]}`]]);
+    beside.answer();
+    return first;
+  };
+  const large = async (request) => {
+    request.reply(413, "text/html", "<h1>413 Request Entity Too Large</h1>");
+    return (await held.next(1))[0];
+  };
+  const batch = await large(await fill(1, 2, 3, 4));
+  assert.deepEqual(sentOf(batch), ["room:a 2", "room:a 3", "room:a 4"]);
+  const single = await large(batch);
+  assert.deepEqual(sentOf(single), ["room:a 2"]);
+  single.reply(413, "application/json", "{\"error\":\"large\"}");
+  for (const n of [3, 4]) {
+    const [request] = await held.next(1);
+    assert.deepEqual(sentOf(request), [`room:a ${n}`]);
+    request.answer();
+  }
+  await answers(program, 5);
+  // The queue was empty, so a batch may be as large as at first.
+  (await fill(5, 6, 7)).answer();
+  const [last] = await held.next(1);
+  assert.deepEqual(sentOf(last), ["room:a 6", "room:a 7"]);
+  last.answer();
+  await answers(program, 9);
+  assert.deepEqual(program.all("refused").map(({ topic, http_status, final }) => [topic, http_status, final]),
+    Array(2).fill(["room:a", 413, true]));
+  assert.deepEqual(program.all("warning"), []);
   assert.equal(await program.close(), 0);
 });
 
