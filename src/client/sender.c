@@ -402,8 +402,9 @@ static void handle_error(struct sender_call *call, const struct client_error *er
 /* The lanes of an answer that rest. */
 struct rests {
     size_t count;
-    const struct sender_lane *first;
-    struct client_error error; /* of the first */
+    /* Of the first. A later line may free the lane. */
+    char topic[CLIENT_ENTITY_BYTES_MAX + 1];
+    struct client_error error;
     uint64_t wait_ms;
 };
 
@@ -437,8 +438,11 @@ static void take_line(struct sender_call *call, struct slice line, struct rests 
         const struct client_error error =
             client_error_read(fields[ERROR].value, 0, (unsigned)status);
         uint64_t wait_ms = lane_rest(call->sender, item->lane, error.retry_after_ms);
-        if (rests->count++ == 0)
-            *rests = (struct rests){1, item->lane, error, wait_ms};
+        if (rests->count++ == 0) {
+            snprintf(rests->topic, sizeof(rests->topic), "%s", item->lane->name);
+            rests->error = error;
+            rests->wait_ms = wait_ms;
+        }
     } else if (status == 200 && fields[EVENT].value.kind == JSON_KIND_OBJECT) {
         const struct khala_answer answer = {
             .event_id = item->stored_id,
@@ -473,7 +477,7 @@ static void take_answers(struct sender_call *call, struct slice text,
     if (left < call->count || rests.count > 0)
         sender->attempts = sender->refusals = 0;
     if (rests.count > 0)
-        warn(sender, &rests.error, rests.count == 1 ? rests.first->name : NULL, rests.wait_ms);
+        warn(sender, &rests.error, rests.count == 1 ? rests.topic : NULL, rests.wait_ms);
     if (unanswered > 0)
         handle_error(call, incomplete);
     else

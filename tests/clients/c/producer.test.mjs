@@ -239,6 +239,25 @@ test("the 413 of a proxy halves a batch and ends a single event, and other event
   assert.equal(await program.close(), 0);
 });
 
+test("a server that answers one event twice, first with a refusal for now, is a warning about its entity", async (t) => {
+  const held = await HeldServer.start(t);
+  // Memory that is freed is overwritten, so a name that is read from it is no name.
+  const GLIBC_TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.perturb=165";
+  const program = open(t, { GLIBC_TUNABLES }, { url: held.url });
+  program.append(said("room:twice", 1));
+  const [request] = await held.next(1);
+  const lines = [
+    { index: 0, status: 429, error: { error: "khala_publish_rate_limited", message: "refused" } },
+    { index: 0, status: 200, event: request.events[0], deduplicated: false },
+  ];
+  request.reply(200, "application/x-ndjson", lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+  await program.lines.until(() => program.all("warning").length === 1, "the warning");
+  assert.deepEqual(program.all("warning").map(({ warning, topic }) => [warning, topic]),
+    [["khala_publish_rate_limited", "room:twice"]]);
+  assert.deepEqual(program.all("appended").map(({ appended }) => appended.payload.n), [1]);
+  assert.equal(await program.close(), 0);
+});
+
 test("a refusal is the answer of its own event", async (t) => {
   const program = open(t);
   program.append(said("room:large", 1));
