@@ -140,6 +140,24 @@ test("a full queue says so at once, and has room later", async (t) => {
   assert.deepEqual(bytes.lengths.all[0], { length: 1, is_full: true });
 });
 
+test("flush waits for the events before it alone", async (t) => {
+  let n = 1;
+  let isOver = false;
+  const { producer } = await open(t, {}, async () => {
+    if (isOver || n >= 300) return;
+    const seen = producer.lengths.all.length;
+    void producer.append(said("room:flush", ++n));
+    await producer.lengths.until(() => producer.lengths.all.length > seen, "the next event");
+  });
+  void producer.append(said("room:flush", 1));
+  await producer.lengths.until(() => producer.lengths.all.length > 0, "the first event");
+  await producer.flush();
+  isOver = true;
+  assert.ok(n < 50, `${n} events`);
+  await producer.flush();
+  assert.deepEqual(await numbers("room:flush"), range(1, n));
+});
+
 test("a refused token is replaced, and tokens that are always refused end the producer", async (t) => {
   let calls = 0;
   const { producer } = await open(t, { token: () => (++calls === 1 ? "rubbish" : token) });

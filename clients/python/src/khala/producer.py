@@ -68,6 +68,7 @@ class _Item:
     row: Optional[int]  # in the outbox
     lane: _Lane
     answer: asyncio.Future[Appended]
+    number: int  # in the order of the calls
 
 
 @dataclass(eq=False)
@@ -141,6 +142,7 @@ class Producer:
         self._warners: Set[Callable[[KhalaError], Any]] = set()
         self._items: Dict[_Item, None] = {}  # those without an answer
         self._bytes = 0
+        self._number = 0
         self._lanes: Dict[str, _Lane] = {}
         self._ready: Dict[_Lane, None] = {}  # in the order of their turns
         self._ready_items = 0
@@ -234,7 +236,8 @@ class Producer:
         own = None if event.get("idempotency_key") else event.get("event_id")
         key = _name_of(event)
         lane = self._lanes.setdefault(key, _Lane(key))
-        item = _Item(line.encode() + b"\n", own, row, lane, answer)
+        item = _Item(line.encode() + b"\n", own, row, lane, answer, self._number)
+        self._number += 1
         self._items[item] = None
         self._bytes += len(item.line)
         lane.count += 1
@@ -266,9 +269,10 @@ class Producer:
             await self._next_answer()
 
     async def flush(self) -> None:
-        """Waits until every event has its answer."""
+        """Waits until every event that was appended before has its answer."""
         self._send()
-        while self._items and not self._closed:
+        end = self._number
+        while self._items and next(iter(self._items)).number < end and not self._closed:
             await self._next_answer()
 
     async def _next_answer(self) -> None:
