@@ -102,6 +102,8 @@ export class LogFollower {
       const { policy, code, message, status, request_id, retryAfterMs } = error;
       const isFinal = policy === "final" || policy === "topic_final" || (policy === "reauthenticate" && ++refusals >= REFUSALS_MAX);
       if (isFinal) throw new KhalaError(code, message, { status, request_id });
+      if (policy === "stale") yield this.#reset(error.body?.details);
+      if (this.#isOver) return;
       const ms = backOffMs(attempts++, retryAfterMs, world.random(), backOff);
       warn(new KhalaError(code, `The log is followed again in ${Math.ceil(ms)} ms: ${message}`, { status, request_id, retryAfterMs: ms }));
       await this.#wait(ms);
@@ -149,7 +151,7 @@ export class LogFollower {
           if (message.data === "") continue;
           const body = JSON.parse(message.data);
           if (message.type === "reauth_required" || body.code === "token_expired") return;
-          if (message.type === "error") Object.assign(end, errorOf(body)); // the stream ends next
+          if (message.type === "error") Object.assign(end, errorOf(body), { body }); // the stream ends next
           yield this.#take(message, body);
         }
       }
@@ -158,12 +160,15 @@ export class LogFollower {
     }
   }
 
+  /** The log starts again at its first event. */
+  #reset(body) {
+    this.#cursor = null;
+    this.#since = undefined;
+    return { reset: { reason: body?.reason_codes?.[0] ?? "stale_cursor" }, cursor: null };
+  }
+
   #take({ type, id }, body) {
-    if (type === "stale_cursor") {
-      this.#cursor = null;
-      this.#since = undefined;
-      return { reset: { reason: body.reason_codes?.[0] ?? "stale_cursor" }, cursor: null };
-    }
+    if (type === "stale_cursor") return this.#reset(body);
     const cursor = type === "bootstrap" ? body.after_cursor : id;
     const isMove = ["message", "progress", "bootstrap"].includes(type) && typeof cursor === "string";
     // A cursor that is not later was sent before.

@@ -79,6 +79,23 @@ test("a cursor of another history starts again, and the application is told befo
   assert.deepEqual([wrong.end.error.code, wrong.end.error.status], ["TALOS_INVALID_CURSOR", 400]);
 });
 
+test("an HTTP refusal of a stale cursor starts the log again", async (t) => {
+  const operator = await operateRun(t, { count: 5 });
+  const log = await operator.log();
+  const body = JSON.stringify({ error: "stale_cursor", message: "The cursor is too old.", request_id: "x", details: { reason_codes: ["cursor_expired"] } });
+  const asked = [];
+  const refuse = async (url, init) => {
+    asked.push(new URL(url).searchParams.get("after_cursor"));
+    if (asked.length > 20) throw new Error("asked too often");
+    return asked.at(-1) === null ? fetch(url, init) : new Response(body, { status: 410, headers: { "content-type": "application/json" } });
+  };
+  const khala = open(t, of(operator), { fetch: refuse });
+  const seen = follow(khala, { after: log[2].cursor });
+  await reached(seen, 5);
+  assert.deepEqual([ids(seen.all), seen.resets, asked], [ids(log), [["cursor_expired", 0]], [log[2].cursor, null]]);
+  assert.deepEqual(khala.warnings.all.map(({ code, status }) => [code, status]), [["stale_cursor", 410]]);
+});
+
 test("from names where the log starts, and after a cursor", async (t) => {
   const operator = await operateRun(t, { count: 5 });
   const log = await operator.log();
