@@ -224,8 +224,8 @@ export class Producer {
       const answer = results.get(item);
       if (answer?.status === 200) this.#settle(item, () => item.resolve(answer));
       else if (answer && !isRetried(answer)) this.#settle(item, () => item.reject(errorOfItem(answer, item, request_id)));
-      else if (error?.policy === "topic_final" && !(error.status === 413 && batch.length > 1)) {
-        // A refusal of the whole batch, such as 403: no later attempt can succeed.
+      else if (error?.status === 413 ? batch.length === 1 : error?.policy === "topic_final") {
+        // A refusal of the whole batch, such as 403: no later attempt can succeed. A proxy's 413 is as final as the server's.
         this.#settle(item, () => item.reject(new KhalaError(error.code, error.message, { status: error.status, request_id: error.request_id, event_id: item.event_id })));
       } else {
         const one = left.get(item.entity) ?? { items: [], refusal: null };
@@ -268,7 +268,7 @@ export class Producer {
       return;
     }
     if (error.status === 413) this.#itemsMax = Math.max(1, items >> 1);
-    if (error.policy === "topic_final" || this.#pause !== null || this.#closed) return;
+    if (error.status === 413 || error.policy === "topic_final" || this.#pause !== null || this.#closed) return;
     const ms = backOffMs(this.#failures++, error.retryAfterMs, this.#world.random(), this.#options.backOff);
     this.#pause = this.#world.setTimeout(() => {
       this.#pause = null;

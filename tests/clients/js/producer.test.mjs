@@ -215,6 +215,17 @@ test("a full queue says so at once, and has room later", async (t) => {
   await one;
 });
 
+test("a 413 of a proxy is final for an event alone, and others go on", async (t) => {
+  const { producer } = open(t, {}, (count, init) => (init.body.includes("room:huge")
+    ? new Response("<html>Too Large</html>", { status: 413, headers: { "content-type": "text/html" } }) : null));
+  const huge = producer.append(said("room:huge", 1)).catch((error) => error);
+  const others = range(1, 3).map((n) => producer.append(said("room:beside-huge", n)));
+  const { code, status, event_id, request_id } = await within(huge, "the refusal", 10_000);
+  assert.deepEqual([code, status], ["bad_gateway", 413]);
+  assert.ok(event_id && request_id);
+  assert.deepEqual((await Promise.all(others)).map(({ event }) => event.seq), range(1, 3));
+});
+
 test("a refused token is replaced, and tokens that are always refused end the producer", async (t) => {
   let calls = 0;
   const { producer } = open(t, { token: () => (++calls === 1 ? "rubbish" : token) });
