@@ -198,7 +198,8 @@ export class Producer {
     const request_id = newRequestId();
     let timer;
     try {
-      const token = await this.#freshToken();
+      const aborted = new Promise((_, reject) => abort.signal.addEventListener("abort", () => reject(abort.signal.reason)));
+      const token = await Promise.race([this.#freshToken(), aborted]);
       timer = this.#world.setTimeout(() => abort.abort(new Error("The server did not answer in time.")), requestTimeoutMs);
       const response = await fetchOwn(fetch, `${url}/v1/events:batch`, {
         method: "POST", body: batch.map(({ line }) => `${line}\n`).join(""), signal: abort.signal,
@@ -210,7 +211,7 @@ export class Producer {
     } catch (cause) {
       const policy = cause.final ? "final" : "retry";
       const isToken = cause instanceof KhalaError;
-      if (!isToken) this.#inquire();
+      if (!isToken && !this.#closed) this.#inquire();
       return { request_id, error: { policy, request_id, code: isToken ? cause.code : "connection_lost", message: isToken ? cause.message : `The server cannot be reached (${causeOf(cause)}).` } };
     } finally {
       this.#world.clearTimeout(timer);

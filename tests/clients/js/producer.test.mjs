@@ -226,6 +226,17 @@ test("a 413 of a proxy is final for an event alone, and others go on", async (t)
   assert.deepEqual((await Promise.all(others)).map(({ event }) => event.seq), range(1, 3));
 });
 
+test("close keeps its deadline while the token callback hangs", async (t) => {
+  let release;
+  const { producer } = open(t, { tokenTimeoutMs: 60_000, token: () => new Promise((resolve) => { release = resolve; }) });
+  const lost = producer.append(said("room:hangs", 1)).catch((error) => error);
+  const flushed = producer.flush();
+  t.after(() => release(token));
+  await within(producer.close({ timeoutMs: 20 }), "the end of the producer", 10_000);
+  assert.equal((await lost).code, "closed");
+  await flushed;
+});
+
 test("a refused token is replaced, and tokens that are always refused end the producer", async (t) => {
   let calls = 0;
   const { producer } = open(t, { token: () => (++calls === 1 ? "rubbish" : token) });
