@@ -38,7 +38,7 @@ export class Producer {
   #items = new Set(); // {number, entity, line, bytes, id, event_id, resolve, reject} without an answer, in the order of the calls
   #bytes = 0;
   #number = 0;
-  #lanes = new Map(); // entity → {items, isBusy, attempts, timer}; its items are those that no request carries
+  #lanes = new Map(); // entity → {items, count, bytes, isBusy, attempts, timer}; its items are those that no request carries
   #waiting = { items: 0, bytes: 0 }; // in the lanes
   #requests = new Set(); // {abort, done}
   #itemsMax; // of a batch; halved while batches are too large
@@ -46,8 +46,7 @@ export class Producer {
   #pause = null; // the wait after a failed request
   #failures = 0; // requests in a row
   #refusals = 0; // tokens in a row
-  #room = [];
-  #idle = [];
+  #waiters = []; // {isDone, resolve} of room and flush
   #token = null; // {text, until}
   #asked = null; // the promise of a token
   #warners = new Set();
@@ -75,6 +74,14 @@ export class Producer {
     return this.#items.size >= queueItemsMax || this.#bytes >= queueBytesMax;
   }
 
+  /** Whether the entity may have one more event. A refused one leaves as much of the queue free as it uses. */
+  #hasRoom(lane) {
+    if (this.isFull) return false;
+    if (!lane?.attempts) return true;
+    const { queueItemsMax, queueBytesMax } = this.#options;
+    return lane.count <= queueItemsMax - this.#items.size && lane.bytes <= queueBytesMax - this.#bytes;
+  }
+
   /** Calls the listener for each refusal and each failed request that the producer survives; the returned function ends that. */
   onWarning(listener) {
     this.#warners.add(listener);
@@ -83,34 +90,56 @@ export class Producer {
 
   /**
    * Appends an event to {run_id}, {worker_id} or {topic}, and resolves with the server's answer. A
-   * full queue rejects with queue_full at once: await room(), then append again.
+   * full queue rejects with queue_full at once, as do too many events of a refused entity: await room(), then append again.
    */
   append(event) {
     if (this.#closed) return Promise.reject(this.#closed);
     if (this.#isClosing) return Promise.reject(new KhalaError("closed", "The producer is closed."));
-    if (this.isFull) return Promise.reject(new KhalaError("queue_full", "The queue of the producer is full."));
+    const entity = entityOf(event);
+    if (!this.#hasRoom(this.#lanes.get(entity))) {
+      const blocked = `Too many events wait for ${entity}, which the server refuses for now.`;
+      return Promise.reject(new KhalaError("queue_full", this.isFull ? "The queue of the producer is full." : blocked, this.isFull ? {} : { entity }));
+    }
     const whole = { event_id: eventId(this.#world.wall()), ...event };
     const line = JSON.stringify(whole);
     const bytes = encoder.encode(line).length + 1;
     return new Promise((resolve, reject) => {
       const { event_id, idempotency_key } = whole;
-      const item = { number: this.#number++, entity: entityOf(whole), line, bytes, id: idempotency_key ? null : event_id, event_id, resolve, reject };
+      const item = { number: this.#number++, entity, line, bytes, id: idempotency_key ? null : event_id, event_id, resolve, reject };
       this.#items.add(item);
       this.#bytes += bytes;
-      this.#enqueue(item.entity, [item]);
+      this.#enqueue(entity, [item]);
+      const lane = this.#lanes.get(entity);
+      lane.count++;
+      lane.bytes += bytes;
       this.#sendSoon();
     });
   }
 
-  /** Resolves when the queue has room. */
-  room() {
-    return this.isFull && !this.#closed ? new Promise((resolve) => this.#room.push(resolve)) : Promise.resolve();
+  /** Resolves when the queue has room for an event of {run_id}, {worker_id} or {topic}; without one, of every entity. */
+  room(target) {
+    const entity = target && entityOf(target);
+    return this.#until(() => (entity ? this.#hasRoom(this.#lanes.get(entity))
+      : !this.isFull && [...this.#lanes.values()].every((lane) => this.#hasRoom(lane))));
   }
 
-  /** Resolves when every event has its answer. */
+  /** Resolves when every event that was appended before has its answer. */
   flush() {
     this.#send();
-    return this.#items.size > 0 && !this.#closed ? new Promise((resolve) => this.#idle.push(resolve)) : Promise.resolve();
+    const end = this.#number;
+    return this.#until(() => !(this.#items.values().next().value?.number < end));
+  }
+
+  /** Resolves when that is so, or the producer has ended. */
+  #until(isDone) {
+    return this.#closed || isDone() ? Promise.resolve() : new Promise((resolve) => this.#waiters.push({ isDone, resolve }));
+  }
+
+  #wake() {
+    for (const waiter of this.#waiters.splice(0)) {
+      if (this.#closed || waiter.isDone()) waiter.resolve();
+      else this.#waiters.push(waiter);
+    }
   }
 
   /**
@@ -132,7 +161,7 @@ export class Producer {
 
   /** Puts items into the lane of their entity: new ones at its end, those that come back at its front. */
   #enqueue(entity, items, isFront) {
-    if (!this.#lanes.has(entity)) this.#lanes.set(entity, { items: [], isBusy: false, attempts: 0, timer: null });
+    if (!this.#lanes.has(entity)) this.#lanes.set(entity, { items: [], count: 0, bytes: 0, isBusy: false, attempts: 0, timer: null });
     const lane = this.#lanes.get(entity);
     if (isFront) lane.items.unshift(...items);
     else lane.items.push(...items);
@@ -255,6 +284,7 @@ export class Producer {
       if (lane && lane.items.length === 0 && !lane.isBusy && lane.timer === null) this.#lanes.delete(entity);
     }
     if (this.#items.size === 0) this.#itemsMax = this.#options.batchItemsMax;
+    this.#wake();
     this.#send();
   }
 
@@ -307,9 +337,10 @@ export class Producer {
   #settle(item, act) {
     if (!this.#items.delete(item)) return;
     this.#bytes -= item.bytes;
+    const lane = this.#lanes.get(item.entity);
+    lane.count--;
+    lane.bytes -= item.bytes;
     act();
-    if (!this.isFull) for (const resolve of this.#room.splice(0)) resolve();
-    if (this.#items.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 
   /** A token for a request. Requests that need one at the same time share it. */
@@ -327,11 +358,11 @@ export class Producer {
     this.#closed = new KhalaError(code, code === "closed" ? "The producer is closed." : message, { status, request_id });
     for (const timer of [this.#timer, this.#pause, ...[...this.#lanes.values()].map((lane) => lane.timer)]) this.#world.clearTimeout(timer);
     for (const { abort } of this.#requests) abort.abort();
-    this.#lanes.clear();
     for (const item of [...this.#items]) {
       this.#settle(item, () => item.reject(new KhalaError(code, message, { status, request_id, event_id: item.event_id })));
     }
-    for (const resolve of [...this.#room.splice(0), ...this.#idle.splice(0)]) resolve();
+    this.#lanes.clear();
+    this.#wake();
   }
 }
 

@@ -51,10 +51,11 @@ export class Producer {
   constructor(options: ProducerOptions);
   readonly length: number;
   readonly isFull: boolean;
-  /** Rejects with `queue_full` at once if the queue is full. */
+  /** Rejects with `queue_full` at once if the queue is full, or has no room for one more event of an entity that the server refuses. */
   append(event: NewEvent): Promise<Appended>;
-  room(): Promise<void>;
-  /** Resolves when every event has its answer. */
+  /** Resolves when the queue has room for an event of that entity; without one, of every entity. */
+  room(target?: Target): Promise<void>;
+  /** Resolves when every event that was appended before has its answer. */
   flush(): Promise<void>;
   /** Each refusal and each failed request that is repeated, in words. */
   onWarning(listener: (error: KhalaError) => void): () => void;

@@ -215,6 +215,46 @@ test("a full queue says so at once, and has room later", async (t) => {
   await one;
 });
 
+test("an entity that waits leaves room in the queue for others", async (t) => {
+  const { producer, warnings } = open(t, { queueItemsMax: 800 });
+  const codes = [];
+  const greedy = (from, to) => range(from, to).map((n) => producer.append(said("room:greedy", n)).catch(({ code, entity, message }) => codes.push([code, entity, message])));
+  greedy(1, 790);
+  await warnings.until(() => warnings.all.length > 0, "the refusal");
+  greedy(791, 1500);
+  const answers = await Promise.all(range(1, 50).map((n) => producer.append(said("room:modest", n))));
+  assert.deepEqual(answers.map(({ event }) => event.seq), range(1, 50));
+  assert.ok(codes.length > 0, "the greedy entity was refused");
+  assert.deepEqual(codes[0], ["queue_full", "topic room:greedy", "Too many events wait for topic room:greedy, which the server refuses for now."]);
+});
+
+test("room waits for an entity, or for all", async (t) => {
+  let isRefused = true;
+  const { producer, warnings } = open(t, { queueItemsMax: 4 }, (count, init) => {
+    if (!isRefused) return null;
+    const answers = init.body.trim().split("\n").map((line, index) => {
+      const event = JSON.parse(line);
+      const error = { error: "khala_publish_rate_limited", message: "later", request_id: "x" };
+      return JSON.stringify(event.topic === "room:stuck" ? { index, status: 429, error } : { index, status: 200, event });
+    });
+    return new Response(answers.join("\n"), { headers: { "content-type": "application/x-ndjson" } });
+  });
+  const stuck = range(1, 3).map((n) => producer.append(said("room:stuck", n)));
+  await producer.room({ topic: "room:stuck" }); // nothing is refused yet
+  await warnings.until(() => warnings.all.length > 0, "the refusal");
+  await assert.rejects(producer.append(said("room:stuck", 4)), { code: "queue_full" });
+  const roomy = new Received();
+  for (const target of [undefined, { topic: "room:stuck" }]) producer.room(target).then(() => roomy.add(target));
+  for (const n of range(1, 3)) {
+    await within(producer.room({ topic: "room:other" }), "room for the other entity", 10_000);
+    await within(producer.append(said("room:other", n)), "the answer of the other entity", 10_000);
+  }
+  assert.deepEqual(roomy.all, []);
+  isRefused = false;
+  await Promise.all(stuck);
+  await roomy.until(() => roomy.all.length === 2, "room for all");
+});
+
 test("a 413 of a proxy is final for an event alone, and others go on", async (t) => {
   const { producer } = open(t, {}, (count, init) => (init.body.includes("room:huge")
     ? new Response("<html>Too Large</html>", { status: 413, headers: { "content-type": "text/html" } }) : null));
@@ -235,6 +275,19 @@ test("close keeps its deadline while the token callback hangs", async (t) => {
   await within(producer.close({ timeoutMs: 20 }), "the end of the producer", 10_000);
   assert.equal((await lost).code, "closed");
   await flushed;
+});
+
+test("flush waits for the events before it alone", async (t) => {
+  let n = 1;
+  let isOver = false;
+  const { producer } = open(t, {}, (count) => {
+    if (!isOver && count < 5000) void producer.append(said("room:flush", ++n));
+  });
+  const first = producer.append(said("room:flush", 1));
+  await producer.flush();
+  isOver = true;
+  assert.equal((await first).event.seq, 1);
+  assert.ok(n < 50, `${n} events`);
 });
 
 test("a refused token is replaced, and tokens that are always refused end the producer", async (t) => {
