@@ -64,13 +64,14 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
     [STATEMENT_DOCUMENT + (kind)] = {"SELECT entity_ref, doc_key, doc_version, payload_hash, "     \
                                      "payload FROM " table " WHERE entity_ref = $1::bigint",       \
                                      "n"},
+/* The second condition of the join keeps a page from reading the table from its beginning. */
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
     [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
         "SELECT d.ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, d.owner_user_id, "     \
         "d.owner_guest_scope, d.org_id FROM " PAGE_OF(                                             \
             "(SELECT n.ref, n.kind, n.owner_user_id, n.owner_guest_scope, n.org_id, t.doc_key, "   \
             "t.doc_version, t.payload_hash, t.payload FROM entities n LEFT JOIN " table            \
-            " t ON t.entity_ref = n.ref)",                                                         \
+            " t ON t.entity_ref = n.ref AND t.entity_ref > $2::bigint)",                           \
             "coalesce(octet_length(x.payload), 0)", "x.kind = $1::bigint AND x.ref > $2::bigint",  \
             "ref", "$3::bigint") "d " PAGE_FITS("d") "ORDER BY d.ref",                             \
         "nnn"},
