@@ -216,7 +216,7 @@ const struct cli_command cli_commands[] = {
     {"keys", "keys rotate [--now] [--json] [--data-dir DIR] [--config FILE]",
      "Make a new signing key beside a running server. Tokens of the old key stay valid until they "
      "end; with --now they are refused at once.",
-     "khala keys rotate\nkhala keys rotate --now", cli_keys, "rotate",
+     "khala keys rotate", cli_keys, "rotate",
      OPTIONS(JSON_ROW, DATA_DIR_ROW,
              {"--now", NULL, "end the old keys at once, with every token they signed"}),
      false},
