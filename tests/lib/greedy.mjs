@@ -1,0 +1,143 @@
+// A victim beside a greedy principal: the victim appends, polls, joins and streams, and its times during an attack are
+// compared with its quiet ones. KHALA_CHAOS_SECONDS limits the time of each attack. KHALA_CHAOS_STRICT=1 asserts the
+// promised figures, with enough samples for them: a 99th percentile of at most three times the quiet one, and an idle
+// server within a second. They hold on a machine that does nothing else.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { SANITIZED } from "./machine.mjs";
+import { pollPath, streamPath } from "./paths.mjs";
+import { Client } from "./phoenix.mjs";
+import { Stream } from "./sse.mjs";
+import { until } from "./wait.mjs";
+
+export const STRICT = process.env.KHALA_CHAOS_STRICT === "1";
+const SECONDS = Math.min(2, Number(process.env.KHALA_CHAOS_SECONDS ?? 1.2));
+const ROUNDS_MIN = STRICT ? 300 : 1; // of the victim, during each attack
+const WARM_ROUNDS = STRICT ? 50 : 0;
+const QUIET_ROUNDS = STRICT ? 300 : 40;
+const TOPIC = "run:victim:events";
+const PAGE_SIZE = 4096; // of the kernel's count of socket memory
+// A broken server misses the wide bounds by far: seconds, a whole core, gigabytes.
+const RATIO_MAX = STRICT ? 3 : 20;
+const DELAY_MS_MAX = STRICT ? 0 : SANITIZED ? 5000 : 2000;
+const IDLE_MS_MAX = STRICT ? 1000 : 10_000;
+const IDLE_WINDOW_MS = 250;
+
+/** A token of one user. */
+export const users = (operator, oa_user_id, scopes = ["runtime.run_events", "runtime.codex_worker_events"]) => operator.sign({ oa_user_id, oa_sync_scopes: scopes });
+
+export class Victim {
+  times = { append: [], stream: [], poll: [], join: [] };
+
+  static async start(operator) {
+    await operator.did("runs", { run_id: "victim", owner_user_id: "victim" }, 201);
+    const victim = new Victim();
+    victim.operator = operator;
+    victim.token = users(operator, "victim", ["runtime.run_events", "runtime.append"]);
+    victim.stream = await Stream.open(operator, streamPath(TOPIC, `after_seq=0&token=${victim.token}`));
+    await victim.stream.until((one) => one.lastSeq >= 1, "the first event");
+    return victim;
+  }
+
+  async #timed(name, act) {
+    const begun = performance.now();
+    await act();
+    this.times[name].push(performance.now() - begun);
+  }
+
+  #ask(method, path, body) {
+    return this.operator.ask(method, path, body, { authorization: `Bearer ${this.token}` });
+  }
+
+  async #poll() {
+    const { status, body } = await this.#ask("GET", pollPath(TOPIC, `after_seq=${this.seq - 1}`));
+    assert.equal(status, 200, body);
+  }
+
+  async #append() {
+    const { status, body } = await this.#ask("POST", "/v1/runs/victim/events", JSON.stringify({ event_type: "run.log" }));
+    assert.equal(status, 200, body);
+    return JSON.parse(body).event.seq;
+  }
+
+  async #join() {
+    const client = await Client.join(this.operator, { params: { token: this.token } });
+    await client.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: this.seq - 1 } });
+    await client.until(() => client.run(TOPIC).completes > 0, "the victim's topic");
+    client.close();
+  }
+
+  /** The time of the stream is that from the append's request to the event on the stream. */
+  async round() {
+    await this.#timed("stream", async () => {
+      await this.#timed("append", async () => { this.seq = await this.#append(); });
+      await this.stream.until((one) => one.lastSeq >= this.seq, "the event on the stream");
+    });
+    await this.#timed("poll", () => this.#poll());
+    await this.#timed("join", () => this.#join());
+  }
+
+  /** The 99th percentile of each kind of request since the last call. */
+  percentiles() {
+    const all = {};
+    for (const [name, times] of Object.entries(this.times)) {
+      all[name] = times.sort((a, b) => a - b)[Math.floor(times.length * 0.99)];
+      this.times[name] = [];
+    }
+    return all;
+  }
+
+  /** Measures the quiet times, which the later ones are compared with. */
+  async measureQuiet(t) {
+    for (let i = 0; i < WARM_ROUNDS; i++) await this.round();
+    this.percentiles();
+    for (let i = 0; i < QUIET_ROUNDS; i++) await this.round();
+    this.quiet = this.percentiles();
+    t.diagnostic(`quiet: p99 in ms: ${show(this.quiet)}`);
+  }
+
+  /** Rounds for the length of an attack; each is called after one. */
+  async rounds(each = () => {}) {
+    const begun = performance.now();
+    for (let rounds = 0; rounds < ROUNDS_MIN || performance.now() - begun < SECONDS * 1000; rounds++) {
+      await this.round();
+      each();
+    }
+  }
+
+  /** Compares the times since the last call with the quiet ones. more is text for the printed line. */
+  check(t, name, more = "") {
+    const times = this.percentiles();
+    t.diagnostic(`${name}: p99 in ms: ${show(times)}${more}`);
+    for (const [kind, ms] of Object.entries(times)) {
+      assert.ok(ms <= Math.max(RATIO_MAX * this.quiet[kind], DELAY_MS_MAX), `${name}: ${kind} took ${ms} ms, and ${this.quiet[kind]} ms before`);
+    }
+  }
+}
+
+const show = (times) => Object.entries(times).map(([name, ms]) => `${name} ${ms.toFixed(1)}`).join(", ");
+
+/** Memory of all TCP sockets of the machine. */
+export const kernelBytes = () => Number(readFileSync("/proc/net/sockstat", "utf8").match(/^TCP:.* mem (\d+)/m)[1]) * PAGE_SIZE;
+
+function cpuSeconds(server) {
+  const fields = readFileSync(`/proc/${server.child.pid}/stat`, "utf8").replace(/^.*\) /, "").split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+/** Waits until the server uses less than a fifth of a core. Answers after how many milliseconds it began to. */
+export async function idle(operator, what) {
+  const begun = performance.now();
+  let since = begun;
+  let used = cpuSeconds(operator.server);
+  const [idleMs] = await until(() => {
+    const now = performance.now();
+    if (now - since < IDLE_WINDOW_MS) return false;
+    const share = ((cpuSeconds(operator.server) - used) * 1000) / (now - since);
+    const window = [since - begun];
+    [since, used] = [now, cpuSeconds(operator.server)];
+    return share < 0.2 ? window : false;
+  }, `the server is idle after ${what}`, IDLE_MS_MAX + 10_000);
+  assert.ok(idleMs <= IDLE_MS_MAX, `${what}: idle after ${idleMs} ms`);
+  return idleMs;
+}
