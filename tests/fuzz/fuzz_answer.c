@@ -2,8 +2,7 @@
 #include <stdlib.h>
 
 #include "client/client_error.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define BODY_BYTES_MAX 4096
 

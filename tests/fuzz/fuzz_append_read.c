@@ -1,26 +1,18 @@
 /* What is read as a request keeps the promises of its fields; what is refused has a reason and a
  * message; and reading it through the two doors, alone or as a batch item, agrees. */
-#include <stdlib.h>
-
 #include "authority/append_read.h"
 #include "base/utf8.h"
+#include "fuzz.h"
 #include "topic/topic_name.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BYTES_MAX       65536
 #define ARENA_BYTES_MAX ((size_t)8 << 20)
 
-static void check(bool held) {
-    if (!held)
-        abort();
-}
-
 static void check_text(struct slice text, size_t bytes_max) {
     if (!text.data)
         return;
-    check(text.size > 0 && text.size <= bytes_max);
-    check(utf8_valid(text) && !utf8_has_control(text) && !utf8_has_outer_space(text));
+    require(text.size > 0 && text.size <= bytes_max);
+    require(utf8_valid(text) && !utf8_has_control(text) && !utf8_has_outer_space(text));
 }
 
 /* Canonical: written again it is the same bytes, and it hashes to what the request says. */
@@ -29,18 +21,18 @@ static void check_object(struct slice text, const uint8_t *digest) {
         return;
     struct json_limits limits = {6 * BYTES_MAX + 64, JSON_DEPTH_MAX};
     struct json_value value;
-    check(json_parse(text, &limits, &value) == STATUS_OK && value.kind == JSON_KIND_OBJECT);
+    require(json_parse(text, &limits, &value) == STATUS_OK && value.kind == JSON_KIND_OBJECT);
     struct canonical_scratch scratch;
     struct payload_hash hash;
     canonical_scratch_init(&scratch, text.size);
-    check(payload_hash(value, &scratch, &hash) == STATUS_OK);
-    check(slice_equal(buffer_slice(&scratch.text), text));
-    check(!digest || memcmp(hash.digest, digest, SHA256_BYTES) == 0);
+    require(payload_hash(value, &scratch, &hash) == STATUS_OK);
+    require(slice_equal(buffer_slice(&scratch.text), text));
+    require(!digest || memcmp(hash.digest, digest, SHA256_BYTES) == 0);
     canonical_scratch_release(&scratch);
 }
 
 static void check_taken(const struct append_request *request) {
-    check(request->kind < APPEND_KIND_COUNT && !request->refusal.message);
+    require(request->kind < APPEND_KIND_COUNT && !request->refusal.message);
     bool is_creation = request->kind == APPEND_RUN_CREATE || request->kind == APPEND_WORKER_CREATE;
     check_text(request->event_type, APPEND_TYPE_BYTES_MAX);
     check_text(request->idempotency_key, APPEND_IDEMPOTENCY_BYTES_MAX);
@@ -50,41 +42,41 @@ static void check_taken(const struct append_request *request) {
     check_text(request->worker_id, APPEND_ID_BYTES_MAX);
     check_text(request->thread_id, APPEND_ID_BYTES_MAX);
     check_text(request->adapter, APPEND_ID_BYTES_MAX);
-    check(!(request->owner.user_id.data && request->owner.guest_scope.data));
-    check(is_creation || request->event_type.data);
-    check(!request->has_event_id || uuid7_valid(&request->event_id));
-    check(!request->has_expected_seq || request->expected_previous_seq <= JSON_INTEGER_MAX);
+    require(!(request->owner.user_id.data && request->owner.guest_scope.data));
+    require(is_creation || request->event_type.data);
+    require(!request->has_event_id || uuid7_valid(&request->event_id));
+    require(!request->has_expected_seq || request->expected_previous_seq <= JSON_INTEGER_MAX);
     check_object(request->metadata, NULL);
     if (!is_creation && request->kind != APPEND_WORKER_STATUS) {
-        check(request->payload.data != NULL);
+        require(request->payload.data != NULL);
         check_object(request->payload, request->payload_hash);
     }
     if (request->kind == APPEND_TOPIC_EVENT)
-        check(topic_name_check(request->entity_id) == STATUS_OK);
+        require(topic_name_check(request->entity_id) == STATUS_OK);
     else
         check_text(request->entity_id, APPEND_ID_BYTES_MAX);
 }
 
 static void check_request(enum status status, const struct append_request *request) {
-    check(status == request->status);
+    require(status == request->status);
     if (status == STATUS_OK)
         check_taken(request);
     else if (status == STATUS_INVALID_REQUEST)
-        check(request->refusal.message && *request->refusal.message);
+        require(request->refusal.message && *request->refusal.message);
     else
-        check(status == STATUS_INVALID_TOPIC || status == STATUS_JSON_DUPLICATE_KEY ||
-              status == STATUS_JSON_NUMBER_OUT_OF_RANGE);
+        require(status == STATUS_INVALID_TOPIC || status == STATUS_JSON_DUPLICATE_KEY ||
+                status == STATUS_JSON_NUMBER_OUT_OF_RANGE);
 }
 
 /* An item read again as the body of its own endpoint is the same request. */
 static void check_doors_agree(struct append_parser *reader, struct json_value value,
                               struct arena *arena, const struct append_request *item) {
     struct append_request alone;
-    check(append_read(reader, item->kind, item->entity_id, value, arena, &alone) == STATUS_OK);
-    check(slice_equal(alone.event_type, item->event_type));
-    check(slice_equal(alone.payload, item->payload));
-    check(slice_equal(alone.idempotency_key, item->idempotency_key));
-    check(memcmp(alone.payload_hash, item->payload_hash, SHA256_BYTES) == 0);
+    require(append_read(reader, item->kind, item->entity_id, value, arena, &alone) == STATUS_OK);
+    require(slice_equal(alone.event_type, item->event_type));
+    require(slice_equal(alone.payload, item->payload));
+    require(slice_equal(alone.idempotency_key, item->idempotency_key));
+    require(memcmp(alone.payload_hash, item->payload_hash, SHA256_BYTES) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

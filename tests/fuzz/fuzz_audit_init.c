@@ -1,16 +1,8 @@
 /* Any bytes as the first message of an audit socket. What is taken has a nonce, a time and texts
  * within the message, and its filters answer for any event; what is refused says why. */
-#include <stdlib.h>
-
 #include "dialect/audit_init.h"
+#include "fuzz.h"
 #include "wire/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static void check_text(const struct audit_init *init, struct slice text) {
     const struct buffer *texts = &init->texts;

@@ -4,13 +4,7 @@
 #include <stdlib.h>
 
 #include "base/base64url.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
+#include "fuzz.h"
 
 /* The standard form of the same text: the other alphabet, padded. */
 static void *take_standard(struct slice text, size_t *size) {

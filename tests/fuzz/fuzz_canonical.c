@@ -1,18 +1,11 @@
 /* Canonical text is valid, is its own canonical text, hashes alike, and means to jansson what
  * the input meant; what is refused is refused for a reason jansson sees too. */
 #include <jansson.h>
-#include <stdlib.h>
 
+#include "fuzz.h"
 #include "wire/canonical.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 #define BYTES_MAX 65536
-
-static void check(bool held) {
-    if (!held)
-        abort();
-}
 
 static json_t *load(struct slice text, json_error_t *error) {
     size_t flags =
@@ -20,19 +13,13 @@ static json_t *load(struct slice text, json_error_t *error) {
     return json_loadb(text.data, text.size, flags, error);
 }
 
-/* What jansson refuses although we take it: huge integers, and a NUL in a key. */
-static bool is_jansson_limit(const json_error_t *error) {
-    enum json_error_code code = json_error_code(error);
-    return code == json_error_numeric_overflow || code == json_error_null_byte_in_key;
-}
-
 static void means_the_same(struct slice input, struct slice output) {
     json_error_t error;
     json_t *before = load(input, &error);
     if (!before)
-        return check(is_jansson_limit(&error));
+        return require(is_jansson_limit(&error));
     json_t *after = load(output, &error);
-    check(after != NULL && json_equal(before, after));
+    require(after != NULL && json_equal(before, after));
     json_decref(before);
     json_decref(after);
 }
@@ -40,12 +27,12 @@ static void means_the_same(struct slice input, struct slice output) {
 static void refused_for_a_reason(struct slice input, enum status status) {
     json_error_t error;
     json_t *tree = load(input, &error);
-    check(tree == NULL);
+    require(tree == NULL);
     if (status == STATUS_JSON_DUPLICATE_KEY)
-        check(json_error_code(&error) == json_error_duplicate_key || is_jansson_limit(&error));
+        require(json_error_code(&error) == json_error_duplicate_key || is_jansson_limit(&error));
     else
-        check(status == STATUS_JSON_NUMBER_OUT_OF_RANGE &&
-              (is_jansson_limit(&error) || json_error_code(&error) == json_error_duplicate_key));
+        require(status == STATUS_JSON_NUMBER_OUT_OF_RANGE &&
+                (is_jansson_limit(&error) || json_error_code(&error) == json_error_duplicate_key));
 }
 
 static bool has_space_outside_strings(struct slice text) {
@@ -64,14 +51,14 @@ static bool has_space_outside_strings(struct slice text) {
 static void is_fixed_point(struct slice text, const struct payload_hash *hash) {
     struct json_limits limits = {6 * BYTES_MAX, JSON_DEPTH_MAX};
     struct json_value value;
-    check(json_parse(text, &limits, &value) == STATUS_OK);
-    check(slice_equal(value.raw, text) && !has_space_outside_strings(text));
+    require(json_parse(text, &limits, &value) == STATUS_OK);
+    require(slice_equal(value.raw, text) && !has_space_outside_strings(text));
     struct canonical_scratch scratch;
     canonical_scratch_init(&scratch, text.size);
     struct payload_hash again;
-    check(payload_hash(value, &scratch, &again) == STATUS_OK);
-    check(slice_equal(buffer_slice(&scratch.text), text));
-    check(memcmp(&again, hash, sizeof(again)) == 0);
+    require(payload_hash(value, &scratch, &again) == STATUS_OK);
+    require(slice_equal(buffer_slice(&scratch.text), text));
+    require(memcmp(&again, hash, sizeof(again)) == 0);
     canonical_scratch_release(&scratch);
 }
 

@@ -1,15 +1,7 @@
 /* Two lines: the query of a socket and the payload of its join. What comes out fits its maximum,
  * and the gate has one answer to it, the same each time; open, it lets everybody in. */
-#include <stdlib.h>
-
 #include "auth/compatibility_claim.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
+#include "fuzz.h"
 
 static enum status ask(struct slice query, struct slice payload, bool is_enforced) {
     const struct json_limits limits = {1 << 16, 16};

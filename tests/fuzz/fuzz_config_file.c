@@ -1,20 +1,11 @@
 /* A settings file: no name appears twice, names and values are texts of the buffer without line
  * ends, a refusal names the file and its line, and every row written back in quotes is read as it
  * was. */
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "server/config_file.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static void check_row(const struct config_file *file, const struct config_file_row *row) {
     static struct config_file again;

@@ -1,22 +1,14 @@
 /* Any bytes as a list of cursors. Each cursor read has a valid name and number. Written as an array
  * or one per line, the cursors are read again unchanged. */
-#include <stdlib.h>
-
 #include "base/utf8.h"
+#include "fuzz.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define OUT_BYTES_MAX (1 << 22)
 
 static const struct json_limits limits = {1 << 20, 16};
 static const struct json_limits written_limits = {OUT_BYTES_MAX, 16};
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static void check(const struct cursor_list_item *item) {
     struct slice name = item->cursor.name;

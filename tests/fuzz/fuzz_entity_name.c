@@ -1,19 +1,11 @@
 /* Any bytes as the name of a new entity. A name that may be created is displayed as it is, holds no
  * wildcard, is no step of a path, and stays itself in a topic name and as an exact grant. */
-#include <stdlib.h>
-
 #include "auth/grant.h"
 #include "base/utf8.h"
 #include "base/visible.h"
+#include "fuzz.h"
 #include "topic/entity_name.h"
 #include "topic/topic_name.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static void check_display(struct slice name) {
     for (struct slice left = name; left.size > 0;) {

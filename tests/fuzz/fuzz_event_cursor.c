@@ -3,14 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fuzz.h"
 #include "topic/event_cursor.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static bool check_strict(struct slice text) {
     struct event_cursor cursor;

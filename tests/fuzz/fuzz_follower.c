@@ -1,11 +1,8 @@
 /* A follower gets any messages in any order, from an application that sometimes says "later".
  * Frames ascend between two resets, and no frame is applied twice. The first byte of a line chooses
  * the message; the rest is its JSON. */
-#include <stdlib.h>
-
 #include "client/follower.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define BYTES_MAX 65536
 
@@ -16,24 +13,19 @@ struct application {
     bool is_ended;
 };
 
-static void check(bool held) {
-    if (!held)
-        abort();
-}
-
 static enum khala_result on_frame(void *user, const struct khala_frame *frame) {
     struct application *application = user;
-    check(!application->is_ended && frame->position.seq == frame->seq);
+    require(!application->is_ended && frame->position.seq == frame->seq);
     if (application->is_later && application->calls++ % 2 == 0)
         return KHALA_LATER;
-    check(frame->seq > application->last_seq);
+    require(frame->seq > application->last_seq);
     application->last_seq = frame->seq;
     return KHALA_OK;
 }
 
 static enum khala_result on_reset(void *user, const struct khala_reset *reset) {
     struct application *application = user;
-    check(!application->is_ended && *reset->reason);
+    require(!application->is_ended && *reset->reason);
     application->last_seq = reset->position.seq;
     return KHALA_OK;
 }
@@ -41,7 +33,7 @@ static enum khala_result on_reset(void *user, const struct khala_reset *reset) {
 static void on_ended(void *user, const struct khala_error *error) {
     struct application *application = user;
     (void)error;
-    check(!application->is_ended);
+    require(!application->is_ended);
     application->is_ended = true;
 }
 
@@ -111,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                         .ended = on_ended};
     struct slice rest = {(const char *)data, size};
     struct follower *follower = NULL;
-    check(follower_make(&follower, &follow, &link, &options) == STATUS_OK);
+    require(follower_make(&follower, &follow, &link, &options) == STATUS_OK);
     follower_load(follower, true);
     while (rest.size > 0) {
         const char *end = memchr(rest.data, '\n', rest.size);
@@ -119,13 +111,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         struct json_value body;
         if (line.size > 1 && json_parse(slice_from(line, 1), &limits, &body) == STATUS_OK) {
             enum status status = give(follower, line.data[0], body);
-            check(status == STATUS_OK || status == STATUS_INVALID_MESSAGE);
+            require(status == STATUS_OK || status == STATUS_INVALID_MESSAGE);
         }
         rest = end ? slice_from(rest, line.size + 1) : (struct slice){NULL, 0};
     }
     follower_give(follower, TOPIC_INPUT_STOP, NULL);
     follower_abandon(follower);
-    check(application.is_ended);
+    require(application.is_ended);
     follower_free(follower);
     return 0;
 }

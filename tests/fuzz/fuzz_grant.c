@@ -1,18 +1,10 @@
 /* Two lines: a granted name and a topic. A '*' never reads another's run, no grant opens what is
  * shared, and the answer without a grant is never wider than with the exact one. The same bytes as
  * a list of origins and an origin. */
-#include <stdlib.h>
-
 #include "auth/grant.h"
 #include "auth/origin.h"
+#include "fuzz.h"
 #include "topic/stream_id.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 /* The topic's own name or its stream id, and no pattern. */
 static bool is_name_of(struct slice name, struct slice topic) {

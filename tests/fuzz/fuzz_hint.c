@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "fanout/hint.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct hint hint;

@@ -1,15 +1,12 @@
 /* A stream of requests, in one piece and in pieces whose sizes the first bytes choose: the same
  * transcript, within the memory the limits name. Each head that was accepted, written out anew
  * from what the parser said it is, reads the same again. */
-#include <stdint.h>
-
 #include "../unit/wire/http1_transcript.h"
+#include "fuzz.h"
 #include "wire/http1_response.h"
 
 #define CUT_BYTES    4
 #define OPTION_BYTES (CUT_BYTES + 1)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct http1_limits limits_wide = {8192, 16384, 64};
 static const struct http1_limits limits_tight = {48, 160, 4};

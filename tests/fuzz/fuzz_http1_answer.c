@@ -1,16 +1,7 @@
 /* Any bytes as the answer of a server: read whole and in pieces, the same head, body and end come
  * out. Input: the size of a piece, then the stream. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "wire/http1_answer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 struct reading {
     struct http1_answer answer;

@@ -1,14 +1,7 @@
 /* Any two field values: only what is really in them is taken for said. Input: the size of the
  * first value, then both. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "wire/http1_negotiate.h"
-
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static bool contains(struct slice text, struct slice part) {
     return memmem(text.data, text.size, part.data, part.size) != NULL;
@@ -23,8 +16,6 @@ static bool has_gzip_or_star(struct slice text) {
     struct slice folded = {lower, size};
     return contains(folded, SLICE("gzip")) || contains(folded, SLICE("*"));
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 1 || size > 4096)
         return 0;
@@ -37,19 +28,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                      {SLICE("If-None-Match"), values[1]}};
     struct http1_request request = {.headers = accepts, .header_count = 2};
     bool taken = http1_accepts_gzip(&request);
-    check(!taken || has_gzip_or_star(values[0]) || has_gzip_or_star(values[1]));
+    require(!taken || has_gzip_or_star(values[0]) || has_gzip_or_star(values[1]));
     /* One more that nobody names changes nothing. */
     struct http1_header further[] = {
         accepts[0], accepts[1], {SLICE("Accept-Encoding"), SLICE("br")}};
     request = (struct http1_request){.headers = further, .header_count = 3};
-    check(http1_accepts_gzip(&request) == taken);
+    require(http1_accepts_gzip(&request) == taken);
     const struct slice etag = SLICE("\"e-7-all\"");
     request = (struct http1_request){.headers = matches, .header_count = 2};
     bool found = http1_has_match(&request, etag);
-    check(!found || contains(values[0], etag) || contains(values[1], etag) ||
-          contains(values[0], SLICE("*")) || contains(values[1], SLICE("*")));
+    require(!found || contains(values[0], etag) || contains(values[1], etag) ||
+            contains(values[0], SLICE("*")) || contains(values[1], SLICE("*")));
     struct http1_header exact[] = {matches[0], matches[1], {SLICE("If-None-Match"), etag}};
     request = (struct http1_request){.headers = exact, .header_count = 3};
-    check(http1_has_match(&request, etag));
+    require(http1_has_match(&request, etag));
     return 0;
 }

@@ -1,28 +1,20 @@
 /* Any bytes as a line of an import. A line that is read has the hashes of its event; a refused line
  * has a reason; and the request of a line has the event's id, its entity and its link. */
-#include <stdlib.h>
-
 #include "authority/chain_hash.h"
 #include "authority/import/import_check.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define BYTES_MAX       65536
 #define ARENA_BYTES_MAX ((size_t)8 << 20)
 
-static void check(bool held) {
-    if (!held)
-        abort();
-}
-
 static void check_event(const struct store_event *event, struct buffer *scratch) {
     uint8_t digest[SHA256_BYTES];
-    check(event->seq > 0 && event->entity_kind < ENTITY_KIND_COUNT);
-    check(event->entity_id.size > 0 && event->type.size > 0);
-    check(uuid7_valid(&event->event_id) && uuid7_valid(&event->cursor));
-    check(event->recorded_at_ms <= uuid7_timestamp_ms(&event->cursor));
-    check(chain_hash(event, scratch, digest) == STATUS_OK);
-    check(memcmp(digest, event->chain_hash, SHA256_BYTES) == 0);
+    require(event->seq > 0 && event->entity_kind < ENTITY_KIND_COUNT);
+    require(event->entity_id.size > 0 && event->type.size > 0);
+    require(uuid7_valid(&event->event_id) && uuid7_valid(&event->cursor));
+    require(event->recorded_at_ms <= uuid7_timestamp_ms(&event->cursor));
+    require(chain_hash(event, scratch, digest) == STATUS_OK);
+    require(memcmp(digest, event->chain_hash, SHA256_BYTES) == 0);
 }
 
 static void check_request(struct json_value value, const struct import_line *line,
@@ -31,11 +23,12 @@ static void check_request(struct json_value value, const struct import_line *lin
     struct append_request request;
     append_parser_init(&parser, BYTES_MAX);
     enum status status = import_request_read(&parser, value, line, arena, &request);
-    check(status == STATUS_OK || status == STATUS_IMPORT_REFUSED || status == STATUS_OUT_OF_MEMORY);
+    require(status == STATUS_OK || status == STATUS_IMPORT_REFUSED ||
+            status == STATUS_OUT_OF_MEMORY);
     if (status == STATUS_OK) {
-        check(request.import && request.import->seq == line->event.seq);
-        check(request.has_event_id && !request.idempotency_key.data && !request.has_expected_seq);
-        check(uuid_compare(&request.event_id, &line->event.event_id) == 0);
+        require(request.import && request.import->seq == line->event.seq);
+        require(request.has_event_id && !request.idempotency_key.data && !request.has_expected_seq);
+        require(uuid_compare(&request.event_id, &line->event.event_id) == 0);
     }
     append_parser_release(&parser);
 }
@@ -46,11 +39,11 @@ static void check_order(const struct import_line *line, struct slice text) {
     const char *reason = NULL;
     import_check_init(&order);
     enum status status = import_check_line(&order, line, text, &reason);
-    check(status == STATUS_OK || (status == STATUS_IMPORT_REFUSED && reason));
+    require(status == STATUS_OK || (status == STATUS_IMPORT_REFUSED && reason));
     import_check_begin_part(&order, 0);
     if (status == STATUS_OK && !line->is_manifest &&
         import_check_link(&order, &line->event, &reason) == STATUS_OK)
-        check(line->event.seq == 1);
+        require(line->event.seq == 1);
     import_check_release(&order);
 }
 
@@ -71,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_event(&line.event, &scratch);
         check_request(value, &line, &arena);
     } else if (status != STATUS_OK) {
-        check(status == STATUS_OUT_OF_MEMORY || reason);
+        require(status == STATUS_OUT_OF_MEMORY || reason);
     }
     if (status == STATUS_OK)
         check_order(&line, text);

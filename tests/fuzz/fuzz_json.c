@@ -3,39 +3,33 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "fuzz.h"
 #include "wire/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BYTES_MAX 65536
 
 static const struct json_limits limits = {BYTES_MAX, 100};
-
-static void check(bool held) {
-    if (!held)
-        abort();
-}
 
 static void compare(struct json_value ours, json_t *theirs);
 
 static void compare_string(struct json_value ours, json_t *theirs) {
     struct buffer decoded;
     buffer_init(&decoded, BYTES_MAX);
-    check(json_string_decode(ours, &decoded) == STATUS_OK);
+    require(json_string_decode(ours, &decoded) == STATUS_OK);
     struct slice expected = {json_string_value(theirs), json_string_length(theirs)};
-    check(slice_equal(buffer_slice(&decoded), expected));
-    check(json_string_is(ours, expected));
+    require(slice_equal(buffer_slice(&decoded), expected));
+    require(json_string_is(ours, expected));
     struct slice plain;
     if (json_string_slice(ours, &plain))
-        check(slice_equal(plain, expected));
+        require(slice_equal(plain, expected));
     /* What we write of it reads back the same. */
     struct buffer written;
     buffer_init(&written, 6 * BYTES_MAX);
-    check(json_write_string(&written, expected) == STATUS_OK);
+    require(json_write_string(&written, expected) == STATUS_OK);
     struct json_limits roomy = {6 * BYTES_MAX, 0};
     struct json_value again;
-    check(json_parse(buffer_slice(&written), &roomy, &again) == STATUS_OK);
-    check(json_string_is(again, expected));
+    require(json_parse(buffer_slice(&written), &roomy, &again) == STATUS_OK);
+    require(json_string_is(again, expected));
     buffer_release(&written);
     buffer_release(&decoded);
 }
@@ -46,7 +40,7 @@ static void compare_array(struct json_value ours, json_t *theirs) {
     size_t count = 0;
     while (json_next_element(&iterator, &element))
         compare(element, json_array_get(theirs, count++));
-    check(count == json_array_size(theirs));
+    require(count == json_array_size(theirs));
 }
 
 static void compare_object(struct json_value ours, json_t *theirs) {
@@ -55,23 +49,23 @@ static void compare_object(struct json_value ours, json_t *theirs) {
     size_t count = 0;
     while (json_next_member(&iterator, &name, &value))
         count++;
-    check(count >= json_object_size(theirs));
+    require(count >= json_object_size(theirs));
     if (count > json_object_size(theirs))
         return; /* a key came twice: jansson kept the last, we keep both */
     iterator = json_iterate(ours);
     while (json_next_member(&iterator, &name, &value)) {
         struct buffer key;
         buffer_init(&key, BYTES_MAX);
-        check(json_string_decode(name, &key) == STATUS_OK);
+        require(json_string_decode(name, &key) == STATUS_OK);
         struct slice text = buffer_slice(&key);
         json_t *member = json_object_getn(theirs, text.size ? text.data : "", text.size);
-        check(member != NULL);
+        require(member != NULL);
         compare(value, member);
         struct json_field field = {.name = text};
         /* Each of these walks the whole object: not for objects of thousands. */
         if (count <= 32) {
-            check(json_read_members(ours, &field, 1) == STATUS_OK);
-            check(field.present && slice_equal(field.value.raw, value.raw));
+            require(json_read_members(ours, &field, 1) == STATUS_OK);
+            require(field.present && slice_equal(field.value.raw, value.raw));
         }
         buffer_release(&key);
     }
@@ -81,61 +75,55 @@ static void compare_number(struct json_value ours, json_t *theirs) {
     char text[400];
     uint64_t number;
     if (json_u64(ours, JSON_INTEGER_MAX, &number))
-        check((double)number == json_real_value(theirs));
+        require((double)number == json_real_value(theirs));
     if (ours.raw.size >= sizeof(text))
         return;
     memcpy(text, ours.raw.data, ours.raw.size);
     text[ours.raw.size] = '\0';
-    check(strtod(text, NULL) == json_real_value(theirs));
+    require(strtod(text, NULL) == json_real_value(theirs));
 }
 
 static void compare(struct json_value ours, json_t *theirs) {
     struct json_value again;
-    check(json_parse(ours.raw, &limits, &again) == STATUS_OK);
-    check(again.kind == ours.kind && slice_equal(again.raw, ours.raw));
+    require(json_parse(ours.raw, &limits, &again) == STATUS_OK);
+    require(again.kind == ours.kind && slice_equal(again.raw, ours.raw));
     switch (ours.kind) {
     case JSON_KIND_NULL:
-        return check(json_is_null(theirs));
+        return require(json_is_null(theirs));
     case JSON_KIND_FALSE:
-        return check(json_is_false(theirs));
+        return require(json_is_false(theirs));
     case JSON_KIND_TRUE:
-        return check(json_is_true(theirs));
+        return require(json_is_true(theirs));
     case JSON_KIND_NUMBER:
-        check(json_is_real(theirs));
+        require(json_is_real(theirs));
         return compare_number(ours, theirs);
     case JSON_KIND_STRING:
-        check(json_is_string(theirs));
+        require(json_is_string(theirs));
         return compare_string(ours, theirs);
     case JSON_KIND_ARRAY:
-        check(json_is_array(theirs));
+        require(json_is_array(theirs));
         return compare_array(ours, theirs);
     case JSON_KIND_OBJECT:
-        check(json_is_object(theirs));
+        require(json_is_object(theirs));
         return compare_object(ours, theirs);
     }
     abort();
 }
 
-/* What jansson refuses although it is JSON: numbers beyond a double, and a NUL in a key. */
-static bool is_jansson_limit(const json_error_t *error) {
-    enum json_error_code code = json_error_code(error);
-    return code == json_error_numeric_overflow || code == json_error_null_byte_in_key;
-}
-
 static void against_jansson(struct slice text, enum status status, struct json_value value) {
     /* jansson loses a NUL behind a number; no JSON text has that byte. */
     if (text.size > 0 && memchr(text.data, '\0', text.size))
-        return check(status != STATUS_OK);
+        return require(status != STATUS_OK);
     json_error_t error;
     size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
     json_t *theirs = json_loadb(text.data, text.size, flags, &error);
     if (theirs) {
-        check(status == STATUS_OK || status == STATUS_JSON_TOO_DEEP);
+        require(status == STATUS_OK || status == STATUS_JSON_TOO_DEEP);
         if (status == STATUS_OK)
             compare(value, theirs);
         json_decref(theirs);
     } else {
-        check(status != STATUS_OK || is_jansson_limit(&error));
+        require(status != STATUS_OK || is_jansson_limit(&error));
     }
 }
 
@@ -144,15 +132,15 @@ static void object_reader_agrees(struct slice text, enum status status, struct j
     struct json_field again[] = {{.name = SLICE("payload")}, {.name = SLICE("a")}};
     enum status read = json_read_object(text, &limits, fields, 2);
     if (status != STATUS_OK) {
-        check(read == status || read == STATUS_JSON_DUPLICATE_KEY);
+        require(read == status || read == STATUS_JSON_DUPLICATE_KEY);
         return;
     }
-    check(read == json_read_members(value, again, 2));
-    check((value.kind == JSON_KIND_OBJECT) == (read != STATUS_INVALID_REQUEST));
+    require(read == json_read_members(value, again, 2));
+    require((value.kind == JSON_KIND_OBJECT) == (read != STATUS_INVALID_REQUEST));
     for (int i = 0; i < 2; i++) {
-        check(fields[i].present == again[1 - i].present);
+        require(fields[i].present == again[1 - i].present);
         if (fields[i].present)
-            check(slice_equal(fields[i].value.raw, again[1 - i].value.raw));
+            require(slice_equal(fields[i].value.raw, again[1 - i].value.raw));
     }
 }
 
@@ -167,17 +155,17 @@ static void pieces_agree(struct slice text, enum status status, struct json_valu
         struct slice front = {text.data, size};
         piece_status = json_scan(&piece_scan, front, &limits, &piece, &piece_used);
     } while (piece_status == STATUS_OK && piece_used == 0 && size++ < text.size);
-    check(piece_status == whole_status && piece_used == whole_used);
+    require(piece_status == whole_status && piece_used == whole_used);
     if (whole_used > 0)
-        check(slice_equal(piece.raw, whole.raw) && whole_used <= text.size);
+        require(slice_equal(piece.raw, whole.raw) && whole_used <= text.size);
     if (status != STATUS_OK)
         return;
     /* A valid text is one value: complete, unless it ends in a number or literal. */
-    check(whole_status == STATUS_OK);
+    require(whole_status == STATUS_OK);
     if (whole_used > 0)
-        check(slice_equal(whole.raw, value.raw) && whole.kind == value.kind);
+        require(slice_equal(whole.raw, value.raw) && whole.kind == value.kind);
     else
-        check(value.kind <= JSON_KIND_NUMBER);
+        require(value.kind <= JSON_KIND_NUMBER);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,28 +1,20 @@
 /* Items of a stream: cut differently they are the same, lines agree with a parse of each line,
  * and an array that ends well agrees with a parse of the whole. */
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "wire/json_items.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BYTES_MAX 256
 
 static const struct json_limits limits = {BYTES_MAX, 16};
 
-static void check(bool held) {
-    if (!held)
-        abort();
-}
-
 /* What was seen, as bytes: comparing these compares the streams. */
 static bool note(struct buffer *seen, struct json_item item) {
-    check(buffer_printf(seen, "%d:%d:", (int)item.kind, (int)item.status) == STATUS_OK);
+    require(buffer_printf(seen, "%d:%d:", (int)item.kind, (int)item.status) == STATUS_OK);
     if (item.kind == JSON_ITEM_VALUE) {
-        check(item.value.raw.size <= BYTES_MAX);
-        check(buffer_append_slice(seen, item.value.raw) == STATUS_OK);
+        require(item.value.raw.size <= BYTES_MAX);
+        require(buffer_append_slice(seen, item.value.raw) == STATUS_OK);
     }
-    check(buffer_append_byte(seen, '\n') == STATUS_OK);
+    require(buffer_append_byte(seen, '\n') == STATUS_OK);
     return item.kind == JSON_ITEM_BROKEN || item.kind == JSON_ITEM_END;
 }
 
@@ -37,8 +29,8 @@ static void read_stream(enum json_items_format format, struct slice text, size_t
         struct slice input = {text.data + at, rest < piece_size ? rest : piece_size};
         while (!over && (item = json_items_next(&items, &input)).kind != JSON_ITEM_MORE)
             over = note(seen, item);
-        check(over || input.size == 0);
-        check(items.pending.size <= BYTES_MAX + 1);
+        require(over || input.size == 0);
+        require(items.pending.size <= BYTES_MAX + 1);
     }
     while (!over)
         over = note(seen, json_items_finish(&items));
@@ -74,13 +66,13 @@ static void compare_array(struct slice text, const struct buffer *seen) {
     buffer_init(&expected, seen->size_max);
     bool broken = memmem(seen->data, seen->size, "\n3:", 3) != NULL || seen->data[0] == '3';
     bool parses = json_parse(text, &roomy, &whole) == STATUS_OK && whole.kind == JSON_KIND_ARRAY;
-    check(broken || parses);
+    require(broken || parses);
     if (!broken) {
         struct json_iterator iterator = json_iterate(whole);
         while (json_next_element(&iterator, &element))
             note(&expected, (struct json_item){.kind = JSON_ITEM_VALUE, .value = element});
         note(&expected, (struct json_item){.kind = JSON_ITEM_END});
-        check(slice_equal(buffer_slice(&expected), buffer_slice(seen)));
+        require(slice_equal(buffer_slice(&expected), buffer_slice(seen)));
     }
     buffer_release(&expected);
 }
@@ -97,12 +89,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t piece_size = 1; piece_size <= 64; piece_size = piece_size * 3 + 1) {
         buffer_clear(&pieces);
         read_stream(format, text, piece_size, &pieces);
-        check(slice_equal(buffer_slice(&whole), buffer_slice(&pieces)));
+        require(slice_equal(buffer_slice(&whole), buffer_slice(&pieces)));
     }
     buffer_clear(&pieces);
     if (format == JSON_ITEMS_LINES) {
         read_lines(text, &pieces);
-        check(slice_equal(buffer_slice(&whole), buffer_slice(&pieces)));
+        require(slice_equal(buffer_slice(&whole), buffer_slice(&pieces)));
     } else {
         compare_array(text, &whole);
     }

@@ -1,15 +1,7 @@
 /* Any bytes as a key set. What is taken has keys within bounds, each found by its own id alone, and
  * none takes a signature that is not its own. */
-#include <stdlib.h>
-
 #include "auth/key_set.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
+#include "fuzz.h"
 
 static void check_key(const struct key_set *set, const struct key *key) {
     require(key->id[0] != '\0');

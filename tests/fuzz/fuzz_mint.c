@@ -1,17 +1,9 @@
 /* Any bytes as a request for a token. What is minted is taken back, by its own server, for whom it
  * was minted. */
-#include <stdlib.h>
-
 #include "api/mint.h"
+#include "fuzz.h"
 #include "server/config_options.h"
 #include "wire/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static const char *environment(const char *name) {
     return strcmp(name, "RUNTIME_SYNC_TOKEN_SIGNING_KEY") == 0 ? "0123456789abcdef0123456789abcdef"

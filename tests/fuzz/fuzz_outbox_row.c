@@ -1,21 +1,13 @@
 /* The input is the texts of an outbox row, one after another, each behind a byte that tells whether
  * it is there, and ended by a zero byte. A row that is taken keeps the promises of its fields, and
  * only its payload can add members to the body. */
-#include <stdlib.h>
-
 #include "authority/outbox/outbox_row.h"
 #include "base/utf8.h"
+#include "fuzz.h"
 #include "topic/topic_name.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define ROW_BYTES_MAX   65536
 #define ARENA_BYTES_MAX ((size_t)8 << 20)
-
-static void check(bool held) {
-    if (!held)
-        abort();
-}
 
 /* PostgreSQL keeps only sound UTF-8 without zero bytes. */
 static struct slice next_text(struct slice *input) {
@@ -34,21 +26,21 @@ static struct slice next_text(struct slice *input) {
 }
 
 static void check_same(struct slice stored, struct slice given) {
-    check(!stored.data || slice_equal(stored, given));
+    require(!stored.data || slice_equal(stored, given));
 }
 
 static void check_taken(const struct append_request *request, const struct store_outbox_row *row) {
-    check(request->status == STATUS_OK && request->payload.data);
+    require(request->status == STATUS_OK && request->payload.data);
     check_same(request->event_type, row->event_type);
     check_same(request->idempotency_key, row->idempotency_key);
     check_same(request->owner.user_id, row->owner.user_id);
     check_same(request->owner.guest_scope, row->owner.guest_scope);
     check_same(request->owner.org_id, row->owner.org_id);
-    check(!(request->owner.user_id.data && request->owner.guest_scope.data));
-    check(!request->has_event_id || uuid7_valid(&request->event_id));
-    check(!request->has_expected_seq);
+    require(!(request->owner.user_id.data && request->owner.guest_scope.data));
+    require(!request->has_event_id || uuid7_valid(&request->event_id));
+    require(!request->has_expected_seq);
     if (request->kind == APPEND_TOPIC_EVENT)
-        check(topic_name_check(request->entity_id) == STATUS_OK);
+        require(topic_name_check(request->entity_id) == STATUS_OK);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -71,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     outbox_row_reader_init(&reader, ROW_BYTES_MAX);
     arena_init(&arena, ARENA_BYTES_MAX);
     enum status status = outbox_row_read(&reader, &row, &arena, &request);
-    check(status != STATUS_OUT_OF_MEMORY);
+    require(status != STATUS_OUT_OF_MEMORY);
     if (status == STATUS_OK)
         check_taken(&request, &row);
     arena_release(&arena);

@@ -1,14 +1,6 @@
 /* Any bytes as a position. Written again, a position that is read has the same text. */
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "topic/position.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct slice text = {(const char *)data, size};

@@ -1,20 +1,12 @@
 /* Any bytes as a request to revoke. What is read names something, within its limits, in order of
  * kind; and written down again it is read as the same. */
-#include <stdlib.h>
-
 #include "api/revoke_request.h"
 #include "base/utf8.h"
+#include "fuzz.h"
 #include "wire/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct revoke_request first;
 static struct revoke_request second;
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static void check(const struct revoke_request *request) {
     size_t counts[REVOCATION_KIND_COUNT] = {0};

@@ -1,18 +1,10 @@
 /* Any bytes as a time to read from. A time that is read is within the years of RFC 3339, and a
  * duration never leads ahead of now. */
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "topic/since.h"
 
 /* The last millisecond of the year 9999, with the largest offset. */
 #define LAST_MS (UINT64_C(253402300800999) + 24 * 3600 * 1000)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct since since = {true, 7};

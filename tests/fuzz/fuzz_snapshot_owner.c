@@ -1,21 +1,12 @@
 /* Any bytes as rows of owners: reading ends, stays inside, and what was read writes back to the
  * same bytes. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "delivery/snapshot/snapshot_owner.h"
-
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
+#include "fuzz.h"
 
 static bool is_inside(struct slice part, struct slice whole) {
     return part.data == NULL ||
            (part.data >= whole.data && part.data + part.size <= whole.data + whole.size);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct slice rows = {(const char *)data, size};
     struct slice rest = rows;
@@ -23,17 +14,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     while (snapshot_owner_read(&rest, &row)) {
         struct buffer written;
         struct snapshot_owner again;
-        check(is_inside(row.owner.user_id, rows) && is_inside(row.owner.guest_scope, rows) &&
-              is_inside(row.owner.org_id, rows));
+        require(is_inside(row.owner.user_id, rows) && is_inside(row.owner.guest_scope, rows) &&
+                is_inside(row.owner.org_id, rows));
         buffer_init(&written, 1u << 20);
-        check(snapshot_owner_write(&written, &row) == STATUS_OK);
+        require(snapshot_owner_write(&written, &row) == STATUS_OK);
         struct slice text = buffer_slice(&written);
-        check(snapshot_owner_read(&text, &again) && text.size == 0);
-        check(again.document_bytes == row.document_bytes);
-        check((again.owner.user_id.data == NULL) == (row.owner.user_id.data == NULL));
-        check(slice_equal(again.owner.user_id, row.owner.user_id));
-        check(slice_equal(again.owner.guest_scope, row.owner.guest_scope));
-        check(slice_equal(again.owner.org_id, row.owner.org_id));
+        require(snapshot_owner_read(&text, &again) && text.size == 0);
+        require(again.document_bytes == row.document_bytes);
+        require((again.owner.user_id.data == NULL) == (row.owner.user_id.data == NULL));
+        require(slice_equal(again.owner.user_id, row.owner.user_id));
+        require(slice_equal(again.owner.guest_scope, row.owner.guest_scope));
+        require(slice_equal(again.owner.org_id, row.owner.org_id));
         buffer_release(&written);
     }
     return 0;

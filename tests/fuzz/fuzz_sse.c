@@ -1,18 +1,11 @@
 /* Any id, event name and data: what is written reads back the same by the WHATWG rules, and
  * what cannot be written so is refused. Input: flags (bit 0: with an id, bit 1: a small
  * buffer), size of the id, size of the name, then id, name and data. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "../support/sse_reader.h"
+#include "fuzz.h"
 #include "wire/sse.h"
 
 #define PREFIX_BYTES 3
-
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static struct slice take(struct slice *input, size_t size) {
     struct slice taken = {input->data, size < input->size ? size : input->size};
@@ -35,13 +28,13 @@ static void check_read_back(struct slice written, const struct sse_event *event)
     sse_normalize(&data, event->data);
     sse_read(&reader, SLICE("id: before\ndata: x\n\n"));
     sse_read(&reader, written);
-    check(reader.event_count == 2);
-    check(slice_equal(buffer_slice(&reader.event_data), buffer_slice(&data)));
-    check(
+    require(reader.event_count == 2);
+    require(slice_equal(buffer_slice(&reader.event_data), buffer_slice(&data)));
+    require(
         slice_equal(buffer_slice(&reader.event_id), event->id.data ? event->id : SLICE("before")));
-    check(slice_equal(buffer_slice(&reader.event_type),
-                      event->event.size > 0 ? event->event : SLICE("message")));
-    check(slice_ends(written, SLICE("\n\n")));
+    require(slice_equal(buffer_slice(&reader.event_type),
+                        event->event.size > 0 ? event->event : SLICE("message")));
+    require(slice_ends(written, SLICE("\n\n")));
     buffer_release(&data);
     sse_reader_release(&reader);
 }
@@ -51,15 +44,13 @@ static void check_comment(struct slice text) {
     struct buffer out;
     sse_reader_init(&reader);
     buffer_init(&out, READER_BYTES_MAX);
-    check(sse_comment(&out, text) == STATUS_OK);
-    check(sse_retry(&out, text.size) == STATUS_OK);
+    require(sse_comment(&out, text) == STATUS_OK);
+    require(sse_retry(&out, text.size) == STATUS_OK);
     sse_read(&reader, buffer_slice(&out));
-    check(reader.event_count == 0 && reader.retry_ms == text.size && reader.event_id.size == 0);
+    require(reader.event_count == 0 && reader.retry_ms == text.size && reader.event_id.size == 0);
     buffer_release(&out);
     sse_reader_release(&reader);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < PREFIX_BYTES)
@@ -75,11 +66,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     buffer_init(&out, data[0] & 2 ? 64 : READER_BYTES_MAX);
     enum status status = sse_event(&out, &event);
     if (breaks_line(event.id, true) || breaks_line(event.event, false))
-        check(status == STATUS_INVALID_MESSAGE && out.size == 0);
+        require(status == STATUS_INVALID_MESSAGE && out.size == 0);
     else if (status == STATUS_OK)
         check_read_back(buffer_slice(&out), &event);
     else
-        check(status == STATUS_PAYLOAD_TOO_LARGE && (data[0] & 2) && out.size == 0);
+        require(status == STATUS_PAYLOAD_TOO_LARGE && (data[0] & 2) && out.size == 0);
     buffer_release(&out);
     check_comment(event.data);
     return 0;

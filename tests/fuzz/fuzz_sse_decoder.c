@@ -1,19 +1,10 @@
 /* Any bytes as an event stream: read whole, in pieces, and by the tests' own reader, the same
  * events come out. Input: the size of a piece, then the stream. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "../support/sse_reader.h"
+#include "fuzz.h"
 #include "wire/sse_decoder.h"
 
 #define BYTES_MAX (1u << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 struct seen {
     size_t count;

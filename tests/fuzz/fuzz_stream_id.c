@@ -1,20 +1,12 @@
 /* Any bytes as a topic and as a stream id. Every topic has a stream id of bounded size; a topic
  * that a stream id leads to has that stream id; retained streams lead back to their topic.
  * Names, classes and ownership are decided for the same bytes without surprises. */
-#include <stdlib.h>
-
 #include "base/utf8.h"
+#include "fuzz.h"
 #include "topic/policy.h"
 #include "topic/stream_id.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 #define OUT_BYTES_MAX (1 << 18)
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static void check_topic(struct slice topic) {
     struct buffer stream_id;

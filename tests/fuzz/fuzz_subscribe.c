@@ -1,24 +1,16 @@
 /* Any JSON as the payload of a subscribe. What is read has names of their kind, none twice, within
  * its limits; and written down again it is read as the same. */
-#include <stdlib.h>
-
 #include "base/utf8.h"
 #include "dialect/phoenix/subscribe_request.h"
+#include "fuzz.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define TOPICS_MAX 64
 #define OUT_BYTES  (1 << 22)
 
 static const struct json_limits limits = {1 << 20, 16};
 static const struct json_limits written_limits = {OUT_BYTES, 16};
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static void check(const struct subscribe *subscribe) {
     require(subscribe->count > 0 && subscribe->count <= TOPICS_MAX);

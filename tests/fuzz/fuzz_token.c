@@ -1,20 +1,12 @@
 /* Any bytes as a token, as the claims of a token that is signed, and as its header. Nothing
  * unsigned is taken; what is taken is within its bounds, and verifies the same twice. */
-#include <stdlib.h>
-
 #include "auth/token.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define NOW_S UINT64_C(1800000000)
 
 static const struct token_policy policy = {
     .issuer = {"khala", 5}, .audience = {"openagents-sync", 15}, .max_age_s = 900};
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
 
 static struct key_set *make_keys(void) {
     struct key_message message;

@@ -1,15 +1,7 @@
 /* Any bytes as text: what parses formats to the same text. The same bytes as a clock: the ids
  * of a generator that starts from them rise through every reading. */
-#include <stdlib.h>
-
 #include "base/uuid7.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
+#include "fuzz.h"
 
 static void check_text(struct slice text) {
     struct uuid uuid;

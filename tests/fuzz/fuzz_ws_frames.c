@@ -1,10 +1,8 @@
 /* Any bytes as a client's stream: in one piece, in pieces and byte by byte they must give the
  * same events and the same end, and memory stays within the limits at every step.
  * Input: flags (bit 0: deflate agreed on), message_bytes_max / 16, seed of the cuts, stream. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "../support/ws_peer.h"
+#include "fuzz.h"
 
 #define PREFIX_BYTES 3
 
@@ -15,35 +13,30 @@ struct run {
     bool closed;
 };
 
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
-
 static enum status watch_message(void *user, enum ws_opcode opcode, struct slice message) {
     struct run *run = user;
-    check(message.size <= run->message_bytes_max);
-    check(opcode == WS_TEXT || opcode == WS_BINARY);
-    check(opcode != WS_TEXT || utf8_valid(message));
+    require(message.size <= run->message_bytes_max);
+    require(opcode == WS_TEXT || opcode == WS_BINARY);
+    require(opcode != WS_TEXT || utf8_valid(message));
     return record_message(&run->transcript, opcode, message);
 }
 
 static enum status watch_ping(void *user, struct slice payload) {
     struct run *run = user;
-    check(payload.size <= WS_CONTROL_BYTES_MAX);
+    require(payload.size <= WS_CONTROL_BYTES_MAX);
     return record_ping(&run->transcript, payload);
 }
 
 static enum status watch_pong(void *user, struct slice payload) {
     struct run *run = user;
-    check(payload.size <= WS_CONTROL_BYTES_MAX);
+    require(payload.size <= WS_CONTROL_BYTES_MAX);
     return record_pong(&run->transcript, payload);
 }
 
 static enum status watch_close(void *user, unsigned code, struct slice reason) {
     struct run *run = user;
-    check(reason.size <= WS_CLOSE_REASON_BYTES_MAX && utf8_valid(reason));
-    check(code == WS_CLOSE_CODE_ABSENT || ws_close_code_valid(code));
+    require(reason.size <= WS_CLOSE_REASON_BYTES_MAX && utf8_valid(reason));
+    require(code == WS_CLOSE_CODE_ABSENT || ws_close_code_valid(code));
     return record_close(&run->transcript, code, reason);
 }
 
@@ -52,15 +45,15 @@ static const struct ws_handlers watching = {watch_message, watch_ping, watch_pon
 static void check_memory(const struct ws_decoder *decoder, size_t arrived) {
     const struct ws_partial *partial = decoder->partial;
     bool over = decoder->failed != STATUS_OK || decoder->closed;
-    check(!over || holds_no_memory(decoder));
+    require(!over || holds_no_memory(decoder));
     if (!partial)
         return;
-    check(partial->message.size <= partial->message.size_max);
-    check(partial->message.size <= arrived);
-    check(partial->control.size <= WS_CONTROL_BYTES_MAX);
-    check(partial->empty_fragments <= WS_EMPTY_FRAGMENTS_MAX);
-    check(partial->frame_bytes > 0 || partial->in_message);
-    check(partial->frame_bytes > 0 || !partial->frames);
+    require(partial->message.size <= partial->message.size_max);
+    require(partial->message.size <= arrived);
+    require(partial->control.size <= WS_CONTROL_BYTES_MAX);
+    require(partial->empty_fragments <= WS_EMPTY_FRAGMENTS_MAX);
+    require(partial->frame_bytes > 0 || partial->in_message);
+    require(partial->frame_bytes > 0 || !partial->frames);
 }
 
 static void run_pieces(struct run *run, struct slice stream, bool deflate, unsigned seed) {
@@ -80,7 +73,7 @@ static void run_pieces(struct run *run, struct slice stream, bool deflate, unsig
             size = stream.size - offset;
         enum status before = decoder.failed;
         enum status status = ws_feed(&decoder, (struct slice){stream.data + offset, size});
-        check(status == decoder.failed && (before == STATUS_OK || status == before));
+        require(status == decoder.failed && (before == STATUS_OK || status == before));
         offset += size;
         check_memory(&decoder, offset);
     }
@@ -89,8 +82,6 @@ static void run_pieces(struct run *run, struct slice stream, bool deflate, unsig
     ws_decoder_release(&decoder);
     ws_shared_release(&shared);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < PREFIX_BYTES)
@@ -102,10 +93,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int i = 0; i < 3; i++) {
         runs[i] = (struct run){.message_bytes_max = 1 + (size_t)data[1] * 16};
         run_pieces(&runs[i], stream, deflate, seeds[i]);
-        check(runs[i].status == runs[0].status && runs[i].closed == runs[0].closed);
-        check(slice_equal(buffer_slice(&runs[i].transcript), buffer_slice(&runs[0].transcript)));
+        require(runs[i].status == runs[0].status && runs[i].closed == runs[0].closed);
+        require(slice_equal(buffer_slice(&runs[i].transcript), buffer_slice(&runs[0].transcript)));
     }
-    check(ws_close_code_valid(ws_close_code(runs[0].status)));
+    require(ws_close_code_valid(ws_close_code(runs[0].status)));
     for (int i = 0; i < 3; i++)
         buffer_release(&runs[i].transcript);
     return 0;

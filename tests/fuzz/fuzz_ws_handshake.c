@@ -4,9 +4,8 @@
  * Input: six lines: upgrade, connection, key, version, extensions, protocols. A line that is
  * missing is an absent header. */
 #include <regex.h>
-#include <stdint.h>
-#include <stdlib.h>
 
+#include "fuzz.h"
 #include "wire/websocket/ws_handshake.h"
 
 #define FIELD_COUNT 6
@@ -28,18 +27,13 @@
 
 static regex_t grammar, acceptable;
 
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
-
 static void oracle_prepare(void) {
     static bool ready;
     if (ready)
         return;
-    check(regcomp(&grammar, "^" EXTENSION "(," EXTENSION ")*$", REG_EXTENDED | REG_NOSUB) == 0);
-    check(regcomp(&acceptable, "^" BLANKS "permessage-deflate" BLANKS "(;" KNOWN ")*$",
-                  REG_EXTENDED | REG_NOSUB) == 0);
+    require(regcomp(&grammar, "^" EXTENSION "(," EXTENSION ")*$", REG_EXTENDED | REG_NOSUB) == 0);
+    require(regcomp(&acceptable, "^" BLANKS "permessage-deflate" BLANKS "(;" KNOWN ")*$",
+                    REG_EXTENDED | REG_NOSUB) == 0);
     ready = true;
 }
 
@@ -90,12 +84,12 @@ static enum status oracle(struct slice extensions, struct ws_agreement *agreemen
 }
 
 static void check_response(struct slice response) {
-    check(slice_starts(response, SLICE("HTTP/1.1 101 Switching Protocols\r\n")));
-    check(slice_ends(response, SLICE("\r\n\r\n")));
+    require(slice_starts(response, SLICE("HTTP/1.1 101 Switching Protocols\r\n")));
+    require(slice_ends(response, SLICE("\r\n\r\n")));
     for (size_t i = 0; i < response.size; i++) {
         bool line_end = response.data[i] == '\r' || response.data[i] == '\n';
-        check(line_end || (response.data[i] >= ' ' && response.data[i] <= '~'));
-        check(response.data[i] != '\n' || response.data[i - 1] == '\r');
+        require(line_end || (response.data[i] >= ' ' && response.data[i] <= '~'));
+        require(response.data[i] != '\n' || response.data[i - 1] == '\r');
     }
 }
 
@@ -105,12 +99,12 @@ static enum status shake(const struct ws_request *request, struct ws_agreement *
     struct buffer out;
     buffer_init(&out, 1024);
     enum status status = ws_handshake(&out, request, &policy, agreement);
-    check(status == STATUS_OK || status == STATUS_WS_BAD_HANDSHAKE ||
-          status == STATUS_WS_UNSUPPORTED_VERSION);
+    require(status == STATUS_OK || status == STATUS_WS_BAD_HANDSHAKE ||
+            status == STATUS_WS_UNSUPPORTED_VERSION);
     if (status == STATUS_OK)
         check_response(buffer_slice(&out));
     else
-        check(out.size == 0);
+        require(out.size == 0);
     buffer_release(&out);
     return status;
 }
@@ -125,15 +119,13 @@ static void check_extensions(struct slice extensions) {
     if (extensions.size > ORACLE_BYTES_MAX)
         return;
     enum status status = oracle(extensions, &expected);
-    check(shake(&request, &agreement) == status);
+    require(shake(&request, &agreement) == status);
     if (status != STATUS_OK)
         return;
-    check(agreement.deflate == expected.deflate);
-    check(agreement.window_bits_named == expected.window_bits_named);
-    check(agreement.server_window_bits == expected.server_window_bits);
+    require(agreement.deflate == expected.deflate);
+    require(agreement.window_bits_named == expected.window_bits_named);
+    require(agreement.server_window_bits == expected.server_window_bits);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct slice fields[FIELD_COUNT] = {0};

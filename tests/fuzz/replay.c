@@ -1,11 +1,9 @@
 /* Runs a fuzz target over every file of the folders named on the command line, in presets
  * without libFuzzer: seeds and kept crashes stay regression tests everywhere. */
 #include <dirent.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define INPUT_BYTES_MAX (1 << 20)
 
