@@ -5,13 +5,10 @@ BENCH ?= all
 ARGS ?=
 STORE ?= $(if $(NODES),postgres,embedded)
 PREFIX ?= /usr/local
-DESTDIR ?=
-BINARY ?= build/release/khala
-LIBRARIES ?= $(patsubst %/,%,$(dir $(BINARY)))
-LIBDIR ?= $(PREFIX)/lib
-VERSION = $(shell sed -n '/^project/s/.* VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+BUILD ?= build/release
+export DESTDIR
 
-.PHONY: help run test check build install install-files install-library bench fuzz tidy setup clean
+.PHONY: help run test check build install install-files bench fuzz tidy setup clean
 
 help:
 	@echo 'make run      set up, build, and serve on the embedded store (STORE=postgres: on a PostgreSQL of its own;'
@@ -35,21 +32,8 @@ install: build
 	@$(MAKE) --no-print-directory install-files
 
 # Installs an existing build, as packagers need it.
-install-files: install-library
-	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/khala
-	install -D -m 644 docs/khala.1 $(DESTDIR)$(PREFIX)/share/man/man1/khala.1
-	$(BINARY) completion bash | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/khala
-	$(BINARY) completion zsh | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_khala
-	sed 's,/usr/local/bin/,$(PREFIX)/bin/,' dist/khala.service | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/khala.service
-
-# Installs the client library of an existing build, which needs no server.
-install-library:
-	install -D -m 644 include/khala/khala.h $(DESTDIR)$(PREFIX)/include/khala/khala.h
-	install -D -m 644 $(LIBRARIES)/libkhala.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libkhala.so.$(VERSION)
-	ln -sf libkhala.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libkhala.so.$(firstword $(subst ., ,$(VERSION)))
-	ln -sf libkhala.so.$(firstword $(subst ., ,$(VERSION))) $(DESTDIR)$(LIBDIR)/libkhala.so
-	install -D -m 644 $(LIBRARIES)/libkhala.a $(DESTDIR)$(LIBDIR)/libkhala.a
-	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),' dist/khala.pc.in | install -D -m 644 /dev/stdin $(DESTDIR)$(LIBDIR)/pkgconfig/khala.pc
+install-files:
+	cmake --install $(BUILD) --prefix $(PREFIX)
 
 run: build
 	@$(if $(filter postgres,$(STORE)),scripts/setup postgres)

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { binary, folder, run } from "../lib/khala.mjs";
 
@@ -113,7 +113,7 @@ test("groff reports no mistake in the manual page", () => {
 
 test("make install installs every file", (t) => {
   const place = folder(t);
-  const done = spawnSync("make", ["-C", ROOT, "install-files", `BINARY=${binary}`, `DESTDIR=${place}`, "PREFIX=/usr"], { encoding: "utf8" });
+  const done = spawnSync("make", ["-C", ROOT, "install-files", `BUILD=${dirname(binary)}`, `DESTDIR=${place}`, "PREFIX=/usr"], { encoding: "utf8" });
   assert.equal(done.status, 0, done.stderr);
   assert.equal(statSync(join(place, "usr/bin/khala")).mode & 0o777, 0o755);
   for (const file of ["share/man/man1/khala.1", "share/bash-completion/completions/khala", "share/zsh/site-functions/_khala"]) {

@@ -23,7 +23,7 @@ test("the installed library has a header, a soname, pkg-config and no symbols of
   // The release build differs from the others: it optimises across files. Only its library is what users get.
   run("cmake", "--preset", "release");
   run("cmake", "--build", BUILD, "--target", "khala_shared", "khala_static");
-  run("make", "install-library", `LIBRARIES=${BUILD}`, `PREFIX=${place}`);
+  run("cmake", "--install", BUILD, "--prefix", place, "--component", "library");
   const library = join(place, "lib/libkhala.so");
   const functions = readFileSync(join(place, "include/khala/khala.h"), "utf8").match(/KHALA_API [^(]*\bkhala_\w+/g).map((text) => text.match(/\w+$/)[0]).sort();
   assert.ok(functions.includes("khala_open"));
