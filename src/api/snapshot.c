@@ -106,7 +106,7 @@ static enum status append_part(struct snapshot_work *work, struct buffer *out) {
     if (status != STATUS_OK)
         return status;
     if (count == 0)
-        out->size = begin;
+        buffer_truncate(out, begin);
     work->has_documents = work->has_documents || count > 0;
     work->part++;
     return STATUS_OK;

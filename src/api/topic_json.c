@@ -20,7 +20,7 @@ enum status topic_write_json(struct buffer *out, const struct policy_table *poli
     const struct topic_window enforced =
         enforced_window(address->exists ? &address->row : &empty, policy);
     char text[WINDOW_BYTES_MAX];
-    struct buffer window = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer window = buffer_over(text, sizeof(text));
     enum status status = buffer_printf(
         &window, "{\"oldest_seq\":%llu,\"head_seq\":%llu,\"replay_budget_events\":%llu}",
         (unsigned long long)enforced.oldest_seq, (unsigned long long)enforced.head_seq,

@@ -69,6 +69,6 @@ enum status compatibility_write_json(const struct compatibility_window *window, 
             out, ",\"min_schema_version\":%" PRIu64 ",\"max_schema_version\":%" PRIu64 "}",
             window->schema_version_min, window->schema_version_max);
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     return status;
 }

@@ -14,16 +14,10 @@ static struct compatibility_text *texts_of(struct compatibility_claim *claim, si
 static const struct slice names[FIELD_COUNT] = {SLICE("client_build_id"), SLICE("protocol_version"),
                                                 SLICE("schema_version")};
 
-static struct buffer buffer_over(char memory[COMPATIBILITY_TEXT_BYTES_MAX]) {
-    return (struct buffer){.data = memory,
-                           .capacity = COMPATIBILITY_TEXT_BYTES_MAX,
-                           .size_max = COMPATIBILITY_TEXT_BYTES_MAX};
-}
-
 void compatibility_claim_query(struct compatibility_claim *claim, struct slice query) {
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         struct compatibility_text *text = texts_of(claim, i);
-        struct buffer value = buffer_over(text->text);
+        struct buffer value = buffer_over(text->text, COMPATIBILITY_TEXT_BYTES_MAX);
         bool found = false;
         enum status status = http1_query_find(query, names[i], &value, &found);
         if (status != STATUS_OK)
@@ -34,7 +28,7 @@ void compatibility_claim_query(struct compatibility_claim *claim, struct slice q
 }
 
 static void take_value(struct compatibility_text *text, struct json_value value) {
-    struct buffer decoded = buffer_over(text->text);
+    struct buffer decoded = buffer_over(text->text, COMPATIBILITY_TEXT_BYTES_MAX);
     enum status status = STATUS_INVALID_REQUEST;
     if (value.kind == JSON_KIND_STRING)
         status = json_string_decode(value, &decoded);

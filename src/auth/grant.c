@@ -67,7 +67,7 @@ static enum match stream_match(const struct principal *principal, struct slice s
 
 static enum match granted(const struct principal *principal, struct slice topic) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream_id = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer stream_id = buffer_over(text, sizeof(text));
     enum match by_topic = list_match(&principal->topics, topic);
     if (by_topic == MATCH_EXACT || !principal_is_narrowed(principal))
         return by_topic;
@@ -83,7 +83,7 @@ static enum match could_grant(const struct principal *principal, struct slice st
     enum match match = stream_match(principal, stream_id);
     for (size_t i = 0; i < principal->topics.count && match != MATCH_EXACT; i++) {
         char text[STREAM_ID_BYTES_MAX];
-        struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        struct buffer stream = buffer_over(text, sizeof(text));
         struct slice name = principal->topics.names[i];
         if (topic_kind_of(name, NULL) != TOPIC_APPLICATION ||
             topic_to_stream(name, &stream) != STATUS_OK)
@@ -252,7 +252,7 @@ static bool topic_opens(const struct principal *principal, struct slice topic) {
 
 static bool stream_opens(const struct principal *principal, struct slice stream_id) {
     char text[TOPIC_NAME_BYTES_MAX];
-    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer topic = buffer_over(text, sizeof(text));
     return stream_to_topic(stream_id, &topic) != STATUS_OK ||
            topic_opens(principal, buffer_slice(&topic));
 }

@@ -379,6 +379,6 @@ enum status key_sign(const struct key *key, struct slice header, struct slice pa
         status = key->algorithm == KEY_HS256 ? hmac_sign(key, begin, out)
                                              : pair_sign(key, header, begin, out);
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     return status;
 }

@@ -260,7 +260,7 @@ static enum status sign_claims(const struct key *key, const char *claims, struct
     enum status status =
         header ? key_sign(key, slice_of(header), slice_of(claims), out) : STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK && out->size - begin > TOKEN_BYTES_MAX) {
-        out->size = begin;
+        buffer_truncate(out, begin);
         status = STATUS_PAYLOAD_TOO_LARGE;
     }
     free(header);

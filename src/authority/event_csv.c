@@ -39,9 +39,7 @@ enum status event_write_csv(struct buffer *out, const struct store_event *event)
     struct columns columns;
     struct event_cursor cursor = event_cursor_of(&event->cursor);
     size_t begin = out->size;
-    columns.numbers = (struct buffer){.data = columns.number_memory,
-                                      .capacity = sizeof(columns.number_memory),
-                                      .size_max = sizeof(columns.number_memory)};
+    columns.numbers = buffer_over(columns.number_memory, sizeof(columns.number_memory));
     uuid_format(&event->event_id, columns.event_id);
     payload_hash_text(event->payload_hash, columns.payload_hash);
     payload_hash_text(event->prev_chain_hash, columns.prev_chain_hash);
@@ -65,6 +63,6 @@ enum status event_write_csv(struct buffer *out, const struct store_event *event)
     };
     enum status status = write_fields(out, fields);
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     return status;
 }

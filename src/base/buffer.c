@@ -11,8 +11,8 @@
 #define CAPACITY_FIRST 256
 
 void buffer_init(struct buffer *buffer, size_t size_max) {
-    assert(size_max > 0);
-    *buffer = (struct buffer){.size_max = size_max};
+    assert(size_max > 0 && size_max <= BUFFER_SIZE_MAX);
+    *buffer = (struct buffer){.size_max = size_max & BUFFER_SIZE_MAX};
 }
 
 void buffer_release(struct buffer *buffer) {
@@ -21,7 +21,20 @@ void buffer_release(struct buffer *buffer) {
 }
 
 void buffer_clear(struct buffer *buffer) {
-    buffer->size = 0;
+    buffer_truncate(buffer, 0);
+}
+
+void buffer_truncate(struct buffer *buffer, size_t size) {
+    assert(size <= buffer->size);
+    buffer->size = size;
+    buffer->error = STATUS_OK;
+}
+
+enum status buffer_end(struct buffer *buffer, size_t begin) {
+    enum status status = buffer_status(buffer);
+    if (status != STATUS_OK)
+        buffer_truncate(buffer, begin);
+    return status;
 }
 
 void buffer_consume(struct buffer *buffer, size_t size) {
@@ -52,8 +65,9 @@ enum status buffer_reserve(struct buffer *buffer, size_t size) {
 }
 
 enum status buffer_append_growing(struct buffer *buffer, const void *data, size_t size) {
-    enum status status = buffer_reserve(buffer, size);
-    return status == STATUS_OK ? buffer_append(buffer, data, size) : status;
+    if (buffer->error == STATUS_OK)
+        buffer_note(buffer, buffer_reserve(buffer, size));
+    return buffer->error == STATUS_OK ? buffer_append(buffer, data, size) : buffer_status(buffer);
 }
 
 enum status buffer_append_u64(struct buffer *buffer, uint64_t number) {
@@ -62,11 +76,10 @@ enum status buffer_append_u64(struct buffer *buffer, uint64_t number) {
 }
 
 enum status buffer_append_hex(struct buffer *buffer, const void *data, size_t size) {
-    if (size > SIZE_MAX / 2)
-        return STATUS_PAYLOAD_TOO_LARGE;
-    enum status status = buffer_reserve(buffer, size * 2);
-    if (status != STATUS_OK)
-        return status;
+    enum status status =
+        size > SIZE_MAX / 2 ? STATUS_PAYLOAD_TOO_LARGE : buffer_reserve(buffer, size * 2);
+    if (buffer_note(buffer, status) != STATUS_OK)
+        return buffer_status(buffer);
     if (size > 0)
         hex_write(buffer->data + buffer->size, data, size);
     buffer->size += size * 2;
@@ -80,9 +93,8 @@ enum status buffer_printf(struct buffer *buffer, const char *format, ...) {
     va_end(arguments);
     assert(size >= 0);
     /* vsnprintf writes a NUL behind the text; it needs room, but is not part of it. */
-    enum status status = buffer_reserve(buffer, (size_t)size + 1);
-    if (status != STATUS_OK)
-        return status;
+    if (buffer_note(buffer, buffer_reserve(buffer, (size_t)size + 1)) != STATUS_OK)
+        return buffer_status(buffer);
     va_start(arguments, format);
     vsnprintf(buffer->data + buffer->size, (size_t)size + 1, format, arguments);
     va_end(arguments);

@@ -29,7 +29,7 @@ struct client_error client_error_make(enum client_policy policy, const char *cod
 
 /* Decodes a string; "" for any other value. */
 static void read_text(struct json_value value, char *text, size_t size) {
-    struct buffer out = {.data = text, .capacity = size - 1, .size_max = size - 1};
+    struct buffer out = buffer_over(text, size - 1);
     struct slice plain;
     if (value.kind == JSON_KIND_STRING && json_string_decode(value, &out) != STATUS_OK &&
         json_string_slice(value, &plain)) {

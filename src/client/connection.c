@@ -239,7 +239,7 @@ static void on_closed(void *user, const struct client_error *error) {
 static struct follower *on_find(void *user, struct slice topic) {
     struct connection *connection = user;
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer stream = buffer_over(text, sizeof(text));
     struct follower *found = map_find(&connection->by_name, topic);
     if (found || topic_to_stream(topic, &stream) != STATUS_OK)
         return found;

@@ -492,7 +492,7 @@ enum status follower_pending(struct follower *follower, struct json_value epoch)
 /* Whether the topic is that of one run or worker. */
 static bool is_of_entity(const struct follower *follower) {
     char text[CLIENT_TOPIC_BYTES_MAX];
-    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer topic = buffer_over(text, sizeof(text));
     struct slice id;
     if (address_topic(slice_of(follower->follow.topic), &topic) != STATUS_OK)
         return false;

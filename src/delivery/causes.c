@@ -156,7 +156,7 @@ static bool matches(struct slice wanted, struct slice kept) {
 /* A stream id matches its topic. */
 static bool matches_topic(struct slice wanted, struct slice kept) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer stream = buffer_over(text, sizeof(text));
     if (matches(wanted, kept))
         return true;
     return kept.data && address_kind(wanted) != ADDRESS_TOPIC &&

@@ -20,10 +20,10 @@ enum status push_begin(struct buffer *out, size_t bytes, size_t bytes_max) {
     char *memory = malloc(capacity);
     if (!memory)
         return STATUS_OUT_OF_MEMORY;
-    *out = (struct buffer){.data = memory,
-                           .size = sizeof(struct push),
-                           .capacity = capacity,
-                           .size_max = sizeof(struct push) + bytes_max};
+    buffer_init(out, sizeof(struct push) + bytes_max);
+    out->data = memory;
+    out->size = sizeof(struct push);
+    out->capacity = capacity;
     return STATUS_OK;
 }
 

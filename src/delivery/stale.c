@@ -20,7 +20,7 @@ static void put_reasons(struct object_writer *object, const struct continuity *c
 
 static void put_name(struct object_writer *object, struct slice topic) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer stream = buffer_over(text, sizeof(text));
     enum status status = address_stream(topic, &stream);
     object_text(object, SLICE("topic"), topic);
     object_text(object, SLICE("stream_id"), buffer_slice(&stream));
@@ -132,6 +132,6 @@ enum status stale_write_json(struct buffer *out, const struct stale_topic *stale
     if (status == STATUS_OK)
         status = buffer_append_byte(out, '}');
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     return status;
 }

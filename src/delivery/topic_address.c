@@ -3,7 +3,7 @@
 enum status topic_address_absent(struct slice address, struct arena *arena,
                                  struct topic_address *found) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer topic = buffer_over(text, sizeof(text));
     *found = (struct topic_address){.stream_id = address};
     enum status status = address_topic(address, &topic);
     if (status == STATUS_NOT_FOUND)

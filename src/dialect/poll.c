@@ -206,7 +206,7 @@ static void put_consumer(struct object_writer *object, const struct poll *poll, 
 static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {
     struct slice topic = subscription->topic->name;
     char text[256 + TOPIC_NAME_BYTES_MAX];
-    struct buffer body = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer body = buffer_over(text, sizeof(text));
     if (!subscription->is_bootstrap)
         return;
     enum status status = buffer_printf(&body, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s",

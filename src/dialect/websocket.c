@@ -209,7 +209,7 @@ static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *
     buffer_init(&packed, text.size + 1024);
     enum status status = deflate_text(delivery, &packed, text);
     if (status == STATUS_OK) {
-        out->size = begin;
+        buffer_truncate(out, begin);
         status = ws_frame_write(out, WS_TEXT, true, buffer_slice(&packed));
     } else if (status == STATUS_PAYLOAD_TOO_LARGE) {
         /* The compressed text is larger: the text is sent uncompressed. */
@@ -233,7 +233,7 @@ enum status websocket_text(struct delivery_loop *delivery, struct buffer *out, s
     if (status == STATUS_OK)
         status = websocket_wrap(delivery, out, begin, 0, compress);
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     return status;
 }
 

@@ -193,7 +193,7 @@ static bool check_parameters(struct exchange *exchange) {
     bool found = route->parameters != NULL;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && found) {
-        struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        struct buffer name = buffer_over(text, sizeof(text));
         status = http1_query_next(&query, &name, &found);
         if (status == STATUS_OK && found && !route_takes(route, buffer_slice(&name))) {
             answer_unknown_parameter(exchange, buffer_slice(&name));

@@ -64,7 +64,7 @@ static enum status has_position(const struct exchange *exchange, bool *found) {
 
 bool query_since(struct exchange *exchange, bool *given, uint64_t *since_ms) {
     char memory[SINCE_BYTES_MAX];
-    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct buffer text = buffer_over(memory, sizeof(memory));
     struct since since;
     bool has_other = false;
     enum status status = http1_query_find(exchange->request->query, SLICE("since"), &text, given);
@@ -143,7 +143,7 @@ static enum status find_position(const struct exchange *exchange, struct slice n
                                  struct buffer *text, bool *found) {
     struct slice query = exchange->request->query;
     char memory[QUERY_CURSOR_BYTES_MAX];
-    struct buffer seen = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct buffer seen = buffer_over(memory, sizeof(memory));
     size_t count = 0;
     bool has_next = true;
     enum status status = STATUS_OK;
@@ -192,7 +192,7 @@ enum status query_from_head(const struct exchange *exchange, bool *from_head) {
 enum status query_position(const struct exchange *exchange, struct position *position, bool *given,
                            bool *has_epoch) {
     char memory[POSITION_BYTES_MAX];
-    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct buffer text = buffer_over(memory, sizeof(memory));
     struct slice query = exchange->request->query;
     struct topic_epoch epoch = {{0}};
     *has_epoch = false;
@@ -218,7 +218,7 @@ enum status query_position(const struct exchange *exchange, struct position *pos
 
 enum status query_replay(struct exchange *exchange, bool *replay_all) {
     char memory[8];
-    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct buffer text = buffer_over(memory, sizeof(memory));
     enum status status =
         http1_query_find(exchange->request->query, SLICE("replay"), &text, replay_all);
     if (status != STATUS_OK || !*replay_all)

@@ -49,8 +49,7 @@ static void put_name(struct text *text, struct slice name) {
         text->at = PUT_LITERAL(text->at, "null");
         return;
     }
-    struct buffer out = {
-        .data = text->at, .capacity = text->names_left, .size_max = text->names_left};
+    struct buffer out = buffer_over(text->at, text->names_left);
     const char *end = name.data + name.size;
     if (name.size + 2 <= text->names_left && json_text_skip_unescaped(name.data, end) == end) {
         *out.data = '"';

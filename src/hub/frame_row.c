@@ -62,8 +62,7 @@ struct key {
 };
 
 static struct buffer *key_init(struct key *key) {
-    key->buffer = (struct buffer){
-        .data = key->text, .capacity = sizeof(key->text), .size_max = sizeof(key->text)};
+    key->buffer = buffer_over(key->text, sizeof(key->text));
     return &key->buffer;
 }
 
@@ -96,7 +95,7 @@ static enum status stored_version(struct slice document, char text[KEY_BYTES_MAX
                                   struct slice *version) {
     const struct json_limits limits = {SUMMARY_BYTES_MAX, JSON_DEPTH_MAX};
     struct json_field field = {.name = SLICE("projection_version")};
-    struct buffer out = {.data = text, .capacity = KEY_BYTES_MAX, .size_max = KEY_BYTES_MAX};
+    struct buffer out = buffer_over(text, KEY_BYTES_MAX);
     enum status status = json_read_object(document, &limits, &field, 1);
     *version = (struct slice){NULL, 0};
     if (status == STATUS_OK && field.present && field.value.kind == JSON_KIND_STRING) {

@@ -161,8 +161,7 @@ static void make_room(struct hub *hub, struct shard *shard, const struct hub_top
  * stream id is the key for all of them, so that a subscriber of the stream, or of another of its
  * names, notices when the topic appears. */
 static struct slice key_of(struct slice name, char text[STREAM_ID_BYTES_MAX]) {
-    struct buffer stream = {
-        .data = text, .capacity = STREAM_ID_BYTES_MAX, .size_max = STREAM_ID_BYTES_MAX};
+    struct buffer stream = buffer_over(text, STREAM_ID_BYTES_MAX);
     if (topic_kind_of(name, NULL) != TOPIC_APPLICATION ||
         topic_to_stream(name, &stream) != STATUS_OK)
         return name;

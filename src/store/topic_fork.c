@@ -20,7 +20,7 @@ static enum status look_at_event(void *user, const struct store_event *event) {
 
 static enum status find_noted(struct store_session *session, struct slice topic, uint64_t *seq) {
     char text[sizeof(STORE_FORK_PREFIX) + TOPIC_NAME_BYTES_MAX];
-    struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer name = buffer_over(text, sizeof(text));
     struct arena arena;
     struct slice value;
     enum status status = buffer_append_slice(&name, SLICE(STORE_FORK_PREFIX));

@@ -114,7 +114,7 @@ enum status continuity_write_json(struct buffer *out, const struct continuity *c
     if (status == STATUS_OK)
         status = buffer_append_byte(out, '}');
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     return status;
 }
 
@@ -125,7 +125,7 @@ enum status continuity_write_text(struct buffer *out, const struct continuity *c
     for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++)
         status = buffer_printf(out, "%c%s", i ? ',' : ' ', reason_code(continuity->reasons[i]));
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     return status;
 }
 

@@ -50,8 +50,7 @@ static enum status read_window(struct json_value value, struct topic_window *win
 }
 
 static enum status decode_short(struct json_value value, char *memory, struct slice *text) {
-    struct buffer decoded = {
-        .data = memory, .capacity = POSITION_BYTES_MAX, .size_max = POSITION_BYTES_MAX};
+    struct buffer decoded = buffer_over(memory, POSITION_BYTES_MAX);
     if (value.kind != JSON_KIND_STRING || json_string_decode(value, &decoded) != STATUS_OK)
         return STATUS_INVALID_CURSOR;
     *text = buffer_slice(&decoded);

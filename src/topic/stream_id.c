@@ -42,8 +42,7 @@ enum status topic_to_stream(struct slice topic, struct buffer *out) {
 
 enum status topic_stream(struct arena *arena, struct slice topic, struct slice *stream_id) {
     size_t size_max = topic.size + STREAM_ID_BYTES_MAX - TOPIC_NAME_BYTES_MAX;
-    struct buffer out = {.capacity = size_max, .size_max = size_max};
-    out.data = arena_alloc(arena, size_max);
+    struct buffer out = buffer_over(arena_alloc(arena, size_max), size_max);
     if (!out.data)
         return STATUS_OUT_OF_MEMORY;
     enum status status = topic_to_stream(topic, &out);
@@ -82,7 +81,7 @@ static enum status other_to_topic(struct slice name, struct buffer *out) {
     size_t begin = out->size;
     enum status status = append_replaced(out, name, '.', ':');
     if (status == STATUS_OK && has_retained_stream(slice_from(buffer_slice(out), begin))) {
-        out->size = begin;
+        buffer_truncate(out, begin);
         return STATUS_NOT_FOUND;
     }
     return status;

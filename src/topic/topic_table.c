@@ -203,8 +203,7 @@ const char *scope_name(enum scope scope) {
 }
 
 const char *scopes_needed(unsigned scopes_any, char text[SCOPES_NEEDED_BYTES_MAX]) {
-    struct buffer out = {
-        .data = text, .capacity = SCOPES_NEEDED_BYTES_MAX, .size_max = SCOPES_NEEDED_BYTES_MAX};
+    struct buffer out = buffer_over(text, SCOPES_NEEDED_BYTES_MAX);
     const char *before = "The token needs the scope ";
     enum status status = STATUS_OK;
     for (unsigned i = 0; status == STATUS_OK && i < SCOPE_COUNT; i++) {

@@ -88,7 +88,7 @@ enum status http1_chunk_close(struct buffer *buffer, size_t begin) {
     size_t size = buffer->size - begin - strlen(CHUNK_HEAD);
     assert(size <= UINT32_MAX);
     if (size == 0) {
-        buffer->size = begin;
+        buffer_truncate(buffer, begin);
         return STATUS_OK;
     }
     for (size_t i = 0; i < CHUNK_SIZE_DIGITS; i++, size >>= 4)
@@ -133,6 +133,6 @@ enum status http1_response_write(struct buffer *buffer, const struct http1_respo
     if (status == STATUS_OK && has_body)
         status = buffer_append_slice(buffer, response->body);
     if (status != STATUS_OK)
-        buffer->size = size_before;
+        buffer_truncate(buffer, size_before);
     return status;
 }

@@ -98,7 +98,7 @@ bool json_u64(struct json_value value, uint64_t max, uint64_t *number);
 bool json_bool(struct json_value value, bool *flag);
 
 /* Appends a quoted string with the fewest escapes, all or nothing; text is valid UTF-8. */
-MUST_CHECK enum status json_write_string(struct buffer *out, struct slice text);
+enum status json_write_string(struct buffer *out, struct slice text);
 /* The same for encoders that reserve their memory once: json_put_string writes at most
  * json_string_bytes bytes and returns their end. An absent text is null. */
 size_t json_string_bytes(struct slice text);

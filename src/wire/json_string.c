@@ -104,7 +104,7 @@ enum status json_string_decode(struct json_value value, struct buffer *out) {
     while (next_run(&at, end, character, &run)) {
         enum status status = buffer_append_slice(out, run);
         if (status != STATUS_OK) {
-            out->size = size_before;
+            buffer_truncate(out, size_before);
             return status;
         }
     }
@@ -143,34 +143,23 @@ static struct slice escape_of(char byte, char text[6]) {
     return (struct slice){text, 6};
 }
 
-static enum status write_content(struct buffer *out, struct slice text) {
-    const char *at = text.data;
-    const char *end = text.data + text.size;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && at < end) {
-        const char *stop = json_text_skip_unescaped(at, end);
-        status = buffer_append(out, at, (size_t)(stop - at));
-        if (status != STATUS_OK || stop == end)
-            return status;
-        char escape[6];
-        status = buffer_append_slice(out, escape_of(*stop, escape));
-        at = stop + 1;
-    }
-    return status;
-}
-
 enum status json_write_string(struct buffer *out, struct slice text) {
-    size_t size_before = out->size;
-    enum status status = buffer_reserve(out, text.size + 2);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '"');
-    if (status == STATUS_OK && text.size > 0)
-        status = write_content(out, text);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '"');
-    if (status != STATUS_OK)
-        out->size = size_before;
-    return status;
+    size_t begin = out->size;
+    const char *end = text.data + text.size;
+    char escape[6];
+    buffer_note(out, buffer_reserve(out, text.size + 2));
+    buffer_append_byte(out, '"');
+    for (const char *at = text.data; at < end && buffer_status(out) == STATUS_OK; at++) {
+        const char *stop = json_text_skip_unescaped(at, end);
+        buffer_append(out, at, (size_t)(stop - at));
+        at = stop;
+        if (at < end)
+            buffer_append_slice(out, escape_of(*at, escape));
+    }
+    buffer_append_byte(out, '"');
+    if (buffer_status(out) != STATUS_OK)
+        out->size = begin;
+    return buffer_status(out);
 }
 
 /* Most texts need no escape. */
@@ -195,7 +184,7 @@ char *json_put_string(char *at, struct slice text) {
         return at;
     }
     size_t bytes_max = json_string_bytes(text);
-    struct buffer out = {.data = at, .capacity = bytes_max, .size_max = bytes_max};
+    struct buffer out = buffer_over(at, bytes_max);
     enum status status = json_write_string(&out, text);
     assert(status == STATUS_OK);
     (void)status;

@@ -11,7 +11,7 @@ enum status object_end(struct object_writer *object) {
     if (object->status == STATUS_OK)
         object->status = buffer_append_byte(object->out, '}');
     if (object->status != STATUS_OK)
-        object->out->size = object->begin;
+        buffer_truncate(object->out, object->begin);
     return object->status;
 }
 

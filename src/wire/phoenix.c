@@ -13,8 +13,7 @@ static enum status read_text(struct json_value value, size_t size_max, struct bu
     if (json_string_slice(value, text))
         return text->size <= size_max ? STATUS_OK : STATUS_INVALID_MESSAGE;
     size_t offset = storage->size;
-    struct buffer part = {
-        .data = storage->data + offset, .capacity = size_max, .size_max = size_max};
+    struct buffer part = buffer_over(storage->data + offset, size_max);
     if (json_string_decode(value, &part) != STATUS_OK)
         return STATUS_INVALID_MESSAGE;
     storage->size += part.size;
@@ -53,9 +52,7 @@ enum status phoenix_decode(struct slice text, const struct json_limits *limits,
         status = read_elements(array, elements);
     if (status != STATUS_OK)
         return status;
-    struct buffer storage = {.data = message->storage,
-                             .capacity = sizeof(message->storage),
-                             .size_max = sizeof(message->storage)};
+    struct buffer storage = buffer_over(message->storage, sizeof(message->storage));
     status = read_reference(elements[0], &storage, &message->join_ref);
     if (status == STATUS_OK)
         status = read_reference(elements[1], &storage, &message->ref);
@@ -116,7 +113,7 @@ static enum status write_message(struct buffer *out, const struct phoenix_addres
     if (status == STATUS_OK)
         status = buffer_append_slice(out, wrapped.after);
     if (status != STATUS_OK)
-        out->size = size_before;
+        buffer_truncate(out, size_before);
     return status;
 }
 
@@ -153,7 +150,7 @@ enum status phoenix_write_push(struct buffer *out, struct slice join_ref, struct
     if (status == STATUS_OK)
         status = phoenix_push_end(out);
     if (status != STATUS_OK)
-        out->size = size_before;
+        buffer_truncate(out, size_before);
     return status;
 }
 

@@ -51,7 +51,7 @@ static enum status block_end(struct buffer *out, size_t size_before, enum status
     if (status == STATUS_OK)
         status = buffer_append_byte(out, '\n');
     if (status != STATUS_OK)
-        out->size = size_before;
+        buffer_truncate(out, size_before);
     return status;
 }
 

@@ -188,6 +188,6 @@ enum status append_write_item(struct buffer *out, struct exchange *exchange, uin
     if (status == STATUS_OK)
         status = buffer_append_byte(out, '}');
     if (status != STATUS_OK)
-        out->size = before;
+        buffer_truncate(out, before);
     return status;
 }

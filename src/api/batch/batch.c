@@ -497,7 +497,7 @@ static bool format_of(const struct http1_request *request, enum json_items_forma
 /* The parameter answers: all of them, or only errors. */
 static enum status read_answers(const struct exchange *exchange, bool *errors_only) {
     char memory[8];
-    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct buffer text = buffer_over(memory, sizeof(memory));
     bool found;
     enum status status =
         http1_query_find(exchange->request->query, SLICE("answers"), &text, &found);

@@ -83,7 +83,7 @@ enum status metadata_merge(struct slice base, struct slice patch, struct buffer 
     if (status == STATUS_OK)
         status = merge_sides(&sides[0], &sides[1], out);
     if (status != STATUS_OK)
-        out->size = begin;
+        buffer_truncate(out, begin);
     buffer_release(&sides[0].decoded);
     buffer_release(&sides[1].decoded);
     return status;

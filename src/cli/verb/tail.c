@@ -303,7 +303,7 @@ static void on_heard(void *user) {
 /* Topics that the log serves can be replayed from their first event. */
 static bool is_from_log(const char *name) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer topic = buffer_over(text, sizeof(text));
     bool is_stream = stream_to_topic(slice_of(name), &topic) == STATUS_OK;
     return topic_is_from_log(is_stream ? buffer_slice(&topic) : slice_of(name));
 }

@@ -123,7 +123,7 @@ enum status notice_stale(const struct subscriber *subscriber, struct buffer *out
 enum status notice_refused(const struct subscriber *subscriber, enum status why,
                            struct buffer *out) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer stream = buffer_over(text, sizeof(text));
     struct slice topic = subscriber->driver.subscription.topic->name;
     enum status status = address_stream(topic, &stream);
     struct object_writer object = object_begin(out);
@@ -153,7 +153,7 @@ enum status notice_reauth(uint64_t left_ms, struct buffer *out) {
 }
 
 void notice_resume(const struct session *session, char text[124]) {
-    struct buffer reason = {.data = text, .capacity = 124, .size_max = 124};
+    struct buffer reason = buffer_over(text, 124);
     enum status status = STATUS_OK;
     for (const struct subscriber *subscriber = session_first(session);
          status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {

@@ -143,7 +143,7 @@ enum status snapshot_part_read(const struct snapshot *snapshot, size_t index,
         status = read_filtered(snapshot, part, principal, out, count);
     }
     if (status != STATUS_OK) {
-        out->size = begin;
+        buffer_truncate(out, begin);
         *count = 0;
     }
     return status;

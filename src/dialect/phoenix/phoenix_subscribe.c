@@ -207,7 +207,7 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
     const struct subscription *subscription = &subscriber->driver.subscription;
     const struct policy *policy = subscription->topic->policy;
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer stream = buffer_over(text, sizeof(text));
     enum status status = address_stream(subscription->topic->name, &stream);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), subscription->topic->name);
@@ -221,8 +221,7 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
     object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
     if (subscription->is_bootstrap) {
         char bootstrap[80];
-        struct buffer body = {
-            .data = bootstrap, .capacity = sizeof(bootstrap), .size_max = sizeof(bootstrap)};
+        struct buffer body = buffer_over(bootstrap, sizeof(bootstrap));
         if (notice_bootstrap(subscriber, &body) == STATUS_OK)
             object_json(&object, SLICE("bootstrap"), buffer_slice(&body));
     } else {
@@ -408,7 +407,7 @@ static void drop_named(struct session *session, const struct subscribe *wanted) 
     for (struct subscriber *subscriber = session_first(session), *next; subscriber;
          subscriber = next) {
         char text[STREAM_ID_BYTES_MAX];
-        struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        struct buffer stream = buffer_over(text, sizeof(text));
         struct slice topic = subscriber->driver.subscription.topic->name;
         next = subscriber_next(subscriber);
         if (subscriber->state == SUBSCRIBER_LEAVING || address_stream(topic, &stream) != STATUS_OK)

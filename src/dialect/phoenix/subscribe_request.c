@@ -56,7 +56,7 @@ static enum status copy_text(struct arena *arena, struct slice text, struct slic
 
 static enum status copy_name(struct arena *arena, struct json_value value, struct slice *name) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer decoded = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer decoded = buffer_over(text, sizeof(text));
     if (value.kind != JSON_KIND_STRING)
         return STATUS_BAD_SUBSCRIPTION;
     if (json_string_decode(value, &decoded) != STATUS_OK)
@@ -119,7 +119,7 @@ static enum status read_names(struct subscribe *subscribe, const struct json_fie
 static enum status stream_name(struct subscribe *subscribe, const struct subscribe_item *item,
                                struct slice *name) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer stream = buffer_over(text, sizeof(text));
     *name = item->name;
     if (item->is_stream)
         return STATUS_OK;
@@ -174,7 +174,7 @@ static enum status set_item_cursor(struct subscribe *subscribe, struct subscribe
 static enum status apply_cursor(struct subscribe *subscribe, const struct map *streams,
                                 const struct topic_cursor *cursor) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer named = buffer_over(text, sizeof(text));
     struct subscribe_stream *stream = NULL;
     struct position position = {cursor->after_seq, cursor->epoch};
     if (!topic_epoch_is_known(&position.epoch))
@@ -242,7 +242,7 @@ static bool is_given(const struct json_field *field) {
 
 static bool read_form(const struct json_field *field, enum frame_form *form) {
     char text[FRAME_FORM_BYTES_MAX];
-    struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer name = buffer_over(text, sizeof(text));
     return field->value.kind == JSON_KIND_STRING &&
            json_string_decode(field->value, &name) == STATUS_OK &&
            frame_form_of(buffer_slice(&name), form);
@@ -250,7 +250,7 @@ static bool read_form(const struct json_field *field, enum frame_form *form) {
 
 static bool read_since(const struct json_field *field, struct since *since) {
     char memory[SINCE_BYTES_MAX];
-    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct buffer text = buffer_over(memory, sizeof(memory));
     return field->value.kind == JSON_KIND_STRING &&
            json_string_decode(field->value, &text) == STATUS_OK &&
            since_read(buffer_slice(&text), since) == STATUS_OK;

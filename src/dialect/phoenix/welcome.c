@@ -53,7 +53,7 @@ static enum status put_if_open(struct welcome *welcome, struct slice name) {
 /* A stream that no topic has yet is named as the stream. */
 static enum status put_stream(struct welcome *welcome, struct slice stream_id) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer name = buffer_over(text, sizeof(text));
     struct topic_address found;
     /* A text that is no stream id opens nothing. */
     if (address_kind(stream_id) == ADDRESS_TOPIC)

@@ -105,7 +105,7 @@ void entitle(struct exchange *exchange, struct slice topic,
 
 void entitle_path(struct exchange *exchange, void (*next)(struct exchange *exchange)) {
     char text[TOPIC_NAME_BYTES_MAX];
-    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct buffer topic = buffer_over(text, sizeof(text));
     enum status status = address_check(exchange->match.parameters[0]);
     if (status == STATUS_OK && address_kind(exchange->match.parameters[0]) == ADDRESS_STREAM) {
         status = address_topic(exchange->match.parameters[0], &topic);

@@ -313,7 +313,7 @@ static enum status response_write(struct buffer *out, const char *accept,
     if (status == STATUS_OK)
         status = buffer_append_slice(out, SLICE("\r\n"));
     if (status != STATUS_OK)
-        out->size = size_before;
+        buffer_truncate(out, size_before);
     return status;
 }
 

@@ -30,6 +30,33 @@ static void a_refused_append_changes_nothing(void **state) {
     buffer_release(&buffer);
 }
 
+static void keeps_the_first_failure(void **state) {
+    (void)state;
+    struct buffer buffer;
+    buffer_init(&buffer, 8);
+    buffer_append(&buffer, "abcd", 4);
+    buffer_append(&buffer, "efghi", 5);
+    buffer_append_byte(&buffer, 'x'); /* would fit */
+    buffer_append_u64(&buffer, 1);
+    buffer_append_hex(&buffer, "a", 1);
+    buffer_printf(&buffer, "%d", 1);
+    assert_int_equal(buffer_status(&buffer), STATUS_PAYLOAD_TOO_LARGE);
+    assert_int_equal(buffer_append_byte(&buffer, 'x'), STATUS_PAYLOAD_TOO_LARGE);
+    assert_slice(buffer_slice(&buffer), "abcd");
+    assert_int_equal(buffer_end(&buffer, 2), STATUS_PAYLOAD_TOO_LARGE);
+    assert_slice(buffer_slice(&buffer), "ab");
+    buffer_append_slice(&buffer, SLICE("cdefgh"));
+    assert_ok(buffer_end(&buffer, 2));
+    assert_slice(buffer_slice(&buffer), "abcdefgh");
+    buffer_append_byte(&buffer, 'x');
+    buffer_clear(&buffer);
+    assert_ok(buffer_append_byte(&buffer, 'y'));
+    /* A reservation that fails is the caller's to handle. */
+    assert_int_equal(buffer_reserve(&buffer, 8), STATUS_PAYLOAD_TOO_LARGE);
+    assert_ok(buffer_status(&buffer));
+    buffer_release(&buffer);
+}
+
 static void writes_numbers_and_hex(void **state) {
     (void)state;
     struct buffer buffer;
@@ -52,6 +79,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_to_its_maximum_and_no_further),
         cmocka_unit_test(a_refused_append_changes_nothing),
+        cmocka_unit_test(keeps_the_first_failure),
         cmocka_unit_test(writes_numbers_and_hex),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
