@@ -15,26 +15,20 @@
 struct cause_list {
     struct buffer *out;
     size_t count;
-    enum status status;
 };
 
 static bool add_cause(void *user, const struct cause *cause) {
     struct cause_list *list = user;
-    list->status = buffer_printf(list->out, "%s\"%s\"", list->count > 0 ? "," : "",
-                                 status_code(cause->status));
-    list->count++;
-    return list->status == STATUS_OK && list->count < CAUSES_SHOWN;
+    buffer_printf(list->out, "%s\"%s\"", list->count > 0 ? "," : "", status_code(cause->status));
+    return ++list->count < CAUSES_SHOWN;
 }
 
 static void put_causes(struct object_writer *object, struct api *api) {
     const struct cause_filter filter = {.disconnected_only = true};
+    struct cause_list list = {object->out, 0};
     object_json(object, SLICE("recent_disconnect_causes"), SLICE("["));
-    struct cause_list list = {object->out, 0, object->status};
-    if (list.status == STATUS_OK)
-        causes_walk(api->telemetry->causes, &filter, &list, add_cause);
-    if (list.status == STATUS_OK)
-        list.status = buffer_append_byte(object->out, ']');
-    object->status = list.status;
+    causes_walk(api->telemetry->causes, &filter, &list, add_cause);
+    buffer_append_byte(object->out, ']');
 }
 
 static uint64_t active_consumers(struct api *api) {

@@ -142,22 +142,13 @@ static void set_ids(struct minting *minting, const struct mint_moment *moment) {
 
 static void put_list(struct object_writer *object, struct slice name,
                      const struct grant_list *list) {
-    struct buffer text;
-    buffer_init(&text, 8 * MINT_BYTES_MAX);
-    enum status status = buffer_append_byte(&text, '[');
-    for (size_t i = 0; status == STATUS_OK && i < list->count; i++) {
+    object_json(object, name, SLICE("["));
+    for (size_t i = 0; i < list->count; i++) {
         if (i > 0)
-            status = buffer_append_byte(&text, ',');
-        if (status == STATUS_OK)
-            status = json_write_string(&text, list->names[i]);
+            buffer_append_byte(object->out, ',');
+        json_write_string(object->out, list->names[i]);
     }
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&text, ']');
-    if (status == STATUS_OK)
-        object_json(object, name, buffer_slice(&text));
-    else if (object->status == STATUS_OK)
-        object->status = status;
-    buffer_release(&text);
+    buffer_append_byte(object->out, ']');
 }
 
 /* Why the token opens nothing, or NULL for a token that opens something. */

@@ -91,8 +91,8 @@ static enum status write_head(const struct snapshot *snapshot, struct buffer *ou
     object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch.text));
     position_put(&object, SLICE("watermark"), snapshot->watermark,
                  snapshot->has_fork ? &snapshot->epoch : NULL);
-    return object.status == STATUS_OK ? buffer_append_slice(out, SLICE(",\"documents\":["))
-                                      : object.status;
+    buffer_append_slice(out, SLICE(",\"documents\":["));
+    return buffer_end(out, object.begin);
 }
 
 /* ---- pages, on a thread of the store pool -------------------------------------------------- */

@@ -89,15 +89,25 @@ enum status buffer_append_hex(struct buffer *buffer, const void *data, size_t si
 enum status buffer_printf(struct buffer *buffer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int size = vsnprintf(NULL, 0, format, arguments);
+    int written = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    assert(size >= 0);
-    /* vsnprintf writes a NUL behind the text; it needs room, but is not part of it. */
-    if (buffer_note(buffer, buffer_reserve(buffer, (size_t)size + 1)) != STATUS_OK)
+    assert(written >= 0);
+    size_t size = (size_t)written;
+    if (buffer->error != STATUS_OK ||
+        buffer_note(buffer, buffer_reserve(buffer, size)) != STATUS_OK)
         return buffer_status(buffer);
+    /* vsnprintf writes a NUL behind the text, for which a full buffer has no room. */
+    char *text = NULL;
     va_start(arguments, format);
-    vsnprintf(buffer->data + buffer->size, (size_t)size + 1, format, arguments);
+    if (size < buffer->capacity - buffer->size) {
+        vsnprintf(buffer->data + buffer->size, size + 1, format, arguments);
+        buffer->size += size;
+    } else if (vasprintf(&text, format, arguments) < 0) {
+        buffer_note(buffer, STATUS_OUT_OF_MEMORY);
+    } else {
+        buffer_append(buffer, text, size);
+        free(text);
+    }
     va_end(arguments);
-    buffer->size += (size_t)size;
-    return STATUS_OK;
+    return buffer_status(buffer);
 }

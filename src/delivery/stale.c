@@ -4,34 +4,21 @@
 #include "wire/object_writer.h"
 
 static void put_reasons(struct object_writer *object, const struct continuity *continuity) {
-    struct buffer list;
-    buffer_init(&list, 256);
-    enum status status = buffer_append_byte(&list, '[');
-    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++)
-        status =
-            buffer_printf(&list, "%s\"%s\"", i > 0 ? "," : "", reason_code(continuity->reasons[i]));
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&list, ']');
-    object_json(object, SLICE("reason_codes"), buffer_slice(&list));
-    if (status != STATUS_OK)
-        object->status = status;
-    buffer_release(&list);
+    object_json(object, SLICE("reason_codes"), SLICE("["));
+    for (size_t i = 0; i < continuity->reason_count; i++)
+        buffer_printf(object->out, "%s\"%s\"", i > 0 ? "," : "",
+                      reason_code(continuity->reasons[i]));
+    buffer_append_byte(object->out, ']');
 }
 
-static void put_name(struct object_writer *object, struct slice topic) {
+static void write_topic(struct buffer *out, const struct stale_topic *stale) {
+    const struct continuity *continuity = stale->continuity;
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = buffer_over(text, sizeof(text));
-    enum status status = address_stream(topic, &stream);
-    object_text(object, SLICE("topic"), topic);
-    object_text(object, SLICE("stream_id"), buffer_slice(&stream));
-    if (status != STATUS_OK)
-        object->status = status;
-}
-
-static enum status write_topic(struct buffer *out, const struct stale_topic *stale) {
-    const struct continuity *continuity = stale->continuity;
     struct object_writer object = object_begin(out);
-    put_name(&object, stale->topic);
+    buffer_note(out, address_stream(stale->topic, &stream));
+    object_text(&object, SLICE("topic"), stale->topic);
+    object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
     put_reasons(&object, continuity);
     object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(stale->policy->qos_tier)));
     object_number(&object, SLICE("resume_after"), continuity->after_seq);
@@ -45,58 +32,24 @@ static enum status write_topic(struct buffer *out, const struct stale_topic *sta
     /* The name of the parameter, and of the option of a subscription. */
     if (stale->may_replay_all)
         object_text(&object, SLICE("replay"), SLICE("all"));
-    return object_end(&object);
+    object_close(&object);
 }
 
-static enum status write_snapshot(struct buffer *out, const struct stale_topic *stale) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), stale->topic);
-    object_text(&object, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
-    object_number(&object, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
-    object_number(&object, SLICE("cadence_seconds"), stale->policy->snapshot_cadence_seconds);
-    object_text(&object, SLICE("source_table"),
-                slice_of(document_row(stale->policy->snapshot_document)->source_table));
-    return object_end(&object);
-}
-
-static enum status write_topics(struct buffer *out, const struct stale_topic *stale, size_t count) {
-    enum status status = buffer_append_slice(out, SLICE(",\"stale_topics\":["));
-    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
-        if (i > 0)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = write_topic(out, &stale[i]);
-    }
-    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
-}
-
-static enum status write_planned(struct buffer *out, const struct stale_topic *stale) {
-    struct buffer snapshot;
-    buffer_init(&snapshot, 4096);
-    enum status status = write_snapshot(&snapshot, stale);
+/* One topic of the snapshot plan. */
+static void write_planned(struct buffer *out, const struct stale_topic *stale) {
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), stale->topic);
     object_number(&object, SLICE("head_watermark"), stale->continuity->head_cursor);
-    object_json(&object, SLICE("snapshot"), buffer_slice(&snapshot));
-    enum status ended = object_end(&object);
-    buffer_release(&snapshot);
-    return status == STATUS_OK ? ended : status;
-}
-
-static enum status write_plan(struct buffer *out, const struct stale_topic *stale, size_t count) {
-    bool has_one = false;
-    enum status status = buffer_append_slice(
-        out, SLICE(",\"snapshot_plan\":{\"format\":\"" SNAPSHOT_FORMAT "\",\"topics\":["));
-    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
-        if (!policy_has_snapshot(stale[i].policy))
-            continue;
-        if (has_one)
-            status = buffer_append_byte(out, ',');
-        has_one = true;
-        if (status == STATUS_OK)
-            status = write_planned(out, &stale[i]);
-    }
-    return status == STATUS_OK ? buffer_append_slice(out, SLICE("]}")) : status;
+    object_json(&object, SLICE("snapshot"), SLICE(""));
+    struct object_writer snapshot = object_begin(out);
+    object_text(&snapshot, SLICE("topic"), stale->topic);
+    object_text(&snapshot, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
+    object_number(&snapshot, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
+    object_number(&snapshot, SLICE("cadence_seconds"), stale->policy->snapshot_cadence_seconds);
+    object_text(&snapshot, SLICE("source_table"),
+                slice_of(document_row(stale->policy->snapshot_document)->source_table));
+    object_close(&snapshot);
+    object_close(&object);
 }
 
 /* Each reason once, ordered by rank. */
@@ -124,14 +77,21 @@ enum status stale_write_json(struct buffer *out, const struct stale_topic *stale
     object_text(&object, SLICE("message"), slice_of(status_message(STATUS_STALE_CURSOR)));
     object_json(&object, SLICE("full_resync_required"), SLICE("true"));
     put_reasons(&object, &all);
-    enum status status = object.status;
-    if (status == STATUS_OK)
-        status = write_topics(out, stale, count);
-    if (status == STATUS_OK)
-        status = write_plan(out, stale, count);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '}');
-    if (status != STATUS_OK)
-        buffer_truncate(out, begin);
-    return status;
+    buffer_append_slice(out, SLICE(",\"stale_topics\":["));
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            buffer_append_byte(out, ',');
+        write_topic(out, &stale[i]);
+    }
+    buffer_append_slice(
+        out, SLICE("],\"snapshot_plan\":{\"format\":\"" SNAPSHOT_FORMAT "\",\"topics\":["));
+    for (size_t i = 0, planned = 0; i < count; i++) {
+        if (!policy_has_snapshot(stale[i].policy))
+            continue;
+        if (planned++ > 0)
+            buffer_append_byte(out, ',');
+        write_planned(out, &stale[i]);
+    }
+    buffer_append_slice(out, SLICE("]}}"));
+    return buffer_end(out, begin);
 }

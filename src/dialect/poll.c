@@ -205,22 +205,18 @@ static void put_consumer(struct object_writer *object, const struct poll *poll, 
  * messages cannot hold it. */
 static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {
     struct slice topic = subscription->topic->name;
-    char text[256 + TOPIC_NAME_BYTES_MAX];
-    struct buffer body = buffer_over(text, sizeof(text));
     if (!subscription->is_bootstrap)
         return;
-    enum status status = buffer_printf(&body, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s",
-                                       subscription->start->bootstrap.from_seq,
-                                       subscription->start->bootstrap.truncated ? "true" : "false");
-    if (status == STATUS_OK && policy_has_snapshot(subscription->topic->policy))
-        status = buffer_printf(&body,
-                               ",\"snapshot\":{\"url\":\"/v1/topics/%.*s/snapshot\","
-                               "\"head_watermark\":%" PRIu64 "}",
-                               (int)topic.size, topic.data, subscription->head_seq);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&body, '}');
-    assert(status == STATUS_OK);
-    object_json(object, SLICE("bootstrap"), buffer_slice(&body));
+    object_json(object, SLICE("bootstrap"), SLICE(""));
+    buffer_printf(object->out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s",
+                  subscription->start->bootstrap.from_seq,
+                  subscription->start->bootstrap.truncated ? "true" : "false");
+    if (policy_has_snapshot(subscription->topic->policy))
+        buffer_printf(object->out,
+                      ",\"snapshot\":{\"url\":\"/v1/topics/%.*s/snapshot\","
+                      "\"head_watermark\":%" PRIu64 "}",
+                      (int)topic.size, topic.data, subscription->head_seq);
+    buffer_append_byte(object->out, '}');
 }
 
 static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *out) {
@@ -229,18 +225,17 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
     object_text(&object, SLICE("topic"), subscription->topic->name);
     object_text(&object, SLICE("driver"), DRIVER);
     object_json(&object, SLICE("messages"), SLICE("["));
-    if (object.status == STATUS_OK)
-        object.status = buffer_append_slice(out, buffer_slice(&poll->messages));
-    if (object.status == STATUS_OK)
-        object.status = buffer_append_byte(out, ']');
+    buffer_append_slice(out, buffer_slice(&poll->messages));
+    buffer_append_byte(out, ']');
     put_position(&object, subscription);
     put_consumer(&object, poll, lag);
     object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
     if (subscription_is_pending(subscription))
         object_flag(&object, SLICE("pending"), true);
     put_bootstrap(&object, subscription);
-    enum status status = object_end(&object);
-    return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
+    object_close(&object);
+    buffer_append_byte(out, '\n');
+    return buffer_end(out, object.begin);
 }
 
 /* ---- the lag ---- */

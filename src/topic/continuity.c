@@ -1,6 +1,7 @@
 #include "topic/continuity.h"
 
 #include <assert.h>
+#include <inttypes.h>
 
 /* Sequences are unsigned: a cursor before the first event is 0, never minus one. */
 static uint64_t subtract_or_zero(uint64_t from, uint64_t number) {
@@ -61,72 +62,32 @@ void continuity_lift_budget(struct continuity *continuity) {
         continuity->decision = CONTINUITY_RESUME;
 }
 
-static enum status write_reasons(struct buffer *out, const struct continuity *continuity) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++) {
-        status = buffer_append_slice(out, i == 0 ? SLICE("[\"") : SLICE(",\""));
-        if (status == STATUS_OK)
-            status = buffer_append_slice(out, slice_of(reason_code(continuity->reasons[i])));
-        if (status == STATUS_OK)
-            status = buffer_append_byte(out, '"');
-    }
-    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
-}
-
-static enum status write_numbers(struct buffer *out, const struct continuity *continuity) {
-    const struct {
-        struct slice before;
-        uint64_t number;
-    } members[] = {
-        {SLICE(",\"oldest_available_cursor\":"), continuity->oldest_available_cursor},
-        {SLICE(",\"head_cursor\":"), continuity->head_cursor},
-        {SLICE(",\"replay_lag\":"), continuity->replay_lag},
-        {SLICE(",\"replay_budget_events\":"), continuity->replay_budget_events},
-    };
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < sizeof(members) / sizeof(members[0]); i++) {
-        status = buffer_append_slice(out, members[i].before);
-        if (status == STATUS_OK)
-            status = buffer_append_u64(out, members[i].number);
-    }
-    return status;
-}
-
-static enum status write_resume(struct buffer *out, const struct continuity *continuity) {
-    enum status status = buffer_append_slice(out, SLICE("{\"decision\":\"resume\",\"after_seq\":"));
-    return status == STATUS_OK ? buffer_append_u64(out, continuity->after_seq) : status;
-}
-
-static enum status write_rebootstrap(struct buffer *out, const struct continuity *continuity) {
-    assert(continuity->reason_count > 0);
-    enum status status =
-        buffer_append_slice(out, SLICE("{\"decision\":\"rebootstrap\",\"reason_codes\":"));
-    if (status == STATUS_OK)
-        status = write_reasons(out, continuity);
-    return status == STATUS_OK ? write_numbers(out, continuity) : status;
-}
-
 enum status continuity_write_json(struct buffer *out, const struct continuity *continuity) {
     size_t begin = out->size;
-    enum status status = continuity->decision == CONTINUITY_RESUME
-                             ? write_resume(out, continuity)
-                             : write_rebootstrap(out, continuity);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '}');
-    if (status != STATUS_OK)
-        buffer_truncate(out, begin);
-    return status;
+    if (continuity->decision == CONTINUITY_RESUME) {
+        buffer_printf(out, "{\"decision\":\"resume\",\"after_seq\":%" PRIu64 "}",
+                      continuity->after_seq);
+        return buffer_end(out, begin);
+    }
+    assert(continuity->reason_count > 0);
+    buffer_append_slice(out, SLICE("{\"decision\":\"rebootstrap\",\"reason_codes\":["));
+    for (size_t i = 0; i < continuity->reason_count; i++)
+        buffer_printf(out, "%s\"%s\"", i > 0 ? "," : "", reason_code(continuity->reasons[i]));
+    buffer_printf(out,
+                  "],\"oldest_available_cursor\":%" PRIu64 ",\"head_cursor\":%" PRIu64
+                  ",\"replay_lag\":%" PRIu64 ",\"replay_budget_events\":%" PRIu64 "}",
+                  continuity->oldest_available_cursor, continuity->head_cursor,
+                  continuity->replay_lag, continuity->replay_budget_events);
+    return buffer_end(out, begin);
 }
 
 enum status continuity_write_text(struct buffer *out, const struct continuity *continuity) {
     bool resumes = continuity->decision == CONTINUITY_RESUME;
     size_t begin = out->size;
-    enum status status = buffer_append_slice(out, resumes ? SLICE("resume") : SLICE("rebootstrap"));
-    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++)
-        status = buffer_printf(out, "%c%s", i ? ',' : ' ', reason_code(continuity->reasons[i]));
-    if (status != STATUS_OK)
-        buffer_truncate(out, begin);
-    return status;
+    buffer_append_slice(out, resumes ? SLICE("resume") : SLICE("rebootstrap"));
+    for (size_t i = 0; i < continuity->reason_count; i++)
+        buffer_printf(out, "%c%s", i ? ',' : ' ', reason_code(continuity->reasons[i]));
+    return buffer_end(out, begin);
 }
 
 struct continuity_bootstrap continuity_bootstrap(const struct topic_window *window) {

@@ -20,15 +20,17 @@
 /* Appends all parts or none. */
 static enum status append_parts(struct buffer *buffer, const struct slice *parts, size_t count) {
     size_t size = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (parts[i].size > SIZE_MAX - size)
-            return STATUS_PAYLOAD_TOO_LARGE;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        status = parts[i].size > SIZE_MAX - size ? STATUS_PAYLOAD_TOO_LARGE : STATUS_OK;
         size += parts[i].size;
     }
-    enum status status = buffer_reserve(buffer, size);
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = buffer_append_slice(buffer, parts[i]);
-    return status;
+    if (status == STATUS_OK)
+        status = buffer_reserve(buffer, size);
+    buffer_note(buffer, status);
+    for (size_t i = 0; i < count; i++)
+        buffer_append_slice(buffer, parts[i]);
+    return buffer_status(buffer);
 }
 
 static struct slice number_text(char digits[DECIMAL_U64_SIZE_MAX], uint64_t number) {
@@ -52,7 +54,7 @@ enum status http1_response_begin(struct buffer *buffer, unsigned http_status, bo
 enum status http1_response_header(struct buffer *buffer, struct slice name, struct slice value) {
     assert(http1_is_token(name));
     if (!http1_is_field_text(value))
-        return STATUS_INTERNAL_ERROR;
+        return buffer_note(buffer, STATUS_INTERNAL_ERROR);
     return append_parts(buffer, PARTS(name, SLICE(": "), value, SLICE("\r\n")));
 }
 
@@ -75,7 +77,9 @@ enum status http1_chunk(struct buffer *buffer, struct slice piece) {
     if (piece.size == 0)
         return STATUS_OK;
     snprintf(number, sizeof(number), "%zx", piece.size);
-    return append_parts(buffer, PARTS(slice_of(number), SLICE("\r\n"), piece, SLICE("\r\n")));
+    size_t begin = buffer->size;
+    append_parts(buffer, PARTS(slice_of(number), SLICE("\r\n"), piece, SLICE("\r\n")));
+    return buffer_end(buffer, begin);
 }
 
 enum status http1_chunk_begin(struct buffer *buffer) {
@@ -104,35 +108,27 @@ static bool status_has_body(unsigned http_status) {
     return http_status >= 200 && http_status != 204 && http_status != 304;
 }
 
-static enum status write_head(struct buffer *buffer, const struct http1_response *response) {
-    enum status status = http1_response_begin(buffer, response->http_status, response->keep_alive);
-    if (status == STATUS_OK && response->date.size > 0)
-        status = http1_response_header(buffer, SLICE("Date"), response->date);
-    for (size_t i = 0; i < response->header_count && status == STATUS_OK; i++)
-        status =
-            http1_response_header(buffer, response->headers[i].name, response->headers[i].value);
-    if (status != STATUS_OK)
-        return status;
-    if (!status_has_body(response->http_status))
-        return http1_response_end_bare(buffer);
-    if (response->content_type.size > 0)
-        status = http1_response_header(buffer, SLICE("Content-Type"), response->content_type);
-    if (status == STATUS_OK)
-        status = http1_response_end_length(buffer, response->body.size);
-    return status;
-}
-
 enum status http1_response_write(struct buffer *buffer, const struct http1_response *response) {
-    size_t size_before = buffer->size;
-    bool has_body = status_has_body(response->http_status) && !response->to_head;
+    size_t begin = buffer->size;
+    bool may_have_body = status_has_body(response->http_status);
+    bool has_body = may_have_body && !response->to_head;
     /* All at once: the parts would enlarge the buffer several times. A longer head still does. */
     enum status status =
         buffer_reserve(buffer, HEAD_BYTES_USUAL + (has_body ? response->body.size : 0));
-    if (status == STATUS_OK || status == STATUS_PAYLOAD_TOO_LARGE)
-        status = write_head(buffer, response);
-    if (status == STATUS_OK && has_body)
-        status = buffer_append_slice(buffer, response->body);
-    if (status != STATUS_OK)
-        buffer_truncate(buffer, size_before);
-    return status;
+    if (status != STATUS_OK && status != STATUS_PAYLOAD_TOO_LARGE)
+        return status;
+    http1_response_begin(buffer, response->http_status, response->keep_alive);
+    if (response->date.size > 0)
+        http1_response_header(buffer, SLICE("Date"), response->date);
+    for (size_t i = 0; i < response->header_count; i++)
+        http1_response_header(buffer, response->headers[i].name, response->headers[i].value);
+    if (may_have_body && response->content_type.size > 0)
+        http1_response_header(buffer, SLICE("Content-Type"), response->content_type);
+    if (may_have_body)
+        http1_response_end_length(buffer, response->body.size);
+    else
+        http1_response_end_bare(buffer);
+    if (has_body)
+        buffer_append_slice(buffer, response->body);
+    return buffer_end(buffer, begin);
 }

@@ -4,23 +4,25 @@
 #include "wire/json.h"
 
 struct object_writer object_begin(struct buffer *out) {
-    return (struct object_writer){out, out->size, buffer_append_byte(out, '{')};
+    struct object_writer object = {out, out->size};
+    buffer_append_byte(out, '{');
+    return object;
+}
+
+void object_close(struct object_writer *object) {
+    buffer_append_byte(object->out, '}');
 }
 
 enum status object_end(struct object_writer *object) {
-    if (object->status == STATUS_OK)
-        object->status = buffer_append_byte(object->out, '}');
-    if (object->status != STATUS_OK)
-        buffer_truncate(object->out, object->begin);
-    return object->status;
+    buffer_append_byte(object->out, '}');
+    return buffer_end(object->out, object->begin);
 }
 
 /* Names are most of a frame, so a name reserves its memory once and not five times. */
 static bool put_name(struct object_writer *object, struct slice name) {
     struct buffer *out = object->out;
-    if (object->status == STATUS_OK)
-        object->status = buffer_reserve(out, name.size + 4);
-    if (object->status != STATUS_OK)
+    if (buffer_status(out) != STATUS_OK ||
+        buffer_note(out, buffer_reserve(out, name.size + 4)) != STATUS_OK)
         return false;
     char *at = out->data + out->size;
     if (out->size > object->begin + 1)
@@ -38,17 +40,17 @@ void object_text(struct object_writer *object, struct slice name, struct slice t
     if (!text.data)
         object_json(object, name, SLICE("null"));
     else if (put_name(object, name))
-        object->status = json_write_string(object->out, text);
+        json_write_string(object->out, text);
 }
 
 void object_json(struct object_writer *object, struct slice name, struct slice json) {
     if (put_name(object, name))
-        object->status = buffer_append_slice(object->out, json);
+        buffer_append_slice(object->out, json);
 }
 
 void object_number(struct object_writer *object, struct slice name, uint64_t number) {
     if (put_name(object, name))
-        object->status = buffer_append_u64(object->out, number);
+        buffer_append_u64(object->out, number);
 }
 
 void object_hash(struct object_writer *object, struct slice name,

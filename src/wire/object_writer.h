@@ -1,8 +1,9 @@
 /* Writes a JSON object member by member and remembers the first failure, so that a shape reads as
  * the list of its members.
  * Any thread. Appends to the caller's buffer; allocates nothing else. Names need no escapes.
- * Errors: the buffer's own; object_end returns them and then leaves the buffer unchanged.
- * Members are written in the order of the calls: calls sorted by name write canonical JSON. */
+ * Errors: the buffer keeps the first one. object_end returns it, and then leaves the buffer
+ * unchanged. Members are written in the order of the calls: calls sorted by name write canonical
+ * JSON. */
 #ifndef WIRE_OBJECT_WRITER_H
 #define WIRE_OBJECT_WRITER_H
 
@@ -10,13 +11,14 @@
 #include "base/sha256.h"
 
 struct object_writer {
-    struct buffer *out;
+    struct buffer *out; /* keeps the first failure */
     size_t begin;
-    enum status status;
 };
 
 struct object_writer object_begin(struct buffer *out);
 MUST_CHECK enum status object_end(struct object_writer *object);
+/* Ends an object inside another text, whose own end returns the failure. */
+void object_close(struct object_writer *object);
 
 /* Writes null when data is NULL. */
 void object_text(struct object_writer *object, struct slice name, struct slice text);

@@ -65,76 +65,54 @@ enum status phoenix_decode(struct slice text, const struct json_limits *limits,
     return status;
 }
 
-static enum status write_reference(struct buffer *out, struct slice reference) {
-    if (!reference.data)
-        return buffer_append_slice(out, SLICE("null"));
-    return json_write_string(out, reference);
+static void write_reference(struct buffer *out, struct slice reference) {
+    if (reference.data)
+        json_write_string(out, reference);
+    else
+        buffer_append_slice(out, SLICE("null"));
+    buffer_append_byte(out, ',');
 }
 
-/* Writes everything before the payload. */
-static enum status write_head(struct buffer *out, const struct phoenix_address *address,
-                              struct slice event) {
-    enum status status = buffer_append_byte(out, '[');
-    if (status == STATUS_OK)
-        status = write_reference(out, address->join_ref);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ',');
-    if (status == STATUS_OK)
-        status = write_reference(out, address->ref);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ',');
-    if (status == STATUS_OK)
-        status = json_write_string(out, address->topic);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ',');
-    if (status == STATUS_OK)
-        status = json_write_string(out, event);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ',');
-    return status;
-}
-
-/* The payload in three parts, so that a reply can wrap its response. */
-struct wrapped {
-    struct slice before;
-    struct slice payload;
-    struct slice after;
-};
-
-static enum status write_message(struct buffer *out, const struct phoenix_address *address,
-                                 struct slice event, struct wrapped wrapped) {
-    assert(wrapped.payload.size > 0);
-    size_t size_before = out->size;
-    enum status status = write_head(out, address, event);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, wrapped.before);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, wrapped.payload);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, wrapped.after);
-    if (status != STATUS_OK)
-        buffer_truncate(out, size_before);
-    return status;
+/* Writes everything before the payload. A failure sticks to the buffer. */
+static void write_head(struct buffer *out, const struct phoenix_address *address,
+                       struct slice event) {
+    buffer_append_byte(out, '[');
+    write_reference(out, address->join_ref);
+    write_reference(out, address->ref);
+    json_write_string(out, address->topic);
+    buffer_append_byte(out, ',');
+    json_write_string(out, event);
+    buffer_append_byte(out, ',');
 }
 
 enum status phoenix_write(struct buffer *out, const struct phoenix_address *address,
                           struct slice event, struct slice payload) {
-    struct wrapped wrapped = {SLICE(""), payload, SLICE("]")};
-    return write_message(out, address, event, wrapped);
+    assert(payload.size > 0);
+    size_t begin = out->size;
+    write_head(out, address, event);
+    buffer_append_slice(out, payload);
+    buffer_append_byte(out, ']');
+    return buffer_end(out, begin);
 }
 
 enum status phoenix_write_reply(struct buffer *out, const struct phoenix_address *address, bool ok,
                                 struct slice response) {
-    struct wrapped wrapped = {ok ? SLICE("{\"status\":\"ok\",\"response\":")
-                                 : SLICE("{\"status\":\"error\",\"response\":"),
-                              response, SLICE("}]")};
-    return write_message(out, address, SLICE("phx_reply"), wrapped);
+    assert(response.size > 0);
+    size_t begin = out->size;
+    write_head(out, address, SLICE("phx_reply"));
+    buffer_append_slice(out, ok ? SLICE("{\"status\":\"ok\",\"response\":")
+                                : SLICE("{\"status\":\"error\",\"response\":"));
+    buffer_append_slice(out, response);
+    buffer_append_slice(out, SLICE("}]"));
+    return buffer_end(out, begin);
 }
 
 enum status phoenix_push_begin(struct buffer *out, struct slice join_ref, struct slice topic,
                                struct slice event) {
     struct phoenix_address address = {join_ref, PHOENIX_NULL, topic};
-    return write_head(out, &address, event);
+    size_t begin = out->size;
+    write_head(out, &address, event);
+    return buffer_end(out, begin);
 }
 
 enum status phoenix_push_end(struct buffer *out) {
@@ -143,15 +121,8 @@ enum status phoenix_push_end(struct buffer *out) {
 
 enum status phoenix_write_push(struct buffer *out, struct slice join_ref, struct slice topic,
                                struct slice event, struct slice payload) {
-    size_t size_before = out->size;
-    enum status status = phoenix_push_begin(out, join_ref, topic, event);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, payload);
-    if (status == STATUS_OK)
-        status = phoenix_push_end(out);
-    if (status != STATUS_OK)
-        buffer_truncate(out, size_before);
-    return status;
+    struct phoenix_address address = {join_ref, PHOENIX_NULL, topic};
+    return phoenix_write(out, &address, event, payload);
 }
 
 enum status phoenix_write_close(struct buffer *out, struct slice join_ref, struct slice topic) {

@@ -28,46 +28,32 @@ static struct slice line_take(struct slice *text) {
 }
 
 /* One space always follows the colon. Clients remove one, so a value may begin with spaces. */
-static enum status line_append(struct buffer *out, struct slice field, struct slice value) {
-    enum status status = buffer_append_slice(out, field);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(": "));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, value);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '\n');
-    return status;
+static void line_append(struct buffer *out, struct slice field, struct slice value) {
+    buffer_append_slice(out, field);
+    buffer_append_slice(out, SLICE(": "));
+    buffer_append_slice(out, value);
+    buffer_append_byte(out, '\n');
 }
 
-static enum status lines_append(struct buffer *out, struct slice field, struct slice text) {
-    enum status status;
+static enum status lines_end(struct buffer *out, size_t begin, struct slice field,
+                             struct slice text) {
     do
-        status = line_append(out, field, line_take(&text));
-    while (status == STATUS_OK && text.data);
-    return status;
-}
-
-static enum status block_end(struct buffer *out, size_t size_before, enum status status) {
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '\n');
-    if (status != STATUS_OK)
-        buffer_truncate(out, size_before);
-    return status;
+        line_append(out, field, line_take(&text));
+    while (buffer_status(out) == STATUS_OK && text.data);
+    buffer_append_byte(out, '\n');
+    return buffer_end(out, begin);
 }
 
 enum status sse_event(struct buffer *out, const struct sse_event *event) {
-    size_t size_before = out->size;
+    size_t begin = out->size;
     /* Clients ignore an id with NUL, and would resume from the previous id. */
     if (has_any(event->id, "\r\n\0", 3) || has_any(event->event, "\r\n", 2))
         return STATUS_INVALID_MESSAGE;
-    enum status status = STATUS_OK;
     if (event->id.data)
-        status = line_append(out, SLICE("id"), event->id);
-    if (status == STATUS_OK && event->event.size > 0)
-        status = line_append(out, SLICE("event"), event->event);
-    if (status == STATUS_OK)
-        status = lines_append(out, SLICE("data"), event->data);
-    return block_end(out, size_before, status);
+        line_append(out, SLICE("id"), event->id);
+    if (event->event.size > 0)
+        line_append(out, SLICE("event"), event->event);
+    return lines_end(out, begin, SLICE("data"), event->data);
 }
 
 char *sse_put_line_begin(char *at, struct slice id) {
@@ -76,11 +62,11 @@ char *sse_put_line_begin(char *at, struct slice id) {
 }
 
 enum status sse_comment(struct buffer *out, struct slice text) {
-    size_t size_before = out->size;
-    return block_end(out, size_before, lines_append(out, SLICE(""), text));
+    return lines_end(out, out->size, SLICE(""), text);
 }
 
 enum status sse_retry(struct buffer *out, uint64_t delay_ms) {
-    size_t size_before = out->size;
-    return block_end(out, size_before, buffer_printf(out, "retry: %" PRIu64 "\n", delay_ms));
+    size_t begin = out->size;
+    buffer_printf(out, "retry: %" PRIu64 "\n\n", delay_ms);
+    return buffer_end(out, begin);
 }

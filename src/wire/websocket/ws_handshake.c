@@ -292,29 +292,25 @@ bool ws_accept(struct slice key, char accept[WS_ACCEPT_CHARACTERS + 1]) {
 
 static enum status response_write(struct buffer *out, const char *accept,
                                   const struct ws_agreement *agreement) {
-    size_t size_before = out->size;
-    enum status status = buffer_printf(out,
-                                       "HTTP/1.1 101 Switching Protocols\r\n"
-                                       "Upgrade: websocket\r\n"
-                                       "Connection: Upgrade\r\n"
-                                       "Sec-WebSocket-Accept: %s\r\n",
-                                       accept);
-    if (status == STATUS_OK && agreement->deflate)
-        status = buffer_append_slice(out, SLICE("Sec-WebSocket-Extensions: permessage-deflate; "
-                                                "server_no_context_takeover; "
-                                                "client_no_context_takeover"));
-    if (status == STATUS_OK && agreement->window_bits_named)
-        status = buffer_printf(out, "; server_max_window_bits=%u", agreement->server_window_bits);
-    if (status == STATUS_OK && agreement->deflate)
-        status = buffer_append_slice(out, SLICE("\r\n"));
-    if (status == STATUS_OK && agreement->protocol.data)
-        status = buffer_printf(out, "Sec-WebSocket-Protocol: %.*s\r\n",
-                               (int)agreement->protocol.size, agreement->protocol.data);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE("\r\n"));
-    if (status != STATUS_OK)
-        buffer_truncate(out, size_before);
-    return status;
+    size_t begin = out->size;
+    buffer_printf(out,
+                  "HTTP/1.1 101 Switching Protocols\r\n"
+                  "Upgrade: websocket\r\n"
+                  "Connection: Upgrade\r\n"
+                  "Sec-WebSocket-Accept: %s\r\n",
+                  accept);
+    if (agreement->deflate)
+        buffer_append_slice(out, SLICE("Sec-WebSocket-Extensions: permessage-deflate; "
+                                       "server_no_context_takeover; client_no_context_takeover"));
+    if (agreement->window_bits_named)
+        buffer_printf(out, "; server_max_window_bits=%u", agreement->server_window_bits);
+    if (agreement->deflate)
+        buffer_append_slice(out, SLICE("\r\n"));
+    if (agreement->protocol.data)
+        buffer_printf(out, "Sec-WebSocket-Protocol: %.*s\r\n", (int)agreement->protocol.size,
+                      agreement->protocol.data);
+    buffer_append_slice(out, SLICE("\r\n"));
+    return buffer_end(out, begin);
 }
 
 enum status ws_handshake(struct buffer *out, const struct ws_request *request,
