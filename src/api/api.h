@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "api/append/append_memory.h"
+#include "api/batch/batch_shares.h"
 #include "api/batch/spool.h"
 #include "api/store_health.h"
 #include "authority/writer.h"
@@ -43,12 +44,11 @@ struct api {
     const char *folder;            /* for files that an import spools */
     struct clock_reading started;
     uint64_t item_bytes_max; /* of one item of a batch */
-    uint64_t batches_bytes_max;
-    struct spool_files batch_spools; /* unread answers of all batches */
+    struct batch_shares batch_shares; /* memory of all batches, over all loops */
+    struct spool_files batch_spools;  /* unread answers of all batches */
     uint64_t snapshots_bytes_max;
     struct store_health health;
     atomic_bool is_ending;             /* a signal arrived: the server is not ready */
-    atomic_size_t batches_bytes;       /* memory of all batches, over all loops */
     atomic_size_t snapshot_gzip_count; /* answers that are being compressed */
 };
 

@@ -6,6 +6,7 @@
 #ifndef API_HANDLERS_H
 #define API_HANDLERS_H
 
+struct deadline;
 struct exchange;
 
 /* health.c */
@@ -34,6 +35,8 @@ void handle_cursors_plan(struct exchange *exchange);
 
 /* batch.c; takes the body in pieces */
 void handle_batch(struct exchange *exchange);
+/* The callback of DEADLINE_BATCH, whose delay is the request timeout. */
+void batch_expired(struct deadline *deadline);
 
 /* entities.c */
 void handle_run(struct exchange *exchange);

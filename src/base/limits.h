@@ -155,6 +155,8 @@
     X(ANSWER_UNSENT_BYTES_MAX,            64 << 10,  BYTES, WITHIN,       1, "the same for answers, which a client may never read")                          \
     X(UNREAD_ANSWER_BYTES_MIN,            64 << 10,  BYTES, WITHIN,       1, "smaller answers do not count as unread: the kernel takes them")                \
     X(UNREAD_PROGRESS_BYTES_MIN,          16 << 10,  BYTES, WITHIN,       1, "bytes to read within the request timeout, to keep an answer")                  \
+    X(UNREAD_PROGRESS_PART,               4,        ITEMS, WITHIN,       1, "part of what it holds that an answer must lose in that time while memory is short")\
+    X(UNREAD_SHORT_PRINCIPALS,            4,        ITEMS, WITHIN,       1, "principals with all unread bytes they may have; at more bytes memory is short")  \
     X(CONN_LINGER_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "request bytes read and dropped after an early answer")                         \
     X(TLS_OUT_BYTES_MAX,                  256 << 10, BYTES, CONNECTION,   2, "records to send: a batch, or the longest chain of certificates")               \
     X(TLS_BATCH_BYTES_MAX,                64 << 10,  BYTES, WITHIN,       1, "plaintext encrypted at once; more would run ahead of the network")             \
@@ -196,6 +198,8 @@
     X(POLL_ENVELOPE_BYTES_MAX,           65536,     BYTES, POLL,         1, "members of the answer around the messages")                                     \
     X(POLL_PAGE_BYTES,                    1 << 20,   BYTES, WITHIN,       1, "size at which a poll ends; its next_cursor says where to continue")            \
     X(BATCH_GROUPS_MAX,                   2,         ITEMS, WITHIN,       1, "groups of one batch posted and not answered")                                  \
+    X(BATCH_SHARE_BYTES_MIN,              1 << 20,  BYTES, WITHIN,       1, "batches of one principal that may grow when memory is nearly used up")           \
+    X(BATCH_HELD_BYTES_MIN,               64 << 10, BYTES, WITHIN,       1, "batches that hold less need not move a part of it")                              \
     X(BATCH_GROUP_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "items of one group of a batch")                                                \
     X(BATCH_GROUP_ARENA_BYTES_MAX,        256 << 20, BYTES, WITHIN,       1, "one group of a batch; KHALA_BATCHES_BYTES_MAX bounds all")                     \
     X(BATCH_BLOCKED_ENTITIES_MAX,         512,       ITEMS, WITHIN,       1, "refused entities of one batch; beyond, no later item is attempted")             \

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <sys/ioctl.h>
 
+#include "base/metrics.h"
 #include "delivery/session/session_events.h"
 
 /* A peer that has closed its side gets this many checks, five seconds: it may still read. */
@@ -220,6 +221,7 @@ static void on_written(struct transport *transport, int error) {
  * closed. */
 static bool conn_write(struct conn *conn) {
     struct slice whole = buffer_slice(&conn->http->out);
+    conn->http->written_bytes += whole.size;
     conn->has_large_answer = conn->has_large_answer || whole.size > UNREAD_ANSWER_BYTES_MIN;
     ssize_t done = transport_try(&conn->transport, whole);
     if (transport_took_all(&conn->transport, done, whole.size))
@@ -557,20 +559,45 @@ void conn_expired(struct deadline *deadline) {
 }
 
 /* Closing alone would leave the bytes in the kernel, which tries to send them for minutes. */
+void conn_end_unread(struct conn *conn) {
+    metrics_add(METRIC_HTTP_ANSWERS_UNREAD, METRIC_PLAIN, 1);
+    transport_reset_on_close(&conn->transport);
+    if (conn->state == CONN_STREAMING)
+        conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
+    conn_close(conn);
+}
+
+uint64_t conn_taken_bytes(const struct conn *conn) {
+    uint64_t unread_bytes = transport_unread_bytes(&conn->transport);
+    uint64_t written_bytes = conn->http->written_bytes;
+    return written_bytes > unread_bytes ? written_bytes - unread_bytes : 0;
+}
+
 void conn_unread_expired(struct deadline *deadline) {
     struct conn *conn = container_of(deadline, struct conn, deadline);
     size_t unread_bytes = transport_unread_bytes(&conn->transport);
     conn->has_large_answer = unread_bytes > 0;
     if (is_idle(conn) && unread_bytes == 0) {
         conn_await(conn);
-    } else if (unread_bytes + UNREAD_PROGRESS_BYTES_MIN <= conn->http->unread_bytes) {
+    } else if (unread_bytes + events_of(conn)->progress_min(conn) <= conn->http->unread_bytes) {
         set_unread_deadline(conn);
     } else {
-        transport_reset_on_close(&conn->transport);
-        if (conn->state == CONN_STREAMING)
-            conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
-        conn_close(conn);
+        conn_end_unread(conn);
     }
+}
+
+void conn_peers_check(struct deadline *deadline) {
+    struct http_loop *loop = container_of(deadline, struct http_loop, peers_check);
+    for (struct list_node *node = list_first(&loop->conns), *next; node; node = next) {
+        struct conn *conn = container_of(node, struct conn, node);
+        next = list_next(&loop->conns, node);
+        if (!transport_check_peer(&conn->transport, loop->http->options.peer_timeout_ms))
+            continue;
+        metrics_add(METRIC_HTTP_CONNECTIONS_VANISHED, METRIC_PLAIN, 1);
+        conn_reset(conn);
+    }
+    if (!list_is_empty(&loop->conns))
+        io_loop_deadline(loop->io, &loop->peers_check, DEADLINE_PEERS_CHECK);
 }
 
 void conn_turn(struct deadline *deadline) {

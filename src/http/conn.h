@@ -42,6 +42,8 @@ struct conn_events {
     void (*sent)(struct conn *conn);
     /* The server drains and the answer is still due. */
     void (*drain)(struct conn *conn);
+    /* The bytes of the answer that the peer must read within the deadline. */
+    uint64_t (*progress_min)(const struct conn *conn);
     /* The connection is done with conn->exchange: it was answered, or the connection closes. */
     void (*detach)(struct exchange *exchange);
 };
@@ -114,6 +116,11 @@ void conn_handled_late(struct conn *conn);
 void conn_close(struct conn *conn);
 /* Closes and discards the bytes that were not sent, in the kernel too. */
 void conn_reset(struct conn *conn);
+/* The peer takes too little of the answer, or sends too little of the body: the connection ends,
+ * and what the kernel holds is discarded. */
+void conn_end_unread(struct conn *conn);
+/* Bytes of all answers that the peer has confirmed. */
+uint64_t conn_taken_bytes(const struct conn *conn);
 /* Whether the connection or the kernel holds bytes that are not sent yet. */
 bool conn_has_unsent(const struct conn *conn);
 /* Ends our side, and reads for a while so that the last answer arrives. */
@@ -137,6 +144,8 @@ void conn_drain(struct conn *conn);
 void conn_expired(struct deadline *deadline);
 void conn_unread_expired(struct deadline *deadline);
 void conn_peer_check(struct deadline *deadline);
+/* Closes the connections of a loop whose peers have vanished. */
+void conn_peers_check(struct deadline *deadline);
 void conn_turn(struct deadline *deadline);
 
 _Static_assert(sizeof(struct conn) <= 256, "every idle session has a connection");

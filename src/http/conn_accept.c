@@ -131,6 +131,8 @@ static void conn_open(struct http_loop *loop, enum listener_kind kind, int fd,
     transport_open(&conn->transport, fd);
     metrics_add(METRIC_HTTP_CONNECTIONS_ACCEPTED, METRIC_PLAIN, 1);
     conn->is_operators = kind == LISTENER_OPERATOR;
+    if (loop->peers_check.at_ms == 0 && loop->http->options.peer_timeout_ms > 0)
+        io_loop_deadline(loop->io, &loop->peers_check, DEADLINE_PEERS_CHECK);
     /* The loop has known since its start whether it got a descriptor table of its own. */
     if (loop->io->has_own_descriptors)
         conn_tickets_own_table(&loop->tickets);

@@ -18,6 +18,7 @@ struct conn_http {
     struct buffer out;       /* the one bounded slot of bytes to be written */
     size_t fresh_body_bytes; /* of a streamed body, since its deadline was set */
     size_t unread_bytes;     /* of the answer, when its deadline was set */
+    uint64_t written_bytes;  /* of all answers */
 };
 
 /* The limits outlive it. */

@@ -240,6 +240,12 @@ static void on_drain(struct conn *conn) {
         conn->exchange->drain(conn->exchange);
 }
 
+static uint64_t progress_min(const struct conn *conn) {
+    const struct exchange *exchange = conn->exchange;
+    bool is_short = exchange && unread_answers_is_short(&exchange->http->unread_answers);
+    return unread_progress_min(exchange ? exchange->held_bytes : 0, is_short);
+}
+
 const struct conn_events dispatch_events = {
     .head = on_head,
     .body = on_body,
@@ -247,5 +253,6 @@ const struct conn_events dispatch_events = {
     .refused = on_refused,
     .sent = on_sent,
     .drain = on_drain,
+    .progress_min = progress_min,
     .detach = exchange_detach,
 };

@@ -528,6 +528,18 @@ void exchange_abort(struct exchange *exchange, enum status status) {
     conn_close(exchange->conn);
 }
 
+void exchange_end_unread(struct exchange *exchange) {
+    conn_end_unread(exchange->conn);
+}
+
+uint64_t exchange_taken_bytes(const struct exchange *exchange) {
+    return conn_taken_bytes(exchange->conn);
+}
+
+size_t exchange_sending_bytes(const struct exchange *exchange) {
+    return exchange_is_sending(exchange) ? exchange->conn->http->out.capacity : 0;
+}
+
 bool exchange_token_expired(const struct exchange *exchange) {
     return exchange->principal &&
            principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));

@@ -133,6 +133,13 @@ void exchange_abort(struct exchange *exchange, enum status status);
 void exchange_log_refusal(struct exchange *exchange, enum status status, struct slice topic);
 /* Counts, logs and remembers that an answer that has started breaks off for the status. */
 void exchange_log_end(struct exchange *exchange, enum status status);
+/* Ends a streamed exchange whose client makes too little progress. The exchange may be freed
+ * afterwards. */
+void exchange_end_unread(struct exchange *exchange);
+/* Bytes of this connection's answers that the client has confirmed. */
+uint64_t exchange_taken_bytes(const struct exchange *exchange);
+/* Memory of the piece that is being sent. */
+size_t exchange_sending_bytes(const struct exchange *exchange);
 /* The token of the request has expired since it was admitted. Its data may no longer be sent. */
 bool exchange_token_expired(const struct exchange *exchange);
 /* Before data is sent: the reason why the token does not allow it any more, or STATUS_OK. */

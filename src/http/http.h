@@ -36,6 +36,7 @@ struct http_options {
     uint64_t request_line_bytes_max;
     uint64_t append_bytes_max; /* of the body of a single append */
     uint64_t request_timeout_ms;
+    uint64_t peer_timeout_ms; /* 0: peers are not checked */
     uint64_t idle_timeout_ms;
     uint64_t silence_timeout_ms; /* of a WebSocket */
     bool has_operator_listener;  /* operator routes are on a listener of their own */
@@ -80,6 +81,7 @@ struct http_loop {
     struct conn_tickets tickets;
     struct loop_task displace;   /* other loops ask this one to close connections */
     atomic_bool displace_posted; /* it is in the mailbox */
+    struct deadline peers_check; /* of all connections; runs while there are some */
     struct log_gate refused_log;
     struct log_gate no_memory_log;
 };

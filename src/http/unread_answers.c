@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
+
 struct holder {
     uint64_t bytes;
     struct slice key;
@@ -45,8 +47,10 @@ enum status unread_answers_hold(struct unread_answers *answers, struct slice key
         status = STATUS_RATE_LIMITED;
     else if (!holder && !(holder = holder_new(answers, key)))
         status = STATUS_OUT_OF_MEMORY;
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         holder->bytes += bytes;
+        atomic_fetch_add_explicit(&answers->bytes, bytes, memory_order_relaxed);
+    }
     pthread_mutex_unlock(&answers->lock);
     return status;
 }
@@ -56,6 +60,7 @@ void unread_answers_drop(struct unread_answers *answers, struct slice key, uint6
     struct holder *holder = map_find(&answers->principals, key);
     assert(holder && holder->bytes >= bytes);
     holder->bytes -= bytes;
+    atomic_fetch_sub_explicit(&answers->bytes, bytes, memory_order_relaxed);
     if (holder->bytes == 0) {
         (void)map_remove(&answers->principals, key);
         free(holder);
@@ -69,4 +74,14 @@ bool unread_answers_is_full(struct unread_answers *answers, struct slice key) {
     bool is_full = holder && holder->bytes >= answers->bytes_max;
     pthread_mutex_unlock(&answers->lock);
     return is_full;
+}
+
+bool unread_answers_is_short(const struct unread_answers *answers) {
+    return atomic_load_explicit(&answers->bytes, memory_order_relaxed) / UNREAD_SHORT_PRINCIPALS >
+           answers->bytes_max;
+}
+
+uint64_t unread_progress_min(uint64_t held_bytes, bool is_short) {
+    uint64_t part = is_short ? held_bytes / UNREAD_PROGRESS_PART : 0;
+    return part > UNREAD_PROGRESS_BYTES_MIN ? part : UNREAD_PROGRESS_BYTES_MIN;
 }

@@ -66,16 +66,17 @@ static ssize_t no_wait(ssize_t written) {
     return written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : written;
 }
 
-static ssize_t socket_send(const struct transport *transport, struct slice bytes) {
+static ssize_t socket_send(struct transport *transport, struct slice bytes) {
     ssize_t written;
     do
         written = send(transport->watch.fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (written < 0 && errno == EINTR);
+    transport->has_written = transport->has_written || written > 0;
     return no_wait(written);
 }
 
 /* One call and one segment: a second one would cost the peer as much as the first. */
-static ssize_t socket_send_both(const struct transport *transport, struct slice first,
+static ssize_t socket_send_both(struct transport *transport, struct slice first,
                                 struct slice second) {
     struct iovec pieces[2] = {{(void *)first.data, first.size}, {(void *)second.data, second.size}};
     const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
@@ -83,6 +84,7 @@ static ssize_t socket_send_both(const struct transport *transport, struct slice 
     do
         written = sendmsg(transport->watch.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (written < 0 && errno == EINTR);
+    transport->has_written = transport->has_written || written > 0;
     return no_wait(written);
 }
 
@@ -526,6 +528,21 @@ size_t transport_unread_bytes(const struct transport *transport) {
 
 bool transport_has_input(const struct transport *transport) {
     return has_bytes(transport, FIONREAD);
+}
+
+bool transport_check_peer(struct transport *transport, uint64_t timeout_ms) {
+    struct tcp_info info;
+    socklen_t size = sizeof(info);
+    if (!transport->has_written || is_closed(transport))
+        return false;
+    if (getsockopt(transport->watch.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return false;
+    bool is_silent = (info.tcpi_retransmits > 0 || info.tcpi_probes > 0) &&
+                     (transport->silent_checks == 0 ||
+                      info.tcpi_last_ack_recv >= timeout_ms / TRANSPORT_PEER_CHECKS);
+    transport->silent_checks = is_silent ? transport->silent_checks + 1 : 0;
+    transport->has_written = is_silent || transport_unread_bytes(transport) > 0;
+    return transport->silent_checks > TRANSPORT_PEER_CHECKS;
 }
 
 enum transport_peer_state transport_peer_state(const struct transport *transport) {

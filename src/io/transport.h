@@ -27,6 +27,8 @@ struct transport {
     struct secure *secure;   /* NULL: plain bytes */
     struct sending *sending; /* bytes that wait for the socket; NULL: none */
     uint32_t read_bytes_max; /* that one read may report */
+    bool has_written;        /* the peer may still have bytes to confirm */
+    uint8_t silent_checks;   /* in a row, in which the peer confirmed nothing */
 };
 
 /* What a transport reports. */
@@ -79,6 +81,12 @@ enum transport_peer_state {
     TRANSPORT_PEER_ENDED, /* it has closed its side, and may still read */
     TRANSPORT_PEER_GONE,
 };
+/* True: the peer's machine has vanished. The kernel has sent it bytes or probes again and again for
+ * that time, and it has acknowledged nothing. A machine that is there acknowledges even if its
+ * program reads nothing, so TCP_USER_TIMEOUT would not do: it also closes the connection of a
+ * client whose window is full. Called TRANSPORT_PEER_CHECKS times in that time. */
+#define TRANSPORT_PEER_CHECKS 4
+bool transport_check_peer(struct transport *transport, uint64_t timeout_ms);
 /* Asks the kernel, also while nothing is read. An end behind bytes that the kernel has no room for
  * does not show. */
 enum transport_peer_state transport_peer_state(const struct transport *transport);

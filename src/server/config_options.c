@@ -55,6 +55,7 @@ struct http_options config_http_options(const struct config *config) {
         .request_line_bytes_max = CONFIG_LINE_BYTES_MAX,
         .append_bytes_max = body_bytes_max(config, APPEND_BYTES),
         .request_timeout_ms = config->request_timeout_ms,
+        .peer_timeout_ms = config->peer_timeout_ms,
         .idle_timeout_ms = config->idle_timeout_ms,
         .silence_timeout_ms = config->silence_timeout_ms,
         .has_operator_listener = *config->operator_bind.host != '\0',

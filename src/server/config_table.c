@@ -138,6 +138,14 @@ const struct setting config_settings[] = {
      .min = 10,
      .max = 3600000,
      .help = "time for a request to arrive, and for a client to read an answer"},
+    {.name = "KHALA_PEER_TIMEOUT_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(peer_timeout_ms),
+     .fallback = "10000",
+     .min = 200,
+     .max = 3600000,
+     .help = "time without a sign of life from a client's machine while it must confirm bytes; "
+             "then the connection is closed"},
     {.name = "KHALA_IDLE_TIMEOUT_MS",
      .type = SETTING_NUMBER,
      .offset = FIELD(idle_timeout_ms),
@@ -240,8 +248,17 @@ const struct setting config_settings[] = {
      .fallback = "268435456",
      .min = 65536,
      .max = (uint64_t)1 << 40,
-     .help = "memory of all batches until clients have read their answers; beyond it a new batch "
-             "gets 503, and batches in progress wait"},
+     .help = "memory of all batches until clients have read their answers; an eighth is the "
+             "operator's reserve, and the principals with open batches share the rest; beyond its "
+             "share a principal's new batches get 503, and its batches in progress wait"},
+    {.name = "KHALA_QUOTA_BATCH_BYTES",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(quota_batch_bytes),
+     .fallback = "1073741824",
+     .min = 0,
+     .max = 9007199254740991,
+     .help = "quota per owner: memory of the open batches of one owner on one node; beyond it a "
+             "batch gets 429 `quota_exceeded`; the operator key has no such quota"},
     {.name = "KHALA_BATCH_SPOOL_BYTES_MAX",
      .type = SETTING_NUMBER,
      .offset = FIELD(batch_spool_bytes_max),

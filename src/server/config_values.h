@@ -45,6 +45,7 @@ struct config {
     uint64_t connections_per_address_max; /* 0: no limit */
     uint64_t request_head_bytes_max;
     uint64_t request_timeout_ms;
+    uint64_t peer_timeout_ms;
     uint64_t idle_timeout_ms;
     uint64_t shutdown_delay_ms;
     uint64_t shutdown_grace_ms;
@@ -60,6 +61,7 @@ struct config {
     uint64_t writer_queue_max;
     uint64_t writer_queue_bytes_max;
     uint64_t batches_bytes_max;
+    uint64_t quota_batch_bytes;
     uint64_t batch_spool_bytes_max;
     uint64_t poll_default_limit;
     uint64_t poll_max_limit;

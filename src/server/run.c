@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/handlers.h"
 #include "base/log.h"
 #include "delivery/session/session_events.h"
 #include "delivery/session/session_serve.h"
@@ -276,6 +277,8 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
     delivery_loop_open(&loop->delivery, &server->delivery, &loop->io);
     sessions_define_deadlines(&loop->delivery);
     deadline_queue_define(&loop->io.deadlines, DEADLINE_WAIT, 0, poll_expired);
+    deadline_queue_define(&loop->io.deadlines, DEADLINE_BATCH,
+                          server->http.options.request_timeout_ms, batch_expired);
     loop->http.delivery = &loop->delivery;
     server->http.loops[index] = &loop->io;
     if (!store_is_shared(server->store))

@@ -479,7 +479,9 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->relay_count = server->sinks.count;
     api->started = clock_now();
     api->item_bytes_max = config_item_bytes_max(&server->config);
-    api->batches_bytes_max = server->config.batches_bytes_max;
+    api->batch_shares.bytes_max = server->config.batches_bytes_max;
+    api->batch_shares.quota_bytes = server->config.quota_batch_bytes;
+    batch_shares_init(&api->batch_shares);
     api->folder = server->config.data_dir;
     api->batch_spools.folder = server->config.data_dir;
     api->batch_spools.bytes_max = server->config.batch_spool_bytes_max;
@@ -544,6 +546,7 @@ void server_close(struct server *server) {
     free(server->http.loops);
     conn_shares_release(&server->http.conn_shares);
     unread_answers_release(&server->http.unread_answers);
+    batch_shares_release(&server->api.batch_shares);
     spool_files_release(&server->api.batch_spools);
 }
 

@@ -15,6 +15,7 @@ const SECONDS = Math.min(2, Number(process.env.KHALA_CHAOS_SECONDS ?? 1.2));
 const ROUNDS_MIN = STRICT ? 300 : 1; // of the victim, during each attack
 const WARM_ROUNDS = STRICT ? 50 : 0;
 const QUIET_ROUNDS = STRICT ? 300 : 40;
+const BATCH_ROUNDS = 5; // one of so many rounds has a batch
 const TOPIC = "run:victim:events";
 const PAGE_SIZE = 4096; // of the kernel's count of socket memory
 // A broken server misses the wide bounds by far: seconds, a whole core, gigabytes.
@@ -29,9 +30,14 @@ export const users = (operator, oa_user_id, scopes = ["runtime.run_events", "run
 export class Victim {
   times = { append: [], stream: [], poll: [], join: [] };
 
-  static async start(operator) {
+  #roundCount = 0;
+
+  /** With batchItems the victim also sends a batch of so many items now and then. */
+  static async start(operator, { batchItems = 0 } = {}) {
     await operator.did("runs", { run_id: "victim", owner_user_id: "victim" }, 201);
     const victim = new Victim();
+    if (batchItems > 0) victim.times.batch = [];
+    victim.batchLines = `${JSON.stringify({ run_id: "victim", event_type: "run.log" })}\n`.repeat(batchItems);
     victim.operator = operator;
     victim.token = users(operator, "victim", ["runtime.run_events", "runtime.append"]);
     victim.stream = await Stream.open(operator, streamPath(TOPIC, `after_seq=0&token=${victim.token}`));
@@ -45,8 +51,15 @@ export class Victim {
     this.times[name].push(performance.now() - begun);
   }
 
-  #ask(method, path, body) {
-    return this.operator.ask(method, path, body, { authorization: `Bearer ${this.token}` });
+  #ask(method, path, body, headers = {}) {
+    return this.operator.ask(method, path, body, { authorization: `Bearer ${this.token}`, ...headers });
+  }
+
+  async #batch() {
+    const { status, body } = await this.#ask("POST", "/v1/events:batch", this.batchLines, { "content-type": "application/x-ndjson" });
+    assert.equal(status, 200, body);
+    const refused = body.trim().split("\n").filter((line) => !line.includes('"status":200'));
+    assert.deepEqual(refused, [], "no item of the victim's batch is refused");
   }
 
   async #poll() {
@@ -75,6 +88,7 @@ export class Victim {
     });
     await this.#timed("poll", () => this.#poll());
     await this.#timed("join", () => this.#join());
+    if (this.times.batch && this.#roundCount++ % BATCH_ROUNDS === 0) await this.#timed("batch", () => this.#batch());
   }
 
   /** The 99th percentile of each kind of request since the last call. */
@@ -101,7 +115,7 @@ export class Victim {
     const begun = performance.now();
     for (let rounds = 0; rounds < ROUNDS_MIN || performance.now() - begun < SECONDS * 1000; rounds++) {
       await this.round();
-      each();
+      await each();
     }
   }
 

@@ -12,14 +12,17 @@
  * to a spool, and the body is read on. When the spool is full, the body waits until the client
  * reads.
  *
- * The memory of all groups of all batches has a limit too. Beyond it groups do not grow. A batch
- * with posted groups then waits until their answers are read, and a batch without any is refused.
+ * The memory of all batches is divided among their principals (api/batch/batch_shares.h). Beyond
+ * the share of its principal a group does not grow. A batch then waits while it has posted groups
+ * or unread answers, and otherwise it is refused. A batch that holds much and moves little while
+ * memory is short ends as unread (http/unread_answers.h).
  *
  * An item that is refused with 429 or 503 must not be overtaken by later items of its entity. The
  * writer keeps these entities for all groups of the batch (authority/append_order.h). The loop
  * keeps those of groups that the writer did not take.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -30,6 +33,7 @@
 #include "authority/append_order.h"
 #include "authority/append_read.h"
 #include "base/limits.h"
+#include "base/metrics.h"
 #include "io/call.h"
 #include "wire/json_items.h"
 
@@ -44,7 +48,7 @@ struct batch_group {
     size_t capacity; /* of the requests */
     size_t item_bytes;
     size_t answered_count;
-    size_t charged_bytes; /* its part of api->batches_bytes */
+    size_t charged_bytes; /* its part of its principal's bytes */
     bool is_returned;     /* by the writer */
 };
 
@@ -60,6 +64,13 @@ struct batch {
     size_t group_count;
     struct buffer page;
     char principal[PRINCIPAL_KEY_BYTES_MAX];
+    struct batch_holder *holder;    /* the bytes of its principal */
+    size_t charged_bytes;           /* without groups */
+    struct deadline deadline;       /* by it the client must have made progress */
+    uint64_t body_bytes;            /* that have arrived */
+    uint64_t moved_bytes;           /* in both directions, when the deadline was set */
+    uint64_t held_bytes;            /* then */
+    bool is_fresh;                  /* it was the server's turn since the deadline was set */
     struct spool spool;             /* answers before those of the groups */
     uint64_t written_count;         /* items in the answer */
     bool errors_only;               /* answers=errors */
@@ -72,11 +83,9 @@ struct batch {
 };
 
 static void group_charge(struct batch_group *group, size_t bytes) {
-    if (bytes == group->charged_bytes)
-        return;
-    /* A negative difference wraps around, and so does the sum. */
-    atomic_fetch_add_explicit(&api_of(group->exchange)->batches_bytes, bytes - group->charged_bytes,
-                              memory_order_relaxed);
+    const struct batch *batch = group->exchange->work;
+    batch_shares_charge(&api_of(group->exchange)->batch_shares, batch->holder, group->charged_bytes,
+                        bytes);
     group->charged_bytes = bytes;
 }
 
@@ -95,8 +104,20 @@ static void group_free(struct batch_group *group) {
     free(group);
 }
 
+/* Counts the memory beside the groups. The piece that is being sent counts too. */
+static void batch_charge(struct batch *batch) {
+    const struct exchange *exchange = batch->exchange;
+    size_t bytes = batch->items.pending.capacity + batch->input.capacity + batch->page.capacity +
+                   batch->spool.memory.capacity +
+                   (exchange->conn ? exchange_sending_bytes(exchange) : 0);
+    batch_shares_charge(&api_of(exchange)->batch_shares, batch->holder, batch->charged_bytes,
+                        bytes);
+    batch->charged_bytes = bytes;
+}
+
 static void batch_free(void *memory) {
     struct batch *batch = memory;
+    struct batch_shares *shares = &api_of(batch->exchange)->batch_shares;
     group_free(batch->filling);
     struct list_node *node;
     while ((node = list_pop_front(&batch->groups)))
@@ -107,6 +128,9 @@ static void batch_free(void *memory) {
     buffer_release(&batch->input);
     buffer_release(&batch->page);
     spool_release(&batch->spool);
+    deadline_drop(&batch->deadline);
+    batch_shares_charge(shares, batch->holder, batch->charged_bytes, 0);
+    batch_shares_leave(shares, batch->holder);
     free(batch);
 }
 
@@ -226,24 +250,33 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
     group_charge(batch->filling, group_bytes(batch->filling));
 }
 
+/* Something that the batch holds is on its way: to the writer, or to the client. */
+static bool has_backlog(const struct batch *batch) {
+    return batch->group_count > 0 || !spool_is_empty(&batch->spool) ||
+           exchange_is_sending(batch->exchange);
+}
+
 /* Reads items until the input is used up (true), or until no further group may be posted (false).
  */
 static bool batch_take(struct batch *batch, struct slice *input) {
-    const struct api *api = api_of(batch->exchange);
+    const struct batch_shares *shares = &api_of(batch->exchange)->batch_shares;
     while (!batch->items_over) {
         const struct batch_group *filling = batch->filling;
-        bool is_over = atomic_load_explicit(&api->batches_bytes, memory_order_relaxed) >
-                       api->batches_bytes_max;
+        bool is_waiting = has_backlog(batch);
+        enum status room =
+            batch_shares_check(shares, batch->holder, is_waiting ? 0 : batch->charged_bytes);
+        bool is_over = room != STATUS_OK;
         if (filling && (is_over || filling->group.request_count == APPEND_GROUP_REQUESTS_MAX ||
                         filling->item_bytes >= BATCH_GROUP_BYTES_MAX)) {
             if (batch->group_count == BATCH_GROUPS_MAX)
                 return false;
             batch_post(batch);
         }
-        if (!batch->filling && is_over && batch->group_count > 0)
+        if (!batch->filling && is_over && has_backlog(batch))
             return false;
         if (!batch->filling && is_over) {
-            batch_break(batch, STATUS_LIMIT_REACHED);
+            metrics_add(METRIC_BATCHES_REFUSED, METRIC_LABELS(room), 1);
+            batch_break(batch, room);
             return true;
         }
         struct json_item item = json_items_next(&batch->items, input);
@@ -353,6 +386,24 @@ static bool batch_answer(struct batch *batch) {
     return exchange_unref(exchange);
 }
 
+/* Before any other answer. */
+static void batch_refuse(struct batch *batch) {
+    struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
+    struct exchange_error error = {.status = batch->broken, .headers = &retry};
+    const struct batch_shares *shares = &api_of(batch->exchange)->batch_shares;
+    char text[128];
+    error.header_count =
+        batch->broken == STATUS_QUOTA_EXCEEDED || status_http(batch->broken) == 503;
+    if (batch->broken == STATUS_QUOTA_EXCEEDED) {
+        (void)snprintf(text, sizeof(text),
+                       "{\"quota\":\"batch_bytes\",\"used\":%llu,\"limit\":%llu}",
+                       (unsigned long long)batch_holder_bytes(batch->holder),
+                       (unsigned long long)batch_shares_quota(shares, batch->holder));
+        error.details = slice_of(text);
+    }
+    exchange_answer_error(batch->exchange, &error);
+}
+
 /* Answers the position where the items ended early. The remaining body is read and discarded, so
  * that the connection can be used again. A client may also read this answer and stop. False: the
  * batch has nothing more to do now. */
@@ -362,11 +413,7 @@ static bool batch_report_broken(struct batch *batch) {
     batch->broken_reported = true;
     /* No answer was sent yet, so a plain error is possible. */
     if (!exchange->answered) {
-        struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
-        exchange_answer_error(
-            exchange, &(struct exchange_error){.status = batch->broken,
-                                               .headers = &retry,
-                                               .header_count = status_http(batch->broken) == 503});
+        batch_refuse(batch);
         return false;
     }
     buffer_clear(&batch->page);
@@ -414,9 +461,15 @@ static void batch_advance(struct batch *batch) {
             batch_post(batch);
     } while (returned_group(batch) &&
              (!exchange_is_sending(exchange) || spool_has_room(&batch->spool)));
+    bool is_sending = exchange_is_sending(exchange);
     bool answered = batch->items_over && !batch->filling && batch->group_count == 0 &&
                     spool_is_empty(&batch->spool);
-    if (answered && !exchange_is_sending(exchange))
+    batch->is_fresh = batch->is_fresh || (batch->group_count > 0 && !is_sending);
+    /* The connection has a copy of it. */
+    if (is_sending)
+        buffer_release(&batch->page);
+    batch_charge(batch);
+    if (answered && !is_sending)
         batch_end(batch);
     else if (used_up)
         exchange_resume(exchange);
@@ -432,10 +485,48 @@ static void renew_deadline(struct batch *batch) {
     exchange_renew_deadline(batch->exchange);
 }
 
+static void set_deadline(struct batch *batch) {
+    size_t file_bytes = batch->spool.file_end - batch->spool.file_begin;
+    batch->moved_bytes = batch->body_bytes + exchange_taken_bytes(batch->exchange);
+    batch->held_bytes = batch->charged_bytes + file_bytes;
+    for (struct list_node *node = list_first(&batch->groups); node;
+         node = list_next(&batch->groups, node))
+        batch->held_bytes += container_of(node, struct batch_group, node)->charged_bytes;
+    batch->is_fresh = false;
+    io_loop_deadline(batch->exchange->loop, &batch->deadline, DEADLINE_BATCH);
+}
+
+/* The disk space of unread answers is shared like the memory. */
+static bool is_short(const struct batch *batch) {
+    struct spool_files *files = &api_of(batch->exchange)->batch_spools;
+    return batch_shares_is_short(&api_of(batch->exchange)->batch_shares, batch->holder) ||
+           (spool_has_file(&batch->spool) &&
+            atomic_load_explicit(&files->bytes, memory_order_relaxed) > files->bytes_max / 4 * 3);
+}
+
+/* While memory is short, a client must move a part of what its batch holds, in one direction or the
+ * other. Small batches are left to the deadlines of the connection. */
+void batch_expired(struct deadline *deadline) {
+    struct batch *batch = container_of(deadline, struct batch, deadline);
+    struct exchange *exchange = batch->exchange;
+    /* The groups of a connection that is gone return soon. */
+    if (!exchange->conn || exchange->answered_whole)
+        return;
+    uint64_t moved_bytes = batch->body_bytes + exchange_taken_bytes(exchange) - batch->moved_bytes;
+    bool is_clients_turn =
+        !batch->is_fresh && (exchange_is_sending(exchange) || batch->group_count == 0);
+    if (is_clients_turn && batch->held_bytes > BATCH_HELD_BYTES_MIN && is_short(batch) &&
+        moved_bytes < unread_progress_min(batch->held_bytes, true))
+        exchange_end_unread(exchange);
+    else
+        set_deadline(batch);
+}
+
 static void batch_body(struct exchange *exchange, struct slice piece) {
     struct batch *batch = exchange->work;
     uint64_t sound_before = batch->sound_count;
     assert(batch->input.size == 0);
+    batch->body_bytes += piece.size;
     bool used_up = batch_take(batch, &piece);
     if (batch->sound_count > sound_before)
         renew_deadline(batch);
@@ -541,10 +632,17 @@ void handle_batch(struct exchange *exchange) {
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);
     struct store_client client = exchange_client(exchange, batch->principal);
+    if (batch_shares_join(&api_of(exchange)->batch_shares, client.key, !client.is_bounded,
+                          &batch->holder) != STATUS_OK) {
+        free(batch);
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
     spool_init(&batch->spool, &api_of(exchange)->batch_spools,
                client.is_bounded ? client.key : (struct slice){NULL, 0}, BATCH_PAGE_BYTES_MAX);
     batch->errors_only = errors_only;
     exchange->work = batch;
     exchange->work_free = batch_free;
     exchange->stream = &batch_stream;
+    set_deadline(batch);
 }

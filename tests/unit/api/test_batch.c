@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "api/api.h"
+#include "api/handlers.h"
 #include "authority/writer_fixture.h"
 #include "http/http_fixture.h"
 
@@ -28,12 +29,14 @@ static int open_peer(void **state) {
                             .writer = peer.store->writer,
                             .appends = &peer.appends,
                             .item_bytes_max = FIXTURE_BODY_BYTES_MAX,
-                            .batches_bytes_max = 64 << 20};
+                            .batch_shares = {.bytes_max = 64 << 20, .quota_bytes = 64 << 20}};
+    batch_shares_init(&peer.api.batch_shares);
     peer.http.http.api = &peer.api;
     peer.http.http.writer = peer.store->writer;
     assert_ok(operator_key_load(&peer.http.http.operator_key, KEY, ""));
     fixture_http_open(&peer.http, conn_accept);
     peer.clock.reading = (struct clock_reading){1700000000000, 1000000000};
+    deadline_queue_define(&peer.http.io.deadlines, DEADLINE_BATCH, 1000000, batch_expired);
     clock_init_source(&peer.http.io.clock, &peer.clock, clock_manual_read);
     return 0;
 }
@@ -41,6 +44,7 @@ static int open_peer(void **state) {
 static int close_peer(void **state) {
     (void)state;
     int error = fixture_http_close(&peer.http);
+    batch_shares_release(&peer.api.batch_shares);
     append_memory_release(&peer.appends);
     fixture_close(peer.store);
     fixture_free(peer.store);
