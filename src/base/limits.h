@@ -155,7 +155,7 @@
     X(ANSWER_UNSENT_BYTES_MAX,            64 << 10,  BYTES, WITHIN,       1, "the same for answers, which a client may never read")                          \
     X(UNREAD_ANSWER_BYTES_MIN,            64 << 10,  BYTES, WITHIN,       1, "smaller answers do not count as unread: the kernel takes them")                \
     X(UNREAD_PROGRESS_BYTES_MIN,          16 << 10,  BYTES, WITHIN,       1, "bytes to read within the request timeout, to keep an answer")                  \
-    X(UNREAD_PROGRESS_PART,               4,        ITEMS, WITHIN,       1, "part of what it holds that an answer must lose in that time while memory is short")\
+    X(UNREAD_PROGRESS_PART,               8,        ITEMS, WITHIN,       1, "part of what it holds that an answer must lose in that time while memory is short")\
     X(UNREAD_SHORT_PRINCIPALS,            4,        ITEMS, WITHIN,       1, "principals with all unread bytes they may have; at more bytes memory is short")  \
     X(CONN_LINGER_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "request bytes read and dropped after an early answer")                         \
     X(TLS_OUT_BYTES_MAX,                  256 << 10, BYTES, CONNECTION,   2, "records to send: a batch, or the longest chain of certificates")               \

@@ -14,7 +14,7 @@ const { host, port, tokens, connections, mode, bytesPerSecond = 0, lineBytes = 5
 const TICK_MS = 100;
 const QUIET_MS = 700; // a server that takes nothing for so long is full
 const AGAIN_MS = 200;
-const FULL_MS_MAX = 20_000;
+const FULL_MS_MAX = 5000; // slow readers and connections that open again go on for ever
 const TRICKLE_BYTES = 20; // each tick
 const LINES_PER_CHUNK = Math.max(1, Math.floor(1_000_000 / lineBytes));
 

@@ -324,7 +324,11 @@ static struct batch_group *returned_group(const struct batch *batch) {
 /* Fills the page from the groups that the writer has returned. */
 static enum status page_fill(struct batch *batch) {
     struct batch_group *group;
-    while ((group = returned_group(batch)) && batch->page.size < BATCH_PAGE_BYTES) {
+    /* A principal beyond its share gets small pages: the connection holds each until it is sent. */
+    bool has_room =
+        batch_shares_check(&api_of(batch->exchange)->batch_shares, batch->holder, 0) == STATUS_OK;
+    size_t bytes = has_room ? BATCH_PAGE_BYTES : BATCH_PAGE_BYTES / 8;
+    while ((group = returned_group(batch)) && batch->page.size < bytes) {
         if (group->answered_count == group->group.request_count) {
             struct list_node *node = list_pop_front(&batch->groups);
             batch->group_count--;

@@ -127,8 +127,8 @@ static struct division divide(const struct batch_shares *shares, const struct ba
     return division;
 }
 
-static bool is_nearly_used_up(const struct division *division) {
-    return division->used >= division->divided / 4 * 3;
+static bool is_nearly_all(uint64_t used, uint64_t bytes) {
+    return used >= bytes / 4 * 3;
 }
 
 enum status batch_shares_check(const struct batch_shares *shares, const struct batch_holder *holder,
@@ -136,13 +136,15 @@ enum status batch_shares_check(const struct batch_shares *shares, const struct b
     if (less(batch_holder_bytes(holder), except) >= batch_shares_quota(shares, holder))
         return STATUS_QUOTA_EXCEEDED;
     struct division division = divide(shares, holder, except);
-    bool is_within = division.held < division.share &&
-                     (!is_nearly_used_up(&division) ||
-                      (division.held < BATCH_SHARE_BYTES_MIN && division.used < division.divided));
+    bool is_within =
+        division.held < division.share &&
+        (!is_nearly_all(division.used, division.divided) ||
+         (division.held < BATCH_SHARE_BYTES_MIN && division.used / 2 < division.divided));
     return is_within || division.has_reserve_left ? STATUS_OK : STATUS_LIMIT_REACHED;
 }
 
 bool batch_shares_is_short(const struct batch_shares *shares, const struct batch_holder *holder) {
     struct division division = divide(shares, holder, 0);
-    return division.held >= division.share || is_nearly_used_up(&division);
+    return is_nearly_all(division.held, division.share) ||
+           is_nearly_all(division.used, division.divided);
 }
