@@ -131,12 +131,12 @@ test("a principal beyond its quota of batches gets 429 with the quota", async (t
 });
 
 test("a batch that is read in trickles while memory is short ends, and a retry is deduplicated", async (t) => {
-  const operator = await started(t, { KHALA_REQUEST_TIMEOUT_MS: "1500" });
+  const operator = await started(t, { KHALA_REQUEST_TIMEOUT_MS: "3000" });
   const items = range(0, 3).map((n) => large("a", 500, n * 500));
   const batches = items.map((some) => new Batch(operator, "a", some));
-  // 30 KB in each request timeout is more than the absolute minimum, and little of what the batch holds.
+  // 60 KB in each request timeout is more than the absolute minimum, and little of what the batch holds.
   repeat(t, 100, () => { for (const batch of batches) batch.read(2000); });
-  await until(async () => await unread(operator) >= 1, "an answer that is hardly read ends", 15_000);
+  await until(async () => await unread(operator) >= 1, "an answer that is hardly read ends", 40_000);
   await until(() => batches.some(({ isClosed }) => isClosed), "its connection closes");
   for (const { socket } of batches) socket.destroy();
   await until(async () => await held(operator) === 0, "its memory returns");
@@ -151,16 +151,16 @@ test("a batch that is read in trickles while memory is short ends, and a retry i
 });
 
 test("a slow client whose batch holds little is not hurt by others who fill the memory", async (t) => {
-  const operator = await started(t, { KHALA_REQUEST_TIMEOUT_MS: "3000" });
-  const phone = new Batch(operator, "c", large("c", 30));
+  const operator = await started(t, { KHALA_REQUEST_TIMEOUT_MS: "5000" });
+  const phone = new Batch(operator, "c", large("c", 15));
   // 100 KB a second.
   repeat(t, 200, () => phone.read(20_000));
   repeat(t, 300, () => { for (const user of ["a", "b"]) for (const n of [0, 1]) open.push(new Batch(operator, user, large(user, 300, n * 300))); });
   const open = [];
   t.after(() => { for (const { socket } of open) socket.destroy(); });
-  await until(async () => await unread(operator) >= 3, "greedy batches end as unread", 20_000);
+  await until(async () => await unread(operator) >= 3, "greedy batches end as unread", 40_000);
   await until(() => phone.isClosed || phone.socket.readableEnded, "the end of the slow client");
-  assert.equal(phone.answered, 30);
+  assert.equal(phone.answered, 15);
 });
 
 test("a body that trickles while memory is short ends, and one that arrives steadily does not", async (t) => {
@@ -184,7 +184,7 @@ test("a body that trickles while memory is short ends, and one that arrives stea
   const steady = operator.begin("POST", "/v1/events:batch", { ...NDJSON, authorization: `Bearer ${tokenOf(operator, "b")}` });
   let sent = 0;
   const stop = repeat(t, 200, () => { steady.request.write(linesOf([itemOf("b", sent++)])); });
-  await until(async () => await unread(operator) >= 1, "a body that trickles ends", 15_000);
+  await until(async () => await unread(operator) >= 1, "a body that trickles ends", 40_000);
   await until(() => sent >= 20, "more of the steady body");
   stop();
   steady.request.end();

@@ -388,8 +388,9 @@ test("requests, connections and the process move their metrics", async (t) => {
   // clock.test.mjs moves it.
   seen.add("khala_cursor_clock_ahead_seconds");
   assert.equal(metrics.get("khala_cursor_clock_ahead_seconds"), 0);
-  // fair_reads.test.mjs and unread_answers.test.mjs move them.
-  for (const name of ["khala_store_reads_refused_total", "khala_store_reads_cancelled_total", "khala_http_answers_refused_total"]) {
+  // fair_reads, unread_answers, peers and batch_shares move them.
+  for (const name of ["khala_store_reads_refused_total", "khala_store_reads_cancelled_total", "khala_http_answers_refused_total",
+    "khala_http_answers_unread_total", "khala_http_connections_vanished_total", "khala_batches_bytes", "khala_batches_refused_total"]) {
     seen.add(name);
     assert.equal(metrics.get(name), 0);
   }

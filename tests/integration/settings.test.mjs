@@ -36,6 +36,8 @@ const ELSEWHERE = {
   KHALA_OPERATOR_KEY: ["append", "the operator key is given or generated, readable by its owner only, and never logged"],
   KHALA_SHUTDOWN_DELAY_MS: ["shutdown", "during the shutdown delay only readiness fails, and new clients are served"],
   KHALA_BATCH_SPOOL_BYTES_MAX: ["batch", "a batch client that does not read its answers is closed, and others are served"],
+  KHALA_PEER_TIMEOUT_MS: ["peers", "connections of a machine that vanishes are closed within seconds, and those of a stopped client are not"],
+  KHALA_QUOTA_BATCH_BYTES: ["batch_shares", "a principal beyond its quota of batches gets 429 with the quota"],
   KHALA_BATCHES_BYTES_MAX: ["batch", "batches with unread answers share one memory limit, and further batches are answered 503"],
   KHALA_TLS_CERT_FILE: ["tls", "the check and the server refuse unusable TLS settings by name"],
   KHALA_TLS_KEY_FILE: ["tls", "the check and the server refuse unusable TLS settings by name"],

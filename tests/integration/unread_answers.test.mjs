@@ -8,7 +8,7 @@ import { operate } from "../lib/operator.mjs";
 import { pollPath } from "../lib/paths.mjs";
 import { scrape } from "../lib/prometheus.mjs";
 import { events, range } from "../lib/samples.mjs";
-import { once, until } from "../lib/wait.mjs";
+import { once, repeat, until } from "../lib/wait.mjs";
 
 const TIMEOUT_MS = 3000;
 const PAGE_BYTES = 1_000_000; // at least, of a page of 200 messages
@@ -36,6 +36,11 @@ async function appendsALargeEvent(operator, token) {
   const appended = await operator.ask("POST", "/v1/runs/own/events", JSON.stringify(event), { authorization: `Bearer ${token}` });
   assert.equal(appended.status, 200, appended.body.slice(0, 200));
   assert.ok(appended.body.length > 200_000, "the answer has the event");
+}
+
+/** Reads so many bytes of an answer every 200 ms. */
+function trickles(t, socket, bytes) {
+  repeat(t, 200, () => socket.read(Math.min(bytes, socket.readableLength)) ?? socket.read());
 }
 
 /** How much of its answer a slow client gets, which always reads within the timeout. */
@@ -82,4 +87,17 @@ test("answers that are not read are bounded for each principal, and end", async 
   assert.ok(await refusals() >= POLLS);
   assert.ok((await slow) > PAGE_BYTES, "a client that reads slowly gets its whole answer");
   await answered(200, "room for the answers of the principal, after the unread ones are dropped");
+});
+
+test("answers of many principals that are read in trickles end while they hold much memory together", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_UNREAD_BYTES_PER_PRINCIPAL_MAX: String(PAGE_BYTES / 2), RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
+    KHALA_REQUEST_TIMEOUT_MS: "2000" } });
+  await operator.did("runs", { run_id: "wide" }, 201);
+  await operator.batch(events(200, { run_id: "wide", payload: (i) => ({ i, text: "x".repeat(6000) }) }));
+  const tokenOf = (i) => operator.sign({ oa_user_id: `reader-${i}`, oa_sync_scopes: ["runtime.read_all"] });
+  const ended = async () => (await scrape(operator)).get("khala_http_answers_unread_total");
+  // 40 KB in each request timeout is more than the absolute minimum, and little of a page.
+  for (const i of range(1, 12)) trickles(t, await unread(operator, tokenOf(i)), 4000);
+  await until(async () => await ended() >= 3, "answers that hold much and are hardly read end");
+  assert.equal((await poll(operator, tokenOf(0))).status, 200);
 });
