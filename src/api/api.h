@@ -43,7 +43,7 @@ struct api {
     struct append_memory *appends; /* by the index of the loop */
     const char *folder;            /* for files that an import spools */
     struct clock_reading started;
-    uint64_t item_bytes_max; /* of one item of a batch */
+    uint64_t item_bytes_max;          /* of one item of a batch */
     struct batch_shares batch_shares; /* memory of all batches, over all loops */
     struct spool_files batch_spools;  /* unread answers of all batches */
     uint64_t snapshots_bytes_max;

@@ -13,6 +13,7 @@ import { range } from "../lib/samples.mjs";
 import { once, until } from "../lib/wait.mjs";
 
 const BATCHES_BYTES_MAX = 64 << 20;
+const HELD_BYTES_MAX = 1.5 * BATCHES_BYTES_MAX; // batches under way may grow beyond their share by what they are sending
 const SPOOL_BYTES_MAX = 16 << 20;
 const ITEMS = 1000; // of the victim's batch
 const PRINCIPALS = 20;
@@ -48,7 +49,7 @@ async function attack(t, operator, victim, name, { principals = 1, ...clients })
   await until(async () => await batchesBytes(operator) === 0, `the memory of ${name} returns`, RETURNED_MS_MAX);
   const returnedMs = performance.now() - begun;
   const idleMs = await idle(operator, name);
-  assert.ok(held <= BATCHES_BYTES_MAX, `${name}: ${held} bytes of batches`);
+  assert.ok(held <= HELD_BYTES_MAX, `${name}: ${held} bytes of batches`);
   victim.check(t, name, `; ${(held / 1e6).toFixed(0)} MB of batches, returned after ${returnedMs.toFixed(0)} ms; ` +
     `idle after ${idleMs.toFixed(0)} ms; ${JSON.stringify(counts)}`);
 }

@@ -159,7 +159,7 @@ alone("a slow client whose batch holds little is not hurt by others who fill the
   repeat(t, 200, () => phone.read(4000));
   const open = ["a", "b"].flatMap((user) => range(0, 3).map((n) => new Batch(operator, user, large(user, 300, n * 300))));
   t.after(() => { for (const { socket } of open) socket.destroy(); });
-  await until(async () => await unread(operator) >= 3, "greedy batches end as unread", 40_000);
+  await until(async () => await unread(operator) >= 1, "greedy batches end as unread", 40_000);
   await until(() => phone.isClosed || phone.socket.readableEnded, "the end of the slow client");
   assert.equal(phone.answered, 15);
 });

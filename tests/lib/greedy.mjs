@@ -113,6 +113,7 @@ export class Victim {
   /** Rounds for the length of an attack; each is called after one. */
   async rounds(each = () => {}) {
     const begun = performance.now();
+    this.#roundCount = 0;
     for (let rounds = 0; rounds < ROUNDS_MIN || performance.now() - begun < SECONDS * 1000; rounds++) {
       await this.round();
       await each();

@@ -12,10 +12,11 @@
  * more than all divided bytes, up to twice as many, so that hundreds of greedy principals do not
  * keep a newcomer out. The operator has a share like the others, and the reserve besides.
  *
- * Memory is short for a principal that has used three quarters of its share, and for all while three
- * quarters of the divided bytes are used. A batch whose memory is short must move a part of what it holds in each request timeout
- * (unread_progress_min in http/unread_answers.h). Otherwise it ends, and its memory is free. So a
- * principal whose share has shrunk keeps what it holds for as long as its clients make progress. */
+ * Memory is short for a principal that has used three quarters of its share, and for all while
+ * three quarters of the divided bytes are used. A batch whose memory is short must move a part of
+ * what it holds in each request timeout (unread_progress_min in http/unread_answers.h). Otherwise
+ * it ends, and its memory is free. So a principal whose share has shrunk keeps what it holds for as
+ * long as its clients make progress. */
 #ifndef API_BATCH_BATCH_SHARES_H
 #define API_BATCH_BATCH_SHARES_H
 
