@@ -36,7 +36,7 @@ struct tls_context {
 static int bio_read(BIO *bio, char *memory, int size) {
     struct tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if (tls->input.size == 0) {
+    if (tls->input.size == 0 || tls->is_flooding) {
         BIO_set_retry_read(bio);
         return -1;
     }
@@ -104,6 +104,23 @@ static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char
     return SSL_TLSEXT_ERR_OK;
 }
 
+/* OpenSSL handles such messages inside one read, as many as the input holds. It calls this before
+ * it handles one; the BIO then gives it no more input once the peer has no message left. Alerts of
+ * our own count too: OpenSSL answers a renegotiation with one, and reports no message. */
+static void on_message(int is_written, int version, int type, const void *bytes, size_t size,
+                       SSL *ssl, void *user) {
+    struct tls *tls = user;
+    (void)version;
+    (void)bytes;
+    (void)size;
+    (void)ssl;
+    if (!tls || !(type == SSL3_RT_ALERT || (type == SSL3_RT_HANDSHAKE && !is_written)))
+        return;
+    tls->is_flooding = tls->is_flooding || tls->control_left == 0;
+    if (tls->control_left > 0)
+        tls->control_left--;
+}
+
 static bool set_rules(SSL_CTX *made, enum tls_version version_min) {
     SSL_CTX_set_options(made, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_NO_RENEGOTIATION |
                                   SSL_OP_NO_COMPRESSION);
@@ -112,6 +129,7 @@ static bool set_rules(SSL_CTX *made, enum tls_version version_min) {
     SSL_CTX_set_session_cache_mode(made, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_default_passwd_cb(made, no_passphrase);
     SSL_CTX_set_alpn_select_cb(made, choose_protocol, NULL);
+    SSL_CTX_set_msg_callback(made, on_message);
     return SSL_CTX_set_min_proto_version(made, version_min == TLS_VERSION_1_3 ? TLS1_3_VERSION
                                                                               : TLS1_2_VERSION) &&
            SSL_CTX_set_cipher_list(made, CIPHERS_1_2);
@@ -259,7 +277,7 @@ int64_t tls_context_not_after_s(const struct tls_context *context) {
 /* ---- sessions ---- */
 
 static enum status session_make(struct tls *tls, struct tls_context *context) {
-    *tls = (struct tls){.ssl = NULL};
+    *tls = (struct tls){.ssl = NULL, .control_left = TLS_CONTROL_MAX};
     buffer_init(&tls->out, TLS_OUT_BYTES_MAX);
     BIO *bio = BIO_new(context->method);
     if (!bio)
@@ -274,6 +292,7 @@ static enum status session_make(struct tls *tls, struct tls_context *context) {
     BIO_set_data(bio, tls);
     BIO_set_init(bio, 1);
     SSL_set_bio(tls->ssl, bio, bio);
+    SSL_set_msg_callback_arg(tls->ssl, tls);
     return STATUS_OK;
 }
 
@@ -328,16 +347,18 @@ enum tls_step tls_receive(struct tls *tls, struct slice input, char *memory, siz
         return TLS_STEP_FAILED;
     ERR_clear_error();
     tls->input = input;
+    tls->records = 0;
     int error = SSL_ERROR_NONE;
     while (error == SSL_ERROR_NONE) {
         size_t taken = 0;
         int result = SSL_read_ex(tls->ssl, memory + *size, memory_size - *size, &taken);
         *size += taken;
+        tls->records++;
         error = SSL_get_error(tls->ssl, result);
     }
     bool is_whole = tls->input.size == 0;
     tls->input = (struct slice){NULL, 0};
-    if (error == SSL_ERROR_WANT_READ && is_whole)
+    if (error == SSL_ERROR_WANT_READ && is_whole && !tls->is_flooding)
         return TLS_STEP_MORE;
     if (error == SSL_ERROR_ZERO_RETURN)
         return TLS_STEP_ENDED;

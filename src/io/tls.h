@@ -14,7 +14,11 @@
 #include "base/slice.h"
 
 #define TLS_RECORD_BYTES (16u << 10)
-#define TLS_MESSAGE_MAX  768
+/* Handshake messages and alerts that a peer may send at once. A handshake takes at most ten. A
+ * KeyUpdate of 27 bytes costs the receiver two derivations of keys, and an honest peer sends one in
+ * hours. So the owner of a session adds one message a second, and no more than this number. */
+#define TLS_CONTROL_MAX 16
+#define TLS_MESSAGE_MAX 768
 
 struct tls_context;
 
@@ -49,6 +53,9 @@ struct tls {
     struct slice input; /* the peer's bytes that OpenSSL has not read yet; only within a call */
     struct buffer out;
     bool is_failed;
+    bool is_flooding;      /* the session failed because the peer had no message left */
+    unsigned control_left; /* messages other than data that the peer may still send */
+    unsigned records;      /* records of data in the last input */
 };
 
 /* The session of an accepted connection. It must not move in memory. */
@@ -60,7 +67,7 @@ void tls_release(struct tls *tls);
 enum tls_step {
     TLS_STEP_MORE,   /* the peer may send more */
     TLS_STEP_ENDED,  /* the peer announced that it sends no more */
-    TLS_STEP_FAILED, /* the peer broke the protocol */
+    TLS_STEP_FAILED, /* the peer broke the protocol, or is_flooding */
 };
 
 /* Takes all of the input and writes the plaintext to memory. memory must be TLS_RECORD_BYTES larger

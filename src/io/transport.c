@@ -28,7 +28,17 @@ struct secure {
     bool has_input;         /* the peer has sent bytes */
     bool was_open;          /* the handshake was counted */
     bool is_client;         /* this node opened the connection */
+    uint32_t read_bytes;    /* that the next read takes */
+    uint64_t control_ms;    /* when the peer was last granted a control message */
 };
+
+/* Each record costs about a microsecond, whatever its size. A connection with small records reads
+ * fewer bytes in a turn, and goes on in the next one; one with large records soon reads full input.
+ */
+#define RECORDS_PER_TURN      64
+#define SECURE_READ_BYTES_MIN 1024
+#define SECURE_READ_BYTES     4096
+#define CONTROL_MS            1000 /* grants one control message (TLS_CONTROL_MAX) */
 
 /* Allocated while the socket is full, or connects. */
 struct sending {
@@ -186,6 +196,8 @@ static enum status begin_secure(struct transport *transport, struct tls_context 
     if (!secure)
         return STATUS_OUT_OF_MEMORY;
     buffer_init(&secure->sending, TLS_OUT_BYTES_MAX);
+    secure->read_bytes = SECURE_READ_BYTES;
+    secure->control_ms = clock_mono_ms(&transport->loop->clock);
     enum status status =
         host ? tls_init_to(&secure->tls, context, host) : tls_init(&secure->tls, context);
     if (status != STATUS_OK)
@@ -395,6 +407,21 @@ static void ended(struct transport *transport) {
     (void)shutdown(transport->watch.fd, SHUT_RD);
 }
 
+static void grant_control(struct secure *secure, uint64_t now_ms) {
+    uint64_t granted = (now_ms - secure->control_ms) / CONTROL_MS;
+    unsigned missing = TLS_CONTROL_MAX - secure->tls.control_left;
+    secure->control_ms += granted * CONTROL_MS;
+    secure->tls.control_left += granted < missing ? (unsigned)granted : missing;
+}
+
+static void fit_next_read(struct secure *secure, size_t input_bytes) {
+    uint32_t bytes = secure->read_bytes;
+    if (secure->tls.records > RECORDS_PER_TURN && bytes > SECURE_READ_BYTES_MIN)
+        secure->read_bytes = bytes / 2;
+    else if (secure->tls.records <= RECORDS_PER_TURN / 2 && input_bytes == bytes)
+        secure->read_bytes = bytes < LOOP_READ_BYTES / 2 ? bytes * 2 : LOOP_READ_BYTES;
+}
+
 static void on_secure_read(struct transport *transport, struct slice input) {
     struct secure *secure = transport->secure;
     char *memory = transport->loop->plain_memory;
@@ -402,7 +429,13 @@ static void on_secure_read(struct transport *transport, struct slice input) {
     if (secure->has_ended)
         return;
     secure->has_input = true;
+    grant_control(secure, clock_mono_ms(&transport->loop->clock));
     enum tls_step step = tls_receive(&secure->tls, input, memory, LOOP_READ_BYTES, &size);
+    fit_next_read(secure, input.size);
+    if (secure->tls.is_flooding) {
+        metrics_add(METRIC_TLS_FLOODS, METRIC_PLAIN, 1);
+        log_event(LOG_DEBUG, "tls.flood");
+    }
     if (!flush(transport)) {
         transport->events->lost(transport);
         return;
@@ -429,6 +462,8 @@ static void on_secure_read(struct transport *transport, struct slice input) {
 static void socket_readable(struct transport *transport) {
     char *memory = transport->loop->read_memory;
     size_t bytes_max = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
+    if (transport->secure && bytes_max > transport->secure->read_bytes)
+        bytes_max = transport->secure->read_bytes;
     ssize_t size = recv(transport->watch.fd, memory, bytes_max, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return;

@@ -368,6 +368,12 @@ test("requests, connections and the process move their metrics", async (t) => {
     plain.write("GET / HTTP/1.1\r\n\r\n");
     await once(plain.on("error", () => {}), "close", "the end of the handshake");
   });
+  await moves(operator, "tls_floods_total", {}, 1, async () => {
+    const flood = start(t, [join(process.env.KHALA_BUILD, "tls_flood"), operator.server.host, String(operator.server.port), "1", "updates", "100"], { input: "pipe" });
+    await flood.saw("out", /ready\n/);
+    flood.child.stdin.write("go\n");
+    await flood.saw("out", /sent \d+ ended 1\n/);
+  });
   await come();
   await moves(operator, "http_connections_refused_total", { limit: "unauthenticated" }, 1, async () => {
     await come();

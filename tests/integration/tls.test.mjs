@@ -9,7 +9,7 @@ import { join } from "node:path";
 import tls from "node:tls";
 import { promisify } from "node:util";
 import { test } from "../lib/cases.mjs";
-import { binary, connect, environment, folder, run, serve } from "../lib/khala.mjs";
+import { binary, connect, environment, folder, run, serve, start } from "../lib/khala.mjs";
 import { MEASURED, memoryBytes } from "../lib/machine.mjs";
 import { operate, operateRun, Operator } from "../lib/operator.mjs";
 import { socketPath, streamPath } from "../lib/paths.mjs";
@@ -299,6 +299,25 @@ test("plain HTTP, garbage and broken handshakes are closed and counted", async (
   assert.equal(failed, 7, "who says nothing at all did not begin");
   assert.ok(ok >= 1);
   assert.equal((await operator.get("runs/a")).status, 200);
+});
+
+test("connections that flood the server with KeyUpdates are closed and counted, and a few are honest", async (t) => {
+  const { operator } = await withRun(t, { KHALA_LOG_LEVEL: "debug" });
+  const { host, port } = operator.server;
+  const flood = async (kind, records) => {
+    const clients = start(t, [join(process.env.KHALA_BUILD, "tls_flood"), host, String(port), "5", kind, String(records)], { input: "pipe" });
+    await clients.saw("out", /ready\n/);
+    clients.child.stdin.write("go\n");
+    return (await clients.saw("out", /sent \d+ ended (\d+)\n/))[1];
+  };
+  const count = async () => Number((await operator.get("/metrics")).body.match(/^khala_tls_floods_total (\d+)$/m)[1]);
+  assert.equal(await flood("updates", 5), "0");
+  assert.equal(await flood("requests", 5), "0");
+  assert.equal(await count(), 0);
+  assert.equal(await flood("updates", 4000), "5");
+  assert.equal(await flood("requests", 4000), "5");
+  assert.equal(await count(), 10);
+  await operator.server.saw("log", /DEBUG tls\.flood/);
 });
 
 test("a slowly sent TLS handshake has the timeout of a request", async (t) => {

@@ -270,6 +270,80 @@ static void a_peer_that_forces_answers_and_does_not_read_is_ended(void **state) 
     pair_close(&pair);
 }
 
+/* Sends KeyUpdates in one input; returns how the server takes them. */
+static enum tls_step update_keys(struct pair *pair, unsigned count, int kind) {
+    char *data;
+    size_t got;
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(SSL_key_update(pair->client, kind), 1);
+        assert_int_equal(SSL_do_handshake(pair->client), 1);
+    }
+    size_t size = (size_t)BIO_get_mem_data(SSL_get_wbio(pair->client), &data);
+    enum tls_step step =
+        tls_receive(&pair->server, (struct slice){data, size}, memory, sizeof(memory), &got);
+    (void)BIO_reset(SSL_get_wbio(pair->client));
+    return step;
+}
+
+static void messages_other_than_data_are_limited_however_they_arrive(void **state) {
+    (void)state;
+    static const int kinds[] = {SSL_KEY_UPDATE_NOT_REQUESTED, SSL_KEY_UPDATE_REQUESTED};
+    for (int i = 0; i < 2; i++) {
+        struct pair pair;
+        pair_open(&pair, TLS1_3_VERSION, READ_BYTES);
+        shake_hands(&pair);
+        /* The handshake used some. */
+        unsigned left = pair.server.control_left;
+        assert_true(left >= TLS_CONTROL_MAX / 2);
+        assert_int_equal(update_keys(&pair, left, kinds[i]), TLS_STEP_MORE);
+        assert_int_equal(pair.server.control_left, 0);
+        assert_false(pair.server.is_flooding);
+        assert_int_equal(update_keys(&pair, 1, kinds[i]), TLS_STEP_FAILED);
+        assert_true(pair.server.is_flooding);
+        assert_int_equal(update_keys(&pair, 1, kinds[i]), TLS_STEP_FAILED);
+        pair_close(&pair);
+    }
+}
+
+static void a_granted_message_is_accepted_and_data_needs_none(void **state) {
+    (void)state;
+    struct pair pair;
+    pair_open(&pair, TLS1_3_VERSION, READ_BYTES);
+    shake_hands(&pair);
+    assert_int_equal(update_keys(&pair, pair.server.control_left, SSL_KEY_UPDATE_NOT_REQUESTED),
+                     TLS_STEP_MORE);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(SSL_write(pair.client, "x", 1), 1);
+    char *data;
+    size_t got;
+    size_t size = (size_t)BIO_get_mem_data(SSL_get_wbio(pair.client), &data);
+    assert_int_equal(
+        tls_receive(&pair.server, (struct slice){data, size}, memory, sizeof(memory), &got),
+        TLS_STEP_MORE);
+    (void)BIO_reset(SSL_get_wbio(pair.client));
+    assert_int_equal(got, 1000);
+    assert_true(pair.server.records >= 1000);
+    pair.server.control_left = 1;
+    assert_int_equal(update_keys(&pair, 1, SSL_KEY_UPDATE_NOT_REQUESTED), TLS_STEP_MORE);
+    assert_int_equal(update_keys(&pair, 1, SSL_KEY_UPDATE_NOT_REQUESTED), TLS_STEP_FAILED);
+    pair_close(&pair);
+}
+
+/* OpenSSL refuses it with a warning and reports no message. */
+static void a_renegotiation_is_refused_and_counts(void **state) {
+    (void)state;
+    struct pair pair;
+    pair_open(&pair, TLS1_2_VERSION, READ_BYTES);
+    shake_hands(&pair);
+    unsigned left = pair.server.control_left;
+    assert_int_equal(SSL_renegotiate(pair.client), 1);
+    (void)SSL_do_handshake(pair.client);
+    hand_to_server(&pair);
+    assert_int_equal(pair.step, TLS_STEP_MORE);
+    assert_true(pair.server.control_left < left);
+    pair_close(&pair);
+}
+
 static void a_new_certificate_applies_to_new_sessions(void **state) {
     (void)state;
     struct pair before;
@@ -318,6 +392,9 @@ int main(void) {
         cmocka_unit_test(changed_bytes_end_the_session_for_good),
         cmocka_unit_test(garbage_never_opens_a_session),
         cmocka_unit_test(a_peer_that_forces_answers_and_does_not_read_is_ended),
+        cmocka_unit_test(messages_other_than_data_are_limited_however_they_arrive),
+        cmocka_unit_test(a_granted_message_is_accepted_and_data_needs_none),
+        cmocka_unit_test(a_renegotiation_is_refused_and_counts),
         cmocka_unit_test(a_new_certificate_applies_to_new_sessions),
         cmocka_unit_test(unusable_files_change_nothing),
     };
