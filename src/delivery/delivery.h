@@ -38,10 +38,12 @@ struct delivery {
     struct snapshot_service *snapshots;
     struct telemetry *telemetry;
     struct consumers *consumers;
+    struct subscription_quota *subscription_quota; /* NULL: no limit */
     const void *dialects; /* struct dialect_settings, which delivery does not read */
 };
 
 struct session_work;
+struct subscription_quota;
 
 /* Openings and lookups of one principal that began in this turn of the loop. */
 struct job_group {

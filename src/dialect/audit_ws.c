@@ -32,6 +32,7 @@ struct audit {
     struct session_lookup lookup;
     struct single_use use; /* of the nonce, then of the token */
     enum status use_status;
+    struct quota_refusal refusal; /* of the quota of subscriptions */
 };
 
 static void audit_free(void *state) {
@@ -98,7 +99,7 @@ static const char *error_code(enum status status) {
         {CLOSE_POLICY_VIOLATION, "AUTH_FAILED"},    {CLOSE_PROTOCOL_ERROR, "INVALID_MESSAGE"},
         {CLOSE_INVALID_UTF8, "INVALID_MESSAGE"},    {CLOSE_TOO_BIG, "INVALID_MESSAGE"},
     };
-    if (status == STATUS_RATE_LIMITED || status == STATUS_TOO_MANY_CONNECTIONS)
+    if (status_http(status) == 429)
         return "RATE_LIMITED";
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (codes[i].close == ws_close_code(status))
@@ -138,7 +139,12 @@ static enum status write_details(const struct session *session, enum status why,
     enum status status = query_cursor_write(&cursor, &now);
     struct object_writer object = object_begin(out);
     object_text(&object, slice_of(name), slice_of(text));
-    if (why == STATUS_TOO_MANY_CONNECTIONS)
+    if (why == STATUS_QUOTA_EXCEEDED) {
+        object_text(&object, SLICE("quota"), SLICE("subscriptions"));
+        object_number(&object, SLICE("used"), audit->refusal.used);
+        object_number(&object, SLICE("limit"), audit->refusal.limit);
+    }
+    if (status_http(why) == 429)
         object_number(&object, SLICE("retry_after_ms"), CONN_RETRY_MS);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
     enum status ended = object_end(&object);
@@ -308,7 +314,11 @@ static enum status begin(struct session *session) {
     };
     struct subscriber *subscriber;
     log_position_ask(&audit->position, &options);
-    enum status status = subscriber_new(session, SLICE(LOG_TOPIC), &options, &subscriber);
+    enum status status =
+        subscription_quota_set(session->delivery->shared->subscription_quota,
+                               &session->subscriptions, session->principal, 1, &audit->refusal);
+    if (status == STATUS_OK)
+        status = subscriber_new(session, SLICE(LOG_TOPIC), &options, &subscriber);
     if (status != STATUS_OK)
         return status;
     subscriber->form = audit_ws_form(websocket_deflates(session));

@@ -157,6 +157,7 @@ static void opened(struct session *session, struct session_opening *opening) {
 
 static const struct dialect log_sse_dialect = {
     .label = LABEL_DIALECT_AUDIT_SSE,
+    .has_one_topic = true,
     .opened = opened,
     .bootstrap = send_bootstrap,
     .stale = send_stale,

@@ -221,6 +221,7 @@ static void opened(struct session *session, struct session_opening *opening) {
 
 static const struct dialect sse_dialect = {
     .label = LABEL_DIALECT_SSE,
+    .has_one_topic = true,
     .opened = opened,
     .bootstrap = send_bootstrap,
     .snapshot = send_snapshot,

@@ -264,6 +264,7 @@ static void opened(struct session *session, struct session_opening *opening) {
 
 static const struct dialect topic_ws_dialect = {
     .label = LABEL_DIALECT_TOPIC_WS,
+    .has_one_topic = true,
     .receive = receive,
     .opened = opened,
     .bootstrap = send_hello,

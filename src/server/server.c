@@ -183,6 +183,8 @@ static enum status delivery_start(struct server *server) {
     if (status == STATUS_OK)
         status = consumers_open(&server->consumers, &consumers);
     if (status == STATUS_OK)
+        status = subscription_quota_open(&server->subscription_quota, config->quota_subscriptions);
+    if (status == STATUS_OK)
         status = causes_open(&server->telemetry.causes, CAUSES_KEPT_MAX);
     return status == STATUS_OK ? topic_activity_open(&server->telemetry.activity, TOPICS_KEPT_MAX)
                                : status;
@@ -454,6 +456,7 @@ static void delivery_fill(struct server *server) {
         .snapshots = &server->snapshot_service,
         .telemetry = &server->telemetry,
         .consumers = server->consumers,
+        .subscription_quota = server->subscription_quota,
         .dialects = &server->dialects,
     };
 }
@@ -532,6 +535,7 @@ void server_close(struct server *server) {
         projector_close(server->projector);
     if (server->consumers)
         consumers_close(server->consumers);
+    subscription_quota_close(server->subscription_quota);
     causes_close(server->telemetry.causes);
     topic_activity_close(server->telemetry.activity);
     if (server->hub)

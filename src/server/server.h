@@ -40,6 +40,7 @@ struct server {
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
+    struct subscription_quota *subscription_quota;
     struct writer *writer;
     struct store_pool *store_pool;
     struct snapshot_service snapshot_service;

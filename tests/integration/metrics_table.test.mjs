@@ -335,6 +335,13 @@ test("slow and impatient consumers move their metrics", async (t) => {
   await moves(patient, "khala_fanout_throttled_polls_total", {}, 1, () => patient.poll("app", "after_seq=0"));
 });
 
+test("what annoys the server moves its metrics", async (t) => {
+  const operator = await operate(t, { settings: { ...NEVER, KHALA_QUOTA_SUBSCRIPTIONS: "2" } });
+  const topics = ["a", "b", "c"].map((run) => `run:${run}:events`);
+  const client = await Client.join(operator);
+  await moves(operator, "subscriptions_refused_total", {}, 1, () => client.refused("sync:subscribe", { topics }));
+});
+
 test("admissions and denials move their metrics", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, OA_COMPAT_KHALA_ENFORCED: "true", OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "20260101T000000Z" } });
   const ask = (claims, query = "") => operator.ask("GET", `khala/topics/app/messages?after_seq=0${query}`, undefined,

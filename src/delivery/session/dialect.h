@@ -35,6 +35,7 @@ _Static_assert(PAGE_FORM_COUNT <= PAGE_FORMS_MAX, "a page has room for each");
 
 struct dialect {
     enum label_dialect label; /* what it is counted as */
+    bool has_one_topic;       /* from its beginning; its session counts as one subscription */
     /* A message of the peer, from a WebSocket. */
     enum status (*receive)(struct session *session, struct slice text);
     /* The positions of the opening are known. The dialect starts its subscribers, or drops them. */

@@ -15,6 +15,7 @@
 #include "delivery/driver.h"
 #include "delivery/session/outlet.h"
 #include "delivery/session/strikes.h"
+#include "delivery/subscription_quota.h"
 #include "io/call.h"
 
 #define SESSION_NAME_BYTES_MAX 64
@@ -143,6 +144,7 @@ struct session {
     char *bearer;                      /* named by a token that was refused; NULL: not known */
     const char *token_rule;            /* the rule that a refused token breaks, or NULL */
     struct hlist subscribers;
+    struct subscription_count subscriptions; /* that count for its principal */
     struct buffer replies;     /* replies and notices, behind the push that the socket is taking */
     struct session_work *work; /* NULL: no job waits or is under way */
     struct deadline heartbeat_deadline;
@@ -156,7 +158,7 @@ struct session {
     char *given_name;       /* instead of the id, where the peer gave another; NULL: none */
 };
 
-_Static_assert(sizeof(struct session) <= 192, "every idle connection has a session");
+_Static_assert(sizeof(struct session) <= 208, "every idle connection has a session");
 
 /* The name of the connection in the log. */
 struct slice session_name(const struct session *session, char text[SESSION_NAME_BYTES_MAX]);

@@ -78,6 +78,7 @@ void session_free(struct session *session) {
     if (session_job(session) != SESSION_JOB_NONE)
         return;
     assert(!session_first(session) && !session_is_opening(session));
+    assert(session->subscriptions.count == 0);
     if (session->dialect->state_free)
         session->dialect->state_free(session->dialect_state);
     principal_unref(session->principal);

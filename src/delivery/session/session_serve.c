@@ -170,6 +170,7 @@ static void on_stale(struct driver *driver) {
         subscriber_restart(subscriber);
     else
         subscriber_drop(subscriber);
+    subscribers_dropped(session);
     session_send(session, status);
 }
 
@@ -191,6 +192,7 @@ static void on_failed(struct driver *driver) {
     }
     enum status status = session->dialect->refused(subscriber, failed, &session->replies);
     subscriber_drop(subscriber);
+    subscribers_dropped(session);
     session_send(session, status);
 }
 

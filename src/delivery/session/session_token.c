@@ -124,9 +124,19 @@ enum status session_refresh(struct session *session, const struct principal *pri
         if (status != STATUS_OK)
             return status;
     }
-    enum status admitted = session->outlet->table->admit(session->outlet, principal);
+    /* Tokens without a user, guest or organisation may differ in what limits go by. */
+    struct subscription_quota *quota = session->delivery->shared->subscription_quota;
+    size_t count = session->subscriptions.count;
+    enum status admitted =
+        subscription_quota_set(quota, &session->subscriptions, principal, count, NULL);
     if (admitted != STATUS_OK)
         return admitted;
+    admitted = session->outlet->table->admit(session->outlet, principal);
+    if (admitted != STATUS_OK) {
+        enum status back =
+            subscription_quota_set(quota, &session->subscriptions, session->principal, count, NULL);
+        return back == STATUS_OK ? admitted : back;
+    }
     principal_unref(session->principal);
     session->principal = principal_shared(principal);
     for (struct subscriber *subscriber = session_first(session); subscriber;

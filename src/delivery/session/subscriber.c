@@ -88,6 +88,16 @@ void subscriber_drop_all(struct session *session) {
         next = subscriber_next(subscriber);
         subscriber_drop(subscriber);
     }
+    subscribers_dropped(session);
+}
+
+void subscribers_dropped(struct session *session) {
+    size_t count = 0;
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        count += subscriber->state != SUBSCRIBER_LEAVING;
+    subscription_quota_lower(session->delivery->shared->subscription_quota, &session->subscriptions,
+                             count);
 }
 
 void subscriber_ready(struct subscriber *subscriber) {
@@ -184,12 +194,15 @@ static bool is_repeated(const struct subscriber *subscriber) {
 }
 
 static void settle(struct subscriber *subscriber) {
-    if (is_repeated(subscriber))
+    struct session *session = subscriber->session;
+    if (is_repeated(subscriber)) {
         subscriber_drop(subscriber);
-    else if (subscriber->state != SUBSCRIBER_LEAVING)
+        subscribers_dropped(session);
+    } else if (subscriber->state != SUBSCRIBER_LEAVING) {
         subscriber_ready(subscriber);
-    else if (!is_lent(subscriber))
+    } else if (!is_lent(subscriber)) {
         subscriber_free(subscriber);
+    }
 }
 
 void subscriber_read_back(struct subscriber *subscriber, enum status status) {

@@ -16,6 +16,8 @@ MUST_CHECK enum status subscriber_new(struct session *session, struct slice topi
 void subscriber_drop(struct subscriber *subscriber);
 /* Drops all subscribers of the session. */
 void subscriber_drop_all(struct session *session);
+/* Subscribers were dropped: they do not count for the principal any more. */
+void subscribers_dropped(struct session *session);
 /* From now on it is sent frames. */
 void subscriber_start(struct subscriber *subscriber);
 /* Stale: starts again with a bootstrap. */

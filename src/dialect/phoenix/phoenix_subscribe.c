@@ -82,9 +82,10 @@ static enum status make_subscribers(struct session *session, const struct subscr
     return status;
 }
 
-static void drop_opening(struct session_opening *opening) {
+static void drop_opening(struct session *session, struct session_opening *opening) {
     for (size_t i = 0; i < opening->count; i++)
         subscriber_drop(opening->subscribers[i]);
+    subscribers_dropped(session);
 }
 
 /* The subscriptions of other topics, which the subscribe does not replace. */
@@ -161,6 +162,26 @@ static const char *fault_of(const struct subscribe *subscribe, enum status statu
     return status == STATUS_BAD_SUBSCRIPTION ? subscribe->fault : NULL;
 }
 
+static void refuse_quota(struct session *session, struct subscribe_request *request,
+                         const struct quota_refusal *refusal) {
+    struct phoenix_address to = phoenix_request_address(&request->base);
+    struct buffer body;
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_QUOTA_EXCEEDED)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_QUOTA_EXCEEDED)));
+    object_text(&object, SLICE("quota"), SLICE("subscriptions"));
+    object_number(&object, SLICE("used"), refusal->used);
+    object_number(&object, SLICE("limit"), refusal->limit);
+    object_number(&object, SLICE("retry_after_ms"), io_loop_backoff_ms(session->delivery->io));
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = phoenix_send_error_body(session, &to, STATUS_QUOTA_EXCEEDED, buffer_slice(&body));
+    buffer_release(&body);
+    request_free(request);
+    phoenix_settle(session, status);
+}
+
 static enum status check_replay_all(const struct session *session,
                                     const struct subscribe *subscribe) {
     for (size_t i = 0; i < subscribe->count; i++)
@@ -183,9 +204,18 @@ static void call_done(struct session *session, struct session_lookup *call, enum
     }
     if (status == STATUS_OK && request->subscribe.replay_all)
         status = check_replay_all(session, &request->subscribe);
-    if (status == STATUS_OK && count_others(session, &request->subscribe) + count >
-                                   settings_of(session)->subscriptions_max)
+    size_t all = count_others(session, &request->subscribe) + count;
+    if (status == STATUS_OK && all > settings_of(session)->subscriptions_max)
         status = STATUS_LIMIT_REACHED;
+    /* Those that it replaces count no more, and its own count before they are made. */
+    struct quota_refusal refusal;
+    if (status == STATUS_OK && all > session->subscriptions.count)
+        status = subscription_quota_set(session->delivery->shared->subscription_quota,
+                                        &session->subscriptions, session->principal, all, &refusal);
+    if (status == STATUS_QUOTA_EXCEEDED) {
+        refuse_quota(session, request, &refusal);
+        return;
+    }
     if (status == STATUS_OK) {
         opening = malloc(sizeof(*opening) + count * sizeof(struct subscriber *));
         status = opening ? make_subscribers(session, &request->subscribe, opening)
@@ -193,7 +223,9 @@ static void call_done(struct session *session, struct session_lookup *call, enum
     }
     if (status != STATUS_OK) {
         if (opening)
-            drop_opening(opening);
+            drop_opening(session, opening);
+        else
+            subscribers_dropped(session);
         free(opening);
         phoenix_request_refuse(session, &request->base, status,
                                fault_of(&request->subscribe, status, text));
@@ -348,6 +380,7 @@ static void start_all(struct session *session, const struct subscribe *subscribe
             subscribe_has_topic(subscribe, subscriber->driver.subscription.topic->name))
             subscriber_drop(subscriber);
     }
+    subscribers_dropped(session);
     /* Before the reply, which names the first position. No frame is sent before the reply. */
     for (size_t i = 0; i < opening->count; i++)
         subscriber_start(opening->subscribers[i]);
@@ -364,7 +397,7 @@ void phoenix_opened(struct session *session, struct session_opening *opening) {
     } else {
         status = found == STATUS_STALE_CURSOR ? reply_stale(session, opening, &to)
                                               : phoenix_send_error(session, &to, found);
-        drop_opening(opening);
+        drop_opening(session, opening);
     }
     request_free(request);
     /* The reply of a subscribe leaves at the turn of its first topic, together with the page. */
@@ -416,6 +449,7 @@ static void drop_named(struct session *session, const struct subscribe *wanted) 
             subscribe_has_stream(wanted, buffer_slice(&stream)))
             subscriber_drop(subscriber);
     }
+    subscribers_dropped(session);
 }
 
 enum status phoenix_unsubscribe(struct session *session, const struct phoenix_message *message,
