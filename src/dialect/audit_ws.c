@@ -30,8 +30,9 @@ struct audit {
     bool has_init;          /* the init was read */
     bool has_begun;         /* init_ack was sent */
     struct session_lookup lookup;
-    struct single_use use; /* of the nonce, then of the token */
-    enum status use_status;
+    struct single_use use;             /* of the nonce, then of the token */
+    const struct principal *principal; /* the session's, during a use */
+    struct single_uses *uses;
     struct quota_refusal refusal; /* of the quota of subscriptions */
 };
 
@@ -338,10 +339,9 @@ static void lookup_free(struct session_lookup *lookup) {
     (void)lookup;
 }
 
-static bool use_run(struct session_lookup *lookup, struct store_session *store) {
+static void use_begin(struct session_lookup *lookup, struct call *call) {
     struct audit *audit = container_of(lookup, struct audit, lookup);
-    audit->use_status = single_use_decide(&audit->use, store);
-    return false;
+    single_use_post(audit->uses, &audit->use, call, audit->principal);
 }
 
 /* Anything but STATUS_OK: the id cannot be used, and done does not run. */
@@ -355,16 +355,11 @@ static enum status use_once(struct session *session, enum single_use_kind kind, 
         return status;
     audit->use.expires_at_ms = expires_at_ms;
     audit->use.forget_ms = io_loop_forget_ms(session->delivery->io);
-    audit->lookup = (struct session_lookup){
-        .run = use_run, .done = done, .free = lookup_free, .is_write = true};
+    audit->uses = settings_of(session)->single_uses;
+    audit->principal = session->principal;
+    audit->lookup = (struct session_lookup){.begin = use_begin, .done = done, .free = lookup_free};
     session_look_up(session, &audit->lookup);
     return STATUS_OK;
-}
-
-/* The result of the use. status: whether the lookup was run. */
-static enum status use_result(const struct session *session, enum status status) {
-    const struct audit *audit = session->dialect_state;
-    return status == STATUS_OK ? audit->use_status : status;
 }
 
 static void admitted(struct session *session, enum status status, const char *reason) {
@@ -378,7 +373,6 @@ static void admitted(struct session *session, enum status status, const char *re
 
 static void token_used(struct session *session, struct session_lookup *lookup, enum status status) {
     (void)lookup;
-    status = use_result(session, status);
     admitted(session, status, status_code(status));
 }
 
@@ -394,7 +388,6 @@ static void use_token(struct session *session) {
 
 static void nonce_used(struct session *session, struct session_lookup *lookup, enum status status) {
     (void)lookup;
-    status = use_result(session, status);
     if (status == STATUS_OK && settings_of(session)->token_single_use)
         use_token(session);
     else

@@ -8,9 +8,11 @@
 
 #include "delivery/session/session.h"
 #include "http/admit/gate.h"
+#include "http/admit/single_use.h"
 
 struct dialect_settings {
     struct gate *gate;
+    struct single_uses *single_uses;
     size_t message_bytes_max;       /* of a message from the peer */
     size_t first_message_bytes_max; /* of a message from a peer that has not authenticated */
     uint64_t messages_per_second;

@@ -14,6 +14,7 @@
 #include "http/admit/conn_tickets.h"
 #include "http/admit/gate.h"
 #include "http/admit/operator_key.h"
+#include "http/admit/single_use.h"
 #include "http/http_date.h"
 #include "http/route.h"
 #include "http/unread_answers.h"
@@ -57,6 +58,7 @@ struct http {
     struct store_pool *store_pool;
     struct unread_answers unread_answers;
     struct writer *writer;
+    struct single_uses single_uses;
     struct api *api; /* for the handlers of api/ */
     struct io_loop **loops;
     size_t loop_count;

@@ -415,6 +415,7 @@ static void http_fill(struct server *server, size_t loop_count) {
     http->store_pool = server->store_pool;
     unread_answers_init(&http->unread_answers, server->config.unread_bytes_per_principal_max);
     http->writer = server->writer;
+    single_uses_init(&http->single_uses, server->writer);
     http->api = &server->api;
     http->loop_count = loop_count;
     http->conn_limits.conn_max = server->config.connections_max;
@@ -428,6 +429,7 @@ static void delivery_fill(struct server *server) {
     const struct config *config = &server->config;
     server->dialects = (struct dialect_settings){
         .gate = &server->http.gate,
+        .single_uses = &server->http.single_uses,
         .message_bytes_max = config->message_bytes_max,
         .first_message_bytes_max = config->request_head_bytes_max < config->message_bytes_max
                                        ? config->request_head_bytes_max
@@ -536,6 +538,7 @@ void server_close(struct server *server) {
     if (server->consumers)
         consumers_close(server->consumers);
     subscription_quota_close(server->subscription_quota);
+    single_uses_release(&server->http.single_uses);
     causes_close(server->telemetry.causes);
     topic_activity_close(server->telemetry.activity);
     if (server->hub)

@@ -181,6 +181,13 @@ struct store_revocation {
 /* Things that may be used once: a token that opens a connection, a nonce of the audit stream. */
 enum single_use_kind { SINGLE_USE_TOKEN, SINGLE_USE_NONCE };
 
+struct store_single_use {
+    enum single_use_kind kind;
+    struct slice id;
+    uint64_t expires_at_ms;
+    bool was_used; /* set by the store: before, and is remembered until that use's expiry */
+};
+
 /* A derived row that a read found missing or altered. */
 struct store_damage {
     enum document_kind kind; /* the document of entity_ref; DOCUMENT_NONE: of a journal */
@@ -520,9 +527,11 @@ MUST_CHECK enum status store_prune_topics(struct store_session *session, struct 
 MUST_CHECK enum status store_put_revocations(struct store_session *session,
                                              const struct store_revocation *revocations,
                                              size_t count, uint64_t now_ms);
-/* STATUS_ALREADY_EXISTS: it was used before, and is remembered until that use's expiry. */
-MUST_CHECK enum status store_use_once(struct store_session *session, enum single_use_kind kind,
-                                      struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+/* Uses all of them in one transaction; each says by itself whether it was used before. Of two equal
+ * ones the first counts. Otherwise all or nothing. */
+MUST_CHECK enum status store_use_once(struct store_session *session, struct store_single_use *uses,
+                                      size_t count, uint64_t now_ms);
+#define STORE_SINGLE_USES_MAX 128 /* in one call */
 
 /* Until the session closes, no other session has this lock: for a server that looks for secrets and
  * generates those that are missing. Waits for the lock. */

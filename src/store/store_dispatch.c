@@ -186,10 +186,10 @@ enum status store_put_revocations(struct store_session *session,
     return session->engine->put_revocations(session, revocations, count, now_ms);
 }
 
-enum status store_use_once(struct store_session *session, enum single_use_kind kind,
-                           struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
-    assert(session->mode != STORE_READ);
-    return session->engine->use_once(session, kind, id, expires_at_ms, now_ms);
+enum status store_use_once(struct store_session *session, struct store_single_use *uses,
+                           size_t count, uint64_t now_ms) {
+    assert(session->mode != STORE_READ && count <= STORE_SINGLE_USES_MAX);
+    return session->engine->use_once(session, uses, count, now_ms);
 }
 
 bool store_has_secrets(const struct store *store) {

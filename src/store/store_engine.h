@@ -67,8 +67,8 @@ struct store_engine {
                                bool replaces);
     enum status (*load_secret)(struct store_session *session, struct slice name,
                                struct arena *arena, struct slice *value);
-    enum status (*use_once)(struct store_session *session, enum single_use_kind kind,
-                            struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+    enum status (*use_once)(struct store_session *session, struct store_single_use *uses,
+                            size_t count, uint64_t now_ms);
 
     /* Closed: STATUS_ALREADY_EXISTS where rows of users' transactions wait for the writer. */
     enum status (*put_properties)(struct store_session *session,

@@ -65,8 +65,8 @@ static void every_call_of_a_lost_write_session_says_so(void **state) {
     assert_int_equal(store_read_state(fixture->writer, &read), STATUS_WRITER_LOST);
     assert_int_equal(store_prune_topics(fixture->writer, &prune, 1), STATUS_WRITER_LOST);
     assert_int_equal(store_heal(fixture->writer, 1), STATUS_WRITER_LOST);
-    assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("a"), 2, 1),
-                     STATUS_WRITER_LOST);
+    struct store_single_use use = {SINGLE_USE_TOKEN, SLICE("a"), 2, false};
+    assert_int_equal(store_use_once(fixture->writer, &use, 1, 1), STATUS_WRITER_LOST);
     assert_int_equal(store_keep_alive(fixture->writer, &wait_ms), STATUS_WRITER_LOST);
     take_role(fixture);
     assert_ok(store_prefetch(fixture->writer, &prefetch));

@@ -72,24 +72,47 @@ static void the_next_write_removes_expired_revocations(void **state) {
     assert_int_equal(walk(fixture, 0).count, 0);
 }
 
+/* Whether it was used before. */
+static bool use(struct fixture *fixture, enum single_use_kind kind, const char *id,
+                uint64_t expires_at_ms, uint64_t now_ms) {
+    struct store_single_use one = {kind, slice_of(id), expires_at_ms, false};
+    assert_ok(store_use_once(fixture->writer, &one, 1, now_ms));
+    return one.was_used;
+}
+
 static void a_single_use_stays_used_after_a_reopen(void **state) {
     struct fixture *fixture = *state;
-    assert_ok(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 100, 10));
-    assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 100, 10),
-                     STATUS_ALREADY_EXISTS);
+    assert_false(use(fixture, SINGLE_USE_TOKEN, "j", 100, 10));
+    assert_true(use(fixture, SINGLE_USE_TOKEN, "j", 100, 10));
     fixture_reopen(fixture);
-    assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 900, 99),
-                     STATUS_ALREADY_EXISTS);
-    assert_ok(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("j"), 100, 10));
-    assert_ok(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("k"), 100, 10));
+    assert_true(use(fixture, SINGLE_USE_TOKEN, "j", 900, 99));
+    assert_false(use(fixture, SINGLE_USE_NONCE, "j", 100, 10));
+    assert_false(use(fixture, SINGLE_USE_TOKEN, "k", 100, 10));
 }
 
 static void a_use_is_forgotten_when_it_has_expired(void **state) {
     struct fixture *fixture = *state;
-    assert_ok(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("n"), 100, 10));
-    assert_ok(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("n"), 400, 100));
-    assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("n"), 400, 100),
-                     STATUS_ALREADY_EXISTS);
+    assert_false(use(fixture, SINGLE_USE_NONCE, "n", 100, 10));
+    assert_false(use(fixture, SINGLE_USE_NONCE, "n", 400, 100));
+    assert_true(use(fixture, SINGLE_USE_NONCE, "n", 400, 100));
+}
+
+static void uses_of_one_call_are_decided_one_by_one(void **state) {
+    struct fixture *fixture = *state;
+    struct store_single_use uses[STORE_SINGLE_USES_MAX];
+    char ids[STORE_SINGLE_USES_MAX][8];
+    assert_false(use(fixture, SINGLE_USE_NONCE, "n5", 100, 10));
+    for (size_t i = 0; i < STORE_SINGLE_USES_MAX; i++) {
+        /* Later ones repeat the ids of earlier ones, and come in another order. */
+        snprintf(ids[i], sizeof(ids[i]), "n%zu", i < 100 ? 99 - i : i - 100);
+        uses[i] = (struct store_single_use){SINGLE_USE_NONCE, slice_of(ids[i]), 100, true};
+    }
+    assert_ok(store_use_once(fixture->writer, uses, STORE_SINGLE_USES_MAX, 10));
+    for (size_t i = 0; i < STORE_SINGLE_USES_MAX; i++)
+        assert_int_equal(uses[i].was_used, i >= 100 || strcmp(ids[i], "n5") == 0);
+    assert_ok(store_use_once(fixture->writer, uses, STORE_SINGLE_USES_MAX, 10));
+    for (size_t i = 0; i < STORE_SINGLE_USES_MAX; i++)
+        assert_true(uses[i].was_used);
 }
 
 static void assert_property(struct fixture *fixture, const char *name, const char *wanted) {
@@ -122,6 +145,7 @@ int main(void) {
         cmocka_unit_test(the_next_write_removes_expired_revocations),
         cmocka_unit_test(a_single_use_stays_used_after_a_reopen),
         cmocka_unit_test(a_use_is_forgotten_when_it_has_expired),
+        cmocka_unit_test(uses_of_one_call_are_decided_one_by_one),
         cmocka_unit_test(properties_are_set_replaced_and_removed_together),
     };
     return CONTRACT_RUN("auth", tests);

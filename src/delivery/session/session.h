@@ -59,9 +59,11 @@ struct session_opening {
 
 /* Something else that the dialect does with the store; the beginning of its own object. */
 struct session_lookup {
-    /* On a thread of the store pool, or on the writer. True, on the store pool: another slice must
-     * follow. */
+    /* On a thread of the store pool. True: another slice must follow. */
     bool (*run)(struct session_lookup *lookup, struct store_session *store);
+    /* In place of run: another thread does the work, and ends the call, which began, with
+     * call_return_post. NULL: run. */
+    void (*begin)(struct session_lookup *lookup, struct call *call);
     /* In place of run, where it may: takes the result of another lookup with the same function,
      * which ran after this one had arrived. NULL: each is run. */
     bool (*copy)(struct session_lookup *lookup, const struct session_lookup *from);
@@ -69,7 +71,6 @@ struct session_lookup {
     void (*done)(struct session *session, struct session_lookup *lookup, enum status status);
     /* In place of done, when the session has ended. */
     void (*free)(struct session_lookup *lookup);
-    bool is_write; /* run on the writer */
 };
 
 /* Work of the session that runs on another thread, one at a time. */

@@ -31,11 +31,12 @@ static void begin(struct session *session, enum session_job job) {
     session->work->job = job;
     call->run = job_run;
     call->done = job_done;
-    call->any_node = true; /* a lookup writes only single uses */
-    if (job == SESSION_JOB_LOOKUP && session->work->lookup->is_write)
-        call_writer(call, session->delivery->io, session->delivery->shared->writer);
-    else
+    if (job == SESSION_JOB_LOOKUP && session->work->lookup->begin) {
+        call_begin(call, session->delivery->io);
+        session->work->lookup->begin(session->work->lookup, call);
+    } else {
         post(call, session);
+    }
 }
 
 /* False: there is no memory. */
@@ -93,7 +94,7 @@ static void begin_opening(struct session *session) {
 }
 
 static void begin_lookup(struct session *session) {
-    if (session->work->lookup->is_write)
+    if (session->work->lookup->begin)
         begin(session, SESSION_JOB_LOOKUP);
     else
         begin_together(session, SESSION_JOB_LOOKUP);

@@ -11,11 +11,6 @@ struct opening {
     struct single_use use;
 };
 
-static void opening_run(struct call *call, struct store_session *store) {
-    struct opening *opening = container_of(call, struct opening, call.call);
-    call->status = single_use_decide(&opening->use, store);
-}
-
 static void opening_answer(struct exchange_call *call) {
     struct exchange *exchange = call->exchange;
     enum status status = call->call.status;
@@ -45,10 +40,10 @@ void open_once(struct exchange *exchange) {
     }
     opening->use.expires_at_ms = single_use_token_until_ms(exchange->principal);
     opening->use.forget_ms = io_loop_forget_ms(exchange->loop);
-    opening->call = (struct exchange_call){.call = {.run = opening_run, .any_node = true},
-                                           .exchange = exchange,
-                                           .answer = opening_answer};
+    opening->call = (struct exchange_call){.exchange = exchange, .answer = opening_answer};
     exchange->work = opening;
     exchange->work_free = free;
-    exchange_call_writer(&opening->call);
+    exchange_call_begin(&opening->call);
+    single_use_post(&exchange->http->single_uses, &opening->use, &opening->call.call,
+                    exchange->principal);
 }

@@ -88,7 +88,7 @@ enum statement_id {
     STATEMENT_PRUNE_TOPICS,
     STATEMENT_PUT_REVOCATIONS,
     STATEMENT_DROP_REVOCATIONS,
-    STATEMENT_ADD_SINGLE_USE,
+    STATEMENT_ADD_SINGLE_USES,
     STATEMENT_DROP_SINGLE_USES,
     STATEMENT_KEEP_SECRET,
     STATEMENT_SECRET,
@@ -516,8 +516,8 @@ enum status postgres_find_stray_row(struct store_session *base, uint64_t *topic_
 enum status postgres_put_revocations(struct store_session *base,
                                      const struct store_revocation *revocations, size_t count,
                                      uint64_t now_ms);
-enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,
-                              struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+enum status postgres_use_once(struct store_session *base, struct store_single_use *uses,
+                              size_t count, uint64_t now_ms);
 enum status postgres_lock_secrets(struct store_session *base);
 enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value,
                                  bool replaces);

@@ -21,11 +21,9 @@ static enum status begin(struct postgres_session *session, enum statement_id dro
     return status == STATUS_OK ? STATUS_OK : postgres_write_end(session, status);
 }
 
-/* Sends the last statement, and receives the results of so many statements. */
-static enum status finish(struct postgres_session *session, int count) {
-    enum status status = postgres_pipeline_send(session);
-    if (status == STATUS_OK)
-        status = postgres_pipeline_sync(session);
+/* Receives the results of the first statements, after all were sent. */
+static enum status receive(struct postgres_session *session, int count) {
+    enum status status = postgres_pipeline_sync(session);
     if (status == STATUS_OK)
         status = postgres_write_check(session);
     for (int i = 0; status == STATUS_OK && i < count; i++) {
@@ -33,11 +31,21 @@ static enum status finish(struct postgres_session *session, int count) {
         status = postgres_pipeline_receive(session, &result);
         PQclear(result);
     }
+    return status;
+}
+
+/* These rows may be written again, so an unknown outcome is a failure. */
+static enum status end(struct postgres_session *session, enum status status) {
     status = postgres_write_end(session, status);
-    /* These rows may be written again, so an unknown outcome is a failure. */
     return status == STATUS_APPEND_OUTCOME_UNKNOWN && session->base.mode == STORE_SIDE
                ? STATUS_STORE_UNAVAILABLE
                : status;
+}
+
+/* Sends the last statement, and receives the results of so many statements. */
+static enum status finish(struct postgres_session *session, int count) {
+    enum status status = postgres_pipeline_send(session);
+    return end(session, status == STATUS_OK ? receive(session, count) : status);
 }
 
 enum status postgres_put_revocations(struct store_session *base,
@@ -58,17 +66,40 @@ enum status postgres_put_revocations(struct store_session *base,
     return finish(session, 3);
 }
 
-enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,
-                              struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
+/* The use that a new row is of: of two equal ones the first. */
+static void note_first(struct store_single_use *uses, size_t count, struct postgres_row row) {
+    enum single_use_kind kind = (enum single_use_kind)postgres_number(row, 0);
+    struct slice id = postgres_text(row, 1);
+    size_t i = 0;
+    while (i < count && !(uses[i].was_used && uses[i].kind == kind && slice_equal(uses[i].id, id)))
+        i++;
+    if (i < count)
+        uses[i].was_used = false;
+}
+
+enum status postgres_use_once(struct store_session *base, struct store_single_use *uses,
+                              size_t count, uint64_t now_ms) {
     struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
     enum status status = begin(session, STATEMENT_DROP_SINGLE_USES, now_ms);
     if (status != STATUS_OK)
         return status;
-    postgres_begin(session, STATEMENT_ADD_SINGLE_USE);
-    postgres_put_number(session, (uint64_t)kind);
-    postgres_put_text(session, id);
-    postgres_put_number(session, expires_at_ms);
-    return finish(session, 2);
+    postgres_begin(session, STATEMENT_ADD_SINGLE_USES);
+    for (size_t i = 0; i < count; i++) {
+        postgres_put_number(session, (uint64_t)uses[i].kind);
+        postgres_put_text(session, uses[i].id);
+        postgres_put_number(session, uses[i].expires_at_ms);
+        uses[i].was_used = true;
+    }
+    status = postgres_pipeline_send(session);
+    if (status == STATUS_OK)
+        status = receive(session, 1);
+    if (status == STATUS_OK)
+        status = postgres_pipeline_receive(session, &result);
+    for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++)
+        note_first(uses, count, (struct postgres_row){result, i});
+    PQclear(result);
+    return end(session, status);
 }
 
 enum status postgres_lock_secrets(struct store_session *base) {

@@ -228,9 +228,12 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                     "kind, id FROM sync_revocations WHERE expires_at <= "
                                     "$1::bigint LIMIT 1000)",
                                     "n"},
-    [STATEMENT_ADD_SINGLE_USE] = {"INSERT INTO sync_single_uses (kind, id, expires_at) VALUES "
-                                  "(($1::bigint)::smallint, $2::text, $3::bigint)",
-                                  "ntn"},
+    /* In one order on all nodes, so that no two wait for each other. */
+    [STATEMENT_ADD_SINGLE_USES] =
+        {"INSERT INTO sync_single_uses (kind, id, expires_at) SELECT a::smallint, b, c FROM "
+         "unnest($1::bigint[], $2::text[], $3::bigint[]) u(a, b, c) ORDER BY a, b, c DESC ON "
+         "CONFLICT DO NOTHING RETURNING kind::bigint, id",
+         "NTN"},
     [STATEMENT_DROP_SINGLE_USES] = {"DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT "
                                     "kind, id FROM sync_single_uses WHERE expires_at <= "
                                     "$1::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)",

@@ -366,8 +366,8 @@ void sqlite_read_end(struct store_session *base);
 enum status sqlite_put_revocations(struct store_session *base,
                                    const struct store_revocation *revocations, size_t count,
                                    uint64_t now_ms);
-enum status sqlite_use_once(struct store_session *base, enum single_use_kind kind, struct slice id,
-                            uint64_t expires_at_ms, uint64_t now_ms);
+enum status sqlite_use_once(struct store_session *base, struct store_single_use *uses, size_t count,
+                            uint64_t now_ms);
 
 /* sqlite_rows.c */
 enum status sqlite_note_fork(struct store_session *base);

@@ -38,20 +38,26 @@ enum status sqlite_put_revocations(struct store_session *base,
     return sqlite_end(session, status);
 }
 
-enum status sqlite_use_once(struct store_session *base, enum single_use_kind kind, struct slice id,
-                            uint64_t expires_at_ms, uint64_t now_ms) {
-    struct sqlite_session *session = sqlite_session_of(base);
+static enum status use(struct sqlite_session *session, struct store_single_use *one) {
     sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_ADD_SINGLE_USE, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, (uint64_t)one->kind);
+    sqlite_bind_text(statement, 2, one->id);
+    sqlite_bind_number(statement, 3, one->expires_at_ms);
+    status = sqlite_run(session, statement);
+    one->was_used = status == STATUS_OK && sqlite3_changes(session->database) == 0;
+    return status;
+}
+
+enum status sqlite_use_once(struct store_session *base, struct store_single_use *uses, size_t count,
+                            uint64_t now_ms) {
+    struct sqlite_session *session = sqlite_session_of(base);
     enum status status = sqlite_begin(session);
     if (status == STATUS_OK)
         status = drop_expired(session, STATEMENT_DROP_SINGLE_USES, now_ms);
-    if (status == STATUS_OK)
-        status = sqlite_statement(session, STATEMENT_ADD_SINGLE_USE, &statement);
-    if (status == STATUS_OK) {
-        sqlite_bind_number(statement, 1, (uint64_t)kind);
-        sqlite_bind_text(statement, 2, id);
-        sqlite_bind_number(statement, 3, expires_at_ms);
-        status = sqlite_run(session, statement);
-    }
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        status = use(session, &uses[i]);
     return sqlite_end(session, status);
 }

@@ -150,7 +150,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT kind, id FROM sync_revocations "
         "WHERE expires_at <= ? LIMIT 1000)",
     [STATEMENT_ADD_SINGLE_USE] =
-        "INSERT INTO sync_single_uses (kind, id, expires_at) VALUES (?, ?, ?)",
+        "INSERT INTO sync_single_uses (kind, id, expires_at) VALUES (?, ?, ?) ON CONFLICT DO "
+        "NOTHING",
     [STATEMENT_DROP_SINGLE_USES] =
         "DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT kind, id FROM sync_single_uses "
         "WHERE expires_at <= ? LIMIT 1000)",
