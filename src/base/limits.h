@@ -73,6 +73,7 @@
     X(STORE_POOL_DEBTORS_MAX,             4096,      ITEMS, PROCESS,      1, "principals without a read whose long reads are remembered")                    \
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
     X(RATE_PRINCIPALS_MAX,                16384,     ITEMS, PROCESS,      2, "principals whose single uses of the last seconds are counted")                 \
+    X(RATE_ADDRESSES_MAX,                 65536,     ITEMS, PROCESS,      1, "addresses whose wrong keys and tokens of the last minutes are counted")        \
     X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \
     X(HUB_REPLAY_PLACES_MAX,              16,        ITEMS, WITHIN,       1, "places of a topic whose replays share frames, within KHALA_WINDOWS_BYTES_MAX") \
     X(HUB_NAMES_BYTES_MAX,                65536,     BYTES, PROCESS,      1, "names of the topics in one publication")                                       \

@@ -65,34 +65,49 @@ static struct rate_entry *entry_make(struct rate_table *table, struct slice key)
         free(entry);
         return NULL;
     }
+    list_push_back(&table->by_age, &entry->node);
     return entry;
 }
 
-uint64_t rate_table_take(struct rate_table *table, struct slice key, uint64_t now_ms) {
-    pthread_mutex_lock(&table->lock);
+/* Under the lock. The entry of the key, which is touched; NULL: its bucket is full. */
+static struct rate_entry *touch(struct rate_table *table, struct slice key, uint64_t now_ms) {
     for (int i = 0; i < 2 && oldest(table) && oldest(table)->full_at_ms <= now_ms; i++)
         drop(table, oldest(table));
     struct rate_entry *entry = map_find(&table->entries, key);
-    uint64_t wait = wait_ms(table, entry, now_ms);
-    if (wait == 0 && !entry)
-        entry = entry_make(table, key);
-    if (wait == 0 && entry) {
-        uint64_t from_ms = entry->full_at_ms > now_ms ? entry->full_at_ms : now_ms;
-        entry->full_at_ms = from_ms + table->options.interval_ms;
-    }
-    if (entry && list_node_is_linked(&entry->node))
-        list_remove(&entry->node);
-    if (entry)
-        list_push_back(&table->by_age, &entry->node);
-    pthread_mutex_unlock(&table->lock);
-    return wait;
+    if (!entry)
+        return NULL;
+    list_remove(&entry->node);
+    list_push_back(&table->by_age, &entry->node);
+    return entry;
 }
 
-uint64_t rate_table_wait_ms(struct rate_table *table, struct slice key, uint64_t now_ms) {
+static uint64_t take(struct rate_table *table, struct slice key, uint64_t now_ms,
+                     uint64_t debt_ms_max) {
+    uint64_t beyond_ms = 0; /* what the bucket need not owe */
     pthread_mutex_lock(&table->lock);
-    uint64_t wait = wait_ms(table, map_find(&table->entries, key), now_ms);
+    struct rate_entry *entry = touch(table, key, now_ms);
+    uint64_t wait = wait_ms(table, entry, now_ms);
+    bool is_taken = wait == 0 || debt_ms_max > 0;
+    if (is_taken && !entry)
+        entry = entry_make(table, key);
+    if (is_taken && entry) {
+        uint64_t from_ms = entry->full_at_ms > now_ms ? entry->full_at_ms : now_ms;
+        entry->full_at_ms = from_ms + table->options.interval_ms;
+        beyond_ms = wait > debt_ms_max && debt_ms_max > 0 ? wait - debt_ms_max : 0;
+        entry->full_at_ms -= beyond_ms;
+    }
     pthread_mutex_unlock(&table->lock);
-    return wait;
+    return wait - beyond_ms;
+}
+
+uint64_t rate_table_take(struct rate_table *table, struct slice key, uint64_t now_ms) {
+    return take(table, key, now_ms, 0);
+}
+
+uint64_t rate_table_charge(struct rate_table *table, struct slice key, uint64_t now_ms,
+                           uint64_t wait_ms_max) {
+    assert(wait_ms_max > 0);
+    return take(table, key, now_ms, wait_ms_max);
 }
 
 size_t rate_table_count(struct rate_table *table) {

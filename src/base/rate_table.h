@@ -34,8 +34,10 @@ void rate_table_release(struct rate_table *table);
 /* Takes one from the bucket of the key. Returns 0, or after how many milliseconds one is there; the
  * bucket is then unchanged. now_ms is monotonic; threads may differ by a little. */
 uint64_t rate_table_take(struct rate_table *table, struct slice key, uint64_t now_ms);
-/* What rate_table_take would return. */
-uint64_t rate_table_wait_ms(struct rate_table *table, struct slice key, uint64_t now_ms);
+/* Takes one in any case, also one that is not there yet. Returns after how many milliseconds it is
+ * there, at most wait_ms_max: a bucket owes no more than that. */
+uint64_t rate_table_charge(struct rate_table *table, struct slice key, uint64_t now_ms,
+                           uint64_t wait_ms_max);
 size_t rate_table_count(struct rate_table *table);
 
 #endif

@@ -29,6 +29,7 @@ struct audit {
     struct audit_init init; /* the filters are in use as long as the session */
     bool has_init;          /* the init was read */
     bool has_begun;         /* init_ack was sent */
+    enum status denied;     /* the capability was refused, which the client learns later */
     struct session_lookup lookup;
     struct single_use use;             /* of the nonce, then of the token */
     const struct principal *principal; /* the session's, during a use */
@@ -218,6 +219,8 @@ static enum status send_leaving(struct session *session, uint64_t retry_after_ms
     return send_reconnect(session, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
+static enum status deny(struct session *session, enum status why, const char *reason);
+
 /* ---- notices ---- */
 
 /* {"name":cursor, then the tail, which closes the object. */
@@ -247,6 +250,8 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
 static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     char tail[64];
+    if (audit->denied != STATUS_OK)
+        return deny(session, audit->denied, status_code(audit->denied));
     if (!audit->has_init)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
     if (!audit->has_begun)
@@ -418,6 +423,15 @@ static enum status admit(struct session *session) {
     const struct audit_init *init = &audit->init;
     uint64_t now_ms = clock_wall_ms(&session->delivery->io->clock);
     enum status status = check_capability(session, init->capability, now_ms);
+    uint64_t delay_ms = status == STATUS_INVALID_TOKEN
+                            ? session->outlet->table->charge_failure(session->outlet)
+                            : 0;
+    if (delay_ms > 0) {
+        audit->denied = status;
+        io_loop_deadline_in(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
+                            delay_ms);
+        return STATUS_OK;
+    }
     if (status != STATUS_OK)
         return deny(session, status, status_code(status));
     if (init->at_ms > now_ms + NONCE_SKEW_MS_MAX || now_ms > init->at_ms + NONCE_SKEW_MS_MAX)
@@ -435,6 +449,8 @@ static enum status admit(struct session *session) {
 static enum status receive(struct session *session, struct slice text) {
     struct audit *audit = session->dialect_state;
     const char *problem = "";
+    if (audit->denied != STATUS_OK)
+        return STATUS_OK;
     if (audit->has_init)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
     enum status status =

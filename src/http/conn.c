@@ -290,6 +290,16 @@ void conn_handle(struct conn *conn) {
     set_state(conn, CONN_HANDLING);
 }
 
+void conn_delay(struct conn *conn, uint64_t delay_ms) {
+    assert(conn->state == CONN_HANDLING);
+    io_loop_deadline_in(conn->transport.loop, &conn->deadline, DEADLINE_DELAY, delay_ms);
+}
+
+void conn_delayed(struct deadline *deadline) {
+    struct conn *conn = container_of(deadline, struct conn, deadline);
+    events_of(conn)->delayed(conn);
+}
+
 void conn_stream_body(struct conn *conn) {
     set_state(conn, CONN_STREAMING);
     conn->is_paused = conn->is_body_done = conn->is_sending = conn->is_last_piece = false;

@@ -40,6 +40,8 @@ struct conn_events {
     void (*refused)(struct conn *conn, enum status status);
     /* A piece of a streamed answer is written, and the answer goes on. */
     void (*sent)(struct conn *conn);
+    /* The delay of the answer is over. */
+    void (*delayed)(struct conn *conn);
     /* The server drains and the answer is still due. */
     void (*drain)(struct conn *conn);
     /* The bytes of the answer that the peer must read within the deadline. */
@@ -96,6 +98,11 @@ void conn_continue(struct conn *conn);
 void conn_handle(struct conn *conn);
 /* A handler reads the body in pieces; its answer may come in pieces. */
 void conn_stream_body(struct conn *conn);
+/* The peer showed a wrong key or token. Returns after how many milliseconds it may be told, because
+ * its address has shown many. The connection closes after such an answer. */
+MUST_CHECK uint64_t conn_charge_failure(struct conn *conn, bool is_token);
+/* Handles nothing meanwhile; the delayed event follows. */
+void conn_delay(struct conn *conn, uint64_t delay_ms);
 /* The answer is in conn->http->out: write it, then continue with the next request. */
 void conn_answer(struct conn *conn);
 /* The handler starts an answer in pieces. */
@@ -146,6 +153,7 @@ void conn_unread_expired(struct deadline *deadline);
 void conn_peer_check(struct deadline *deadline);
 /* Closes the connections of a loop whose peers have vanished. */
 void conn_peers_check(struct deadline *deadline);
+void conn_delayed(struct deadline *deadline);
 void conn_turn(struct deadline *deadline);
 
 _Static_assert(sizeof(struct conn) <= 256, "every idle session has a connection");

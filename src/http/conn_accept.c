@@ -239,6 +239,24 @@ void conn_note_node(struct conn *conn) {
     conn_share_return(&conn_loop(conn)->http->conn_shares, &conn->address_share);
 }
 
+uint64_t conn_charge_failure(struct conn *conn, bool is_token) {
+    struct http *http = conn_loop(conn)->http;
+    struct sockaddr_storage address;
+    char key[ADDRESS_KEY_BYTES_MAX];
+    /* Another node forwards the requests of many clients, which it has charged itself. */
+    if (conn->is_node || !transport_peer_address(&conn->transport, &address))
+        return 0;
+    uint64_t delay_ms =
+        rate_table_charge(&http->auth_failures, address_key((const struct sockaddr *)&address, key),
+                          clock_mono_ms(&conn->transport.loop->clock), AUTH_FAILURE_DELAY_MS_MAX);
+    if (delay_ms == 0)
+        return 0;
+    conn->keep_alive = false;
+    metrics_add(METRIC_AUTH_FAILURES_DELAYED,
+                METRIC_LABELS(is_token ? LABEL_CREDENTIAL_TOKEN : LABEL_CREDENTIAL_KEY), 1);
+    return delay_ms;
+}
+
 enum status conn_admit(struct conn *conn, const struct principal *principal) {
     struct http *http = conn_loop(conn)->http;
     enum status status = STATUS_OK;

@@ -10,6 +10,9 @@
 
 #include "http/http.h"
 
+/* The longest time that the answer to a wrong key or token waits. */
+#define AUTH_FAILURE_DELAY_MS_MAX 5000
+
 struct conn;
 struct principal;
 

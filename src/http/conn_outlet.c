@@ -94,6 +94,10 @@ static enum status outlet_admit(struct outlet *outlet, const struct principal *p
     return conn_admit(conn_of(outlet), principal);
 }
 
+static uint64_t outlet_charge_failure(struct outlet *outlet) {
+    return conn_charge_failure(conn_of(outlet), true);
+}
+
 static void outlet_pause_reading(struct outlet *outlet) {
     transport_read_stop(&conn_of(outlet)->transport);
 }
@@ -134,6 +138,7 @@ static const struct outlet_table outlet_table = {
     .has_unsent = outlet_has_unsent,
     .lift_unsent_limit = outlet_lift_unsent_limit,
     .admit = outlet_admit,
+    .charge_failure = outlet_charge_failure,
     .pause_reading = outlet_pause_reading,
     .resume_reading = outlet_resume_reading,
     .set_deadline = outlet_set_deadline,

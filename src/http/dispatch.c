@@ -25,6 +25,24 @@ static void answer_refused(struct exchange *exchange, enum status status) {
         exchange_answer_status(exchange, status);
 }
 
+/* A wrong key or token is answered late, once its address has shown many. Right ones are compared
+ * like these, and never wait: the clients behind a proxy share its address. */
+static void refuse(struct exchange *exchange, enum status status) {
+    struct conn *conn = exchange->conn;
+    uint64_t delay_ms = 0;
+    if (status == STATUS_INVALID_TOKEN)
+        delay_ms = conn_charge_failure(conn, !(exchange->match.route->flags & ROUTE_OPERATOR));
+    exchange->refused = status;
+    if (delay_ms > 0)
+        conn_delay(conn, delay_ms);
+    else
+        answer_refused(exchange, status);
+}
+
+static void on_delayed(struct conn *conn) {
+    answer_refused(conn->exchange, conn->exchange->refused);
+}
+
 static void on_refused(struct conn *conn, enum status status) {
     if (!conn->exchange)
         conn->exchange = exchange_new(conn, NULL);
@@ -36,7 +54,7 @@ static void on_refused(struct conn *conn, enum status status) {
         return;
     }
     conn_handle(conn);
-    answer_refused(conn->exchange, status);
+    refuse(conn->exchange, status);
 }
 
 /* False: the writer handles the request, or it is refused. */
@@ -226,7 +244,7 @@ static void on_request(struct conn *conn) {
     }
     conn_handle(conn);
     if (exchange->refused != STATUS_OK)
-        answer_refused(exchange, exchange->refused);
+        refuse(exchange, exchange->refused);
     else if (is_for_this_node(exchange) && check_parameters(exchange))
         run_handler(exchange);
 }
@@ -252,6 +270,7 @@ const struct conn_events dispatch_events = {
     .request = on_request,
     .refused = on_refused,
     .sent = on_sent,
+    .delayed = on_delayed,
     .drain = on_drain,
     .progress_min = progress_min,
     .detach = exchange_detach,

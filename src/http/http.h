@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "base/log_gate.h"
+#include "base/rate_table.h"
 #include "delivery/telemetry.h"
 #include "http/admit/conn_shares.h"
 #include "http/admit/conn_tickets.h"
@@ -66,6 +67,7 @@ struct http {
     atomic_bool is_draining;        /* no connection is accepted any more */
     struct conn_limits conn_limits; /* over all loops, like the next one */
     struct conn_shares conn_shares;
+    struct rate_table auth_failures;  /* of addresses: wrong keys and tokens */
     atomic_uint_fast64_t conn_number; /* of the last connection that was accepted */
     atomic_size_t handed_count;       /* sockets on their way to another loop */
 };

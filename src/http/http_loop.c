@@ -21,6 +21,7 @@ static void define_deadlines(struct io_loop *io, const struct http_options *opti
     deadline_queue_define(queue, DEADLINE_PEER_CHECK, PEER_CHECK_MS, conn_peer_check);
     deadline_queue_define(queue, DEADLINE_PEERS_CHECK,
                           options->peer_timeout_ms / TRANSPORT_PEER_CHECKS, conn_peers_check);
+    deadline_queue_define(queue, DEADLINE_DELAY, 0, conn_delayed);
     deadline_queue_define(queue, DEADLINE_TURN, TURN_MS, conn_turn);
     deadline_queue_define(queue, DEADLINE_SILENCE, options->silence_timeout_ms, conn_expired);
 }

@@ -262,12 +262,16 @@ static void on_closed(struct socket_watch *watch) {
     transport->events->closed(transport);
 }
 
+bool transport_peer_address(const struct transport *transport, struct sockaddr_storage *address) {
+    socklen_t size = sizeof(*address);
+    return getpeername(transport->watch.fd, (struct sockaddr *)address, &size) == 0;
+}
+
 struct slice transport_peer(const struct transport *transport,
                             char text[TRANSPORT_PEER_BYTES_MAX]) {
     struct sockaddr_storage address;
-    socklen_t size = sizeof(address);
     text[0] = '\0';
-    if (getpeername(transport->watch.fd, (struct sockaddr *)&address, &size) == 0)
+    if (transport_peer_address(transport, &address))
         (void)uv_ip_name((const struct sockaddr *)&address, text, TRANSPORT_PEER_BYTES_MAX);
     return slice_of(text);
 }

@@ -76,6 +76,10 @@ bool transport_is_open(const struct transport *transport);
 /* The peer's address without its port; empty when the socket has none any more. */
 struct slice transport_peer(const struct transport *transport, char text[TRANSPORT_PEER_BYTES_MAX]);
 
+/* The same as a socket address. False: the socket has none any more. */
+MUST_CHECK bool transport_peer_address(const struct transport *transport,
+                                       struct sockaddr_storage *address);
+
 enum transport_peer_state {
     TRANSPORT_PEER_PRESENT,
     TRANSPORT_PEER_ENDED, /* it has closed its side, and may still read */

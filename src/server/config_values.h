@@ -80,6 +80,7 @@ struct config {
     uint64_t messages_per_second;
     uint64_t subscriptions_max;
     uint64_t quota_subscriptions;
+    uint64_t auth_failures_per_minute;
     uint64_t audit_init_timeout_ms;
     uint64_t window_frames_max;
     uint64_t window_bytes_max;

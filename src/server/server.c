@@ -416,6 +416,11 @@ static void http_fill(struct server *server, size_t loop_count) {
     unread_answers_init(&http->unread_answers, server->config.unread_bytes_per_principal_max);
     http->writer = server->writer;
     single_uses_init(&http->single_uses, server->writer);
+    uint64_t failures = server->config.auth_failures_per_minute;
+    rate_table_init(&http->auth_failures,
+                    &(struct rate_options){.interval_ms = failures < 60000 ? 60000 / failures : 1,
+                                           .burst = failures / 3 > 0 ? failures / 3 : 1,
+                                           .count_max = RATE_ADDRESSES_MAX});
     http->api = &server->api;
     http->loop_count = loop_count;
     http->conn_limits.conn_max = server->config.connections_max;
@@ -539,6 +544,7 @@ void server_close(struct server *server) {
         consumers_close(server->consumers);
     subscription_quota_close(server->subscription_quota);
     single_uses_release(&server->http.single_uses);
+    rate_table_release(&server->http.auth_failures);
     causes_close(server->telemetry.causes);
     topic_activity_close(server->telemetry.activity);
     if (server->hub)

@@ -3,11 +3,15 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Victim } from "../lib/greedy.mjs";
+import { Worker } from "node:worker_threads";
+import { users, Victim } from "../lib/greedy.mjs";
 import { folder, start } from "../lib/khala.mjs";
-import { MEASURED } from "../lib/machine.mjs";
+import { MEASURED, memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { range } from "../lib/samples.mjs";
 import { Authority } from "../lib/tls.mjs";
+import { once } from "../lib/wait.mjs";
 
 const SETTINGS = { ...UNHURRIED, ...MEASURED, RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_LOG_LEVEL: "error" };
 const FLOODERS = 300;
@@ -30,3 +34,66 @@ for (const [kind, records] of [["updates", UPDATES], ["requests", UPDATES], ["by
     if (kind !== "bytes") assert.equal(Number(ended), FLOODERS, "every flooding connection was closed");
   });
 }
+
+/** Clients of tests/lib/annoying_clients.mjs beside the victim. Answers how many answers a second they got. */
+async function annoy(t, operator, victim, name, clients) {
+  const { host, port } = operator.server;
+  const worker = new Worker(new URL("../lib/annoying_clients.mjs", import.meta.url), { workerData: { host, port, ...clients } });
+  t.after(() => worker.terminate());
+  await once(worker, "message", `the requests of ${name}`);
+  const begun = performance.now();
+  await victim.rounds();
+  const seconds = (performance.now() - begun) / 1000;
+  worker.postMessage("close");
+  const { answers } = await once(worker, "message", "the end of the attack");
+  victim.check(t, name, `; ${(answers / seconds).toFixed(0)} answers a second`);
+  return answers / seconds;
+}
+
+test("audit sockets opened without end do not delay others", async (t) => {
+  const operator = await operate(t, { settings: SETTINGS });
+  const victim = await Victim.start(operator);
+  await victim.measureQuiet(t);
+  await annoy(t, operator, victim, "nonces", { kind: "audit", connections: 100, token: users(operator, "greedy", ["runtime.audit"]) });
+  const { body } = await operator.get("/metrics");
+  const commits = Number(body.match(/^khala_single_use_commits_total (\d+)$/m)[1]);
+  t.diagnostic(`${commits} transactions for nonces`);
+});
+
+const GUESSERS = 50;
+
+test("wrong keys and tokens do not delay others, and few a second are answered", async (t) => {
+  const operator = await operate(t, { settings: { ...SETTINGS, KHALA_AUTH_FAILURES_PER_MINUTE: "60" } });
+  const victim = await Victim.start(operator);
+  await victim.measureQuiet(t);
+  for (const kind of ["keys", "tokens"]) {
+    const rate = await annoy(t, operator, victim, `wrong ${kind} on one connection`, { kind, connections: 1, token: victim.token });
+    assert.ok(rate < 50, `${rate} answers a second`);
+    const rates = await annoy(t, operator, victim, `wrong ${kind} on ${GUESSERS}`, { kind, connections: GUESSERS, token: victim.token });
+    assert.ok(rates < 2 * GUESSERS, `${rates} answers a second`);
+  }
+});
+
+const NAMES = 1000;
+const CROWD = 250;
+const CROWD_BYTES_MAX = (SANITIZED ? 4 : 1) * 160e6; // the promised 64 MB, and what the requests leave behind
+
+test(`${CROWD} connections with ${NAMES} names each take bounded memory, and do not delay others`, async (t) => {
+  const operator = await operate(t, { settings: SETTINGS });
+  const victim = await Victim.start(operator);
+  await victim.measureQuiet(t);
+  const before = memoryBytes(operator.server);
+  const token = users(operator, "greedy");
+  const counts = { ok: 0, error: 0 };
+  const crowd = (async () => {
+    for (let i = 0; i < CROWD; i++) {
+      const client = await Client.join(operator, { params: { token } });
+      counts[(await client.ask("sync:subscribe", { topics: range(1, NAMES).map((n) => `run:c${i}n${n}:events`) })).status]++;
+    }
+  })();
+  await victim.rounds();
+  await crowd;
+  const bytes = memoryBytes(operator.server) - before;
+  victim.check(t, "names", `; ${JSON.stringify(counts)}, ${(bytes / 1e6).toFixed(0)} MB`);
+  assert.ok(bytes < CROWD_BYTES_MAX, `${bytes} bytes`);
+});

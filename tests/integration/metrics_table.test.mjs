@@ -16,6 +16,7 @@ import { Client } from "../lib/phoenix.mjs";
 import { freePort } from "../lib/ports.mjs";
 import { familyOf, scrape } from "../lib/prometheus.mjs";
 import { promtool } from "../lib/promtool.mjs";
+import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { alter, holdWriter, sql } from "../lib/store.mjs";
 import { Authority } from "../lib/tls.mjs";
@@ -336,10 +337,22 @@ test("slow and impatient consumers move their metrics", async (t) => {
 });
 
 test("what annoys the server moves its metrics", async (t) => {
-  const operator = await operate(t, { settings: { ...NEVER, KHALA_QUOTA_SUBSCRIPTIONS: "2" } });
+  const operator = await operate(t, { settings: { ...NEVER, KHALA_QUOTA_SUBSCRIPTIONS: "2", KHALA_AUTH_FAILURES_PER_MINUTE: "3" } });
   const topics = ["a", "b", "c"].map((run) => `run:${run}:events`);
   const client = await Client.join(operator);
   await moves(operator, "subscriptions_refused_total", {}, 1, () => client.refused("sync:subscribe", { topics }));
+  const auditor = operator.sign({ oa_user_id: "auditor", oa_sync_scopes: ["runtime.audit"] });
+  const init = async () => {
+    const socket = await Socket.audit(operator, auditor);
+    await socket.until((one) => one.messages.length > 0, "the first message");
+    socket.close();
+  };
+  await moves(operator, "single_use_commits_total", {}, 1, init);
+  await moves(operator, "single_uses_refused_total", { kind: "nonce" }, "some", () => Promise.all(Array.from({ length: 40 }, init)));
+  const guess = (path, key) => () => operator.ask("GET", path, undefined, { authorization: `Bearer ${key}` });
+  await guess("runs", "wrong")();
+  await moves(operator, "auth_failures_delayed_total", { credential: "key" }, 1, guess("runs", "wrong"));
+  await moves(operator, "auth_failures_delayed_total", { credential: "token" }, 1, guess("khala/topics/app/messages?after_seq=0", "a.b.c"));
 });
 
 test("admissions and denials move their metrics", async (t) => {

@@ -51,6 +51,7 @@ const ELSEWHERE = {
   KHALA_WS_MESSAGE_BYTES_MAX: ["phoenix_connection", "messages and frames that break the rules close with their code"],
   KHALA_LEGACY_CURSORS: ["audit", "cursors of protocol version 1 are taken with KHALA_LEGACY_CURSORS, in lists, exports and the command line"],
   KHALA_SUBSCRIPTIONS_MAX: ["phoenix", "a repeated subscription starts at its new cursor and does not count twice"],
+  KHALA_AUTH_FAILURES_PER_MINUTE: ["attempts", "only guesses count: not expired tokens, not missing ones, and not those of another address"],
   KHALA_QUOTA_SUBSCRIPTIONS: ["subscription_quota", "subscriptions count over all connections of a principal, all or none of a subscribe"],
   KHALA_SNAPSHOTS_BYTES_MAX: ["snapshot", "snapshots use no more disk than the setting allows"],
   RUNTIME_KHALA_SINK: ["sinks", "noop keeps the log and writes no summary"],

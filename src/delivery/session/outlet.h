@@ -40,6 +40,8 @@ struct outlet_table {
     /* The peer has shown a token, its first or another. Any status but STATUS_OK: the principal has
      * too many connections. */
     MUST_CHECK enum status (*admit)(struct outlet *outlet, const struct principal *principal);
+    /* The peer has shown a wrong token. Returns after how many milliseconds it may be told. */
+    MUST_CHECK uint64_t (*charge_failure)(struct outlet *outlet);
     void (*pause_reading)(struct outlet *outlet);
     void (*resume_reading)(struct outlet *outlet);
     /* The connection's own deadline; session_expired follows when it passes. */

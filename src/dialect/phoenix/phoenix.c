@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
+#include "delivery/session/session_close.h"
 #include "delivery/session/session_jobs.h"
 #include "delivery/session/session_log.h"
 #include "delivery/session/session_token.h"
@@ -235,6 +236,12 @@ static enum status refresh(struct session *session, const struct phoenix_message
     if (status == STATUS_OK)
         status = session_refresh(session, principal);
     principal_unref(principal);
+    /* A client that tries many tokens on its connection loses it. */
+    if (status == STATUS_INVALID_TOKEN &&
+        session->outlet->table->charge_failure(session->outlet) > 0) {
+        session_end(session, status);
+        return STATUS_OK;
+    }
     if (status != STATUS_OK) {
         if (status_http(status) == 401 || status_http(status) == 403)
             session_log_refused(session, (struct slice){NULL, 0}, status);

@@ -6,10 +6,8 @@
 
 /* A connection whose token ends sooner does not count. */
 #define RENEWAL_MS 60000
-/* An IPv6 network of this size usually has one owner. */
-#define NETWORK_BYTES 8
-/* The kind of the address comes before it. */
-#define ADDRESS_KEY_BYTES_MAX (1 + NETWORK_BYTES)
+/* Of an IPv6 network; the kind of the address comes before it. */
+#define NETWORK_BYTES (ADDRESS_KEY_BYTES_MAX - 1)
 
 struct share_holder {
     struct list shares; /* of a principal */
@@ -136,7 +134,7 @@ enum status conn_share_take_principal(struct conn_shares *shares, struct princip
     return status;
 }
 
-static struct slice address_key(const struct sockaddr *address, char key[ADDRESS_KEY_BYTES_MAX]) {
+struct slice address_key(const struct sockaddr *address, char key[ADDRESS_KEY_BYTES_MAX]) {
     const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
     const uint8_t *bytes = six->s6_addr;
     size_t size = NETWORK_BYTES;

@@ -40,6 +40,10 @@ MUST_CHECK enum status conn_shares_init(struct conn_shares *shares);
 /* Also for shares that could not be initialised. */
 void conn_shares_release(struct conn_shares *shares);
 
+/* The address of a peer: of IPv6 its network of 64 bits, which usually has one owner. */
+#define ADDRESS_KEY_BYTES_MAX 9
+struct slice address_key(const struct sockaddr *address, char key[ADDRESS_KEY_BYTES_MAX]);
+
 /* The connection is the principal's from now on, and no longer that of an earlier one. */
 MUST_CHECK enum status conn_share_take_principal(struct conn_shares *shares,
                                                  struct principal_share *share,
