@@ -27,8 +27,7 @@ struct feed {
     struct uuid seen_cursor; /* of that frame; 0: not known */
     struct hlist pages;      /* the most recently used first */
     size_t page_count;
-    size_t name_size;
-    char name[];
+    char name[]; /* of an application topic, for which the hub keeps its stream id */
 };
 
 static void wake(void *user) {
@@ -142,7 +141,7 @@ static void drop_last_pages(struct feed *feed) {
 static void feed_free(struct feed *feed) {
     while (feed->pages.first)
         page_drop(page_of(feed->pages.first));
-    (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
+    (void)map_remove(&feed->feeds->by_name, feed->topic.name);
     hub_unwatch(&feed->watch);
     subscription_topic_release(&feed->topic);
     readers_release(&feed->readers);
@@ -232,22 +231,25 @@ static void run_advanced(struct loop_task *task) {
     }
 }
 
+/* Names that wait for their topics are many, so that the text of others is kept once, by the hub.
+ */
 static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
-    struct feed *feed = calloc(1, sizeof(*feed) + topic.size);
+    enum topic_kind kind = topic_kind_of(topic, NULL);
+    bool has_own_name = kind == TOPIC_APPLICATION;
+    struct feed *feed = calloc(1, sizeof(*feed) + (has_own_name ? topic.size : 0));
     if (!feed)
         return NULL;
     feed->feeds = feeds;
-    feed->is_shared =
-        topic_is_log(topic) || topic_row(topic_kind_of(topic, NULL))->ownership == TOPIC_SHARED;
-    feed->name_size = topic.size;
-    memcpy(feed->name, topic.data, topic.size);
-    struct slice name = {feed->name, topic.size};
-    if (map_insert(&feeds->by_name, name, feed) != STATUS_OK) {
+    feed->is_shared = topic_is_log(topic) || topic_row(kind)->ownership == TOPIC_SHARED;
+    if (hub_watch(&feeds->listener, topic, &feed->watch) != STATUS_OK) {
         free(feed);
         return NULL;
     }
-    if (hub_watch(&feeds->listener, name, &feed->watch) != STATUS_OK) {
-        (void)map_remove(&feeds->by_name, name);
+    struct slice name = hub_watch_key(&feed->watch);
+    if (has_own_name)
+        name = (struct slice){memcpy(feed->name, topic.data, topic.size), topic.size};
+    if (map_insert(&feeds->by_name, name, feed) != STATUS_OK) {
+        hub_unwatch(&feed->watch);
         free(feed);
         return NULL;
     }

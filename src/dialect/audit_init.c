@@ -1,5 +1,7 @@
 #include "dialect/audit_init.h"
 
+#include <string.h>
+
 #include "wire/json.h"
 
 #define DEPTH_MAX 8
@@ -122,8 +124,9 @@ static enum status read_fields(struct reading *reading, const struct json_field 
         return refuse(reading, "capability is a token");
     if (!fields[FIELD_NONCE].present ||
         decode(reading, fields[FIELD_NONCE].value, &init->nonce) != STATUS_OK ||
-        init->nonce.size == 0 || init->nonce.size > AUDIT_NONCE_BYTES_MAX)
-        return refuse(reading, "nonce is a text of 1 to 128 bytes");
+        init->nonce.size == 0 || init->nonce.size > AUDIT_NONCE_BYTES_MAX ||
+        memchr(init->nonce.data, '\0', init->nonce.size))
+        return refuse(reading, "nonce is a text of 1 to 128 bytes without NUL");
     if (!fields[FIELD_TS].present ||
         !json_u64(fields[FIELD_TS].value, JSON_INTEGER_MAX, &init->at_ms))
         return refuse(reading, "ts is the time in milliseconds");

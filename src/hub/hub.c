@@ -304,6 +304,10 @@ void hub_unwatch(struct hub_watch *watch) {
     pthread_mutex_unlock(&shard->lock);
 }
 
+struct slice hub_watch_key(const struct hub_watch *watch) {
+    return watch->topic->key;
+}
+
 void hub_learn_head(struct hub_watch *watch, uint64_t head_seq) {
     struct hub_topic *topic = watch->topic;
     pthread_mutex_lock(&topic->shard->lock);

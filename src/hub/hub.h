@@ -71,6 +71,9 @@ struct hub_watch *hub_listener_next(struct hub_listener *listener);
 MUST_CHECK enum status hub_watch(struct hub_listener *listener, struct slice topic,
                                  struct hub_watch *watch);
 void hub_unwatch(struct hub_watch *watch);
+/* The text that the hub keeps for the topic, as long as the watch exists: its name, or for an
+ * application topic its stream id. */
+struct slice hub_watch_key(const struct hub_watch *watch);
 /* Any thread, while the watch exists. Tells the hub the head that a read of the store found after
  * hub_watch. */
 void hub_learn_head(struct hub_watch *watch, uint64_t head_seq);

@@ -132,6 +132,7 @@ test("an invalid init message is answered with an error and a close code", async
     [{ ...good, capability: 7 }, "INVALID_MESSAGE", 4003],
     [{ ...good, nonce: "" }, "INVALID_MESSAGE", 4003],
     [{ ...good, nonce: "x".repeat(129) }, "INVALID_MESSAGE", 4003],
+    [{ ...good, nonce: "a\u0000b" }, "INVALID_MESSAGE", 4003],
     [{ ...good, ts: "now" }, "INVALID_MESSAGE", 4003],
     [{ ...good, ts: -1 }, "INVALID_MESSAGE", 4003],
     [{ ...good, after_cursor: "nonsense" }, "INVALID_MESSAGE", 4003],
