@@ -89,7 +89,7 @@ enum status shared_keys_keep(struct store_session *lock, const char *folder) {
     enum status status = STATUS_OK;
     for (size_t i = 0; lock && status == STATUS_OK && i < FILE_COUNT; i++)
         status = keep(lock, folder, files[i]);
-    return status;
+    return lock && status == STATUS_OK ? store_commit_secrets(lock) : status;
 }
 
 enum status shared_keys_renew(struct store_session *side, const char *folder) {
@@ -113,6 +113,8 @@ static enum status rotate_stored(struct store *store, const struct keys_rotation
         status = keys_rotate(text, rotation, out, id);
     if (status == STATUS_OK)
         status = store_replace_secret(session, SLICE(KEYS_FILE), buffer_slice(out));
+    if (status == STATUS_OK)
+        status = store_commit_secrets(session);
     store_session_close(session);
     arena_release(&arena);
     return status;

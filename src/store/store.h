@@ -533,9 +533,11 @@ MUST_CHECK enum status store_use_once(struct store_session *session, struct stor
                                       size_t count, uint64_t now_ms);
 #define STORE_SINGLE_USES_MAX 128 /* in one call */
 
-/* Until the session closes, no other session has this lock: for a server that looks for secrets and
- * generates those that are missing. Waits for the lock. */
+/* Until store_commit_secrets, no other session has this lock: for a server that looks for secrets
+ * and generates those that are missing. Waits for the lock. Secrets that the session keeps
+ * meanwhile are stored by store_commit_secrets, or not at all where the session closes before. */
 MUST_CHECK enum status store_lock_secrets(struct store_session *session);
+MUST_CHECK enum status store_commit_secrets(struct store_session *session);
 /* Keeps a generated secret: in place of one of that name, or unless the store has one. */
 MUST_CHECK enum status store_replace_secret(struct store_session *session, struct slice name,
                                             struct slice value);

@@ -201,6 +201,11 @@ enum status store_lock_secrets(struct store_session *session) {
     return session->engine->lock_secrets(session);
 }
 
+enum status store_commit_secrets(struct store_session *session) {
+    assert(session->mode == STORE_SIDE && session->engine->commit_secrets);
+    return session->engine->commit_secrets(session);
+}
+
 enum status store_keep_secret(struct store_session *session, struct slice name,
                               struct slice value) {
     assert(session->mode != STORE_READ && session->engine->keep_secret);

@@ -63,6 +63,7 @@ struct store_engine {
                                    uint64_t now_ms);
     /* NULL: secrets are files of the data folder. */
     enum status (*lock_secrets)(struct store_session *session);
+    enum status (*commit_secrets)(struct store_session *session);
     enum status (*keep_secret)(struct store_session *session, struct slice name, struct slice value,
                                bool replaces);
     enum status (*load_secret)(struct store_session *session, struct slice name,

@@ -144,6 +144,33 @@ static void a_secret_is_kept_once(void **state) {
     store_close(store);
 }
 
+/* A server that ends before it has generated all its keys leaves none. */
+static void secrets_under_the_lock_are_stored_together(void **state) {
+    struct store *store = backend_postgres.open(*state);
+    struct store_session *session = NULL;
+    struct slice value;
+    struct arena arena;
+    arena_init(&arena, 4096);
+    for (int commits = 0; commits <= 1; commits++) {
+        assert_ok(store_session_open(store, STORE_SIDE, &session));
+        assert_ok(store_lock_secrets(session));
+        assert_int_equal(store_load_secret(session, SLICE("b"), &arena, &value), STATUS_NOT_FOUND);
+        assert_ok(store_keep_secret(session, SLICE("a"), SLICE("1")));
+        assert_ok(store_keep_secret(session, SLICE("b"), SLICE("2")));
+        assert_ok(store_load_secret(session, SLICE("b"), &arena, &value));
+        if (commits)
+            assert_ok(store_commit_secrets(session));
+        store_session_close(session);
+    }
+    assert_ok(store_session_open(store, STORE_SIDE, &session));
+    assert_ok(store_lock_secrets(session));
+    assert_ok(store_load_secret(session, SLICE("a"), &arena, &value));
+    assert_slice(value, "1");
+    store_session_close(session);
+    arena_release(&arena);
+    store_close(store);
+}
+
 static void migrating_again_changes_nothing(void **state) {
     struct store_message message;
     struct store_state before, after;
@@ -216,6 +243,7 @@ int main(void) {
         AT_A_PLACE(a_schema_of_another_application_is_refused),
         AT_A_PLACE(another_schema_version_is_refused_with_the_command),
         AT_A_PLACE(a_secret_is_kept_once),
+        AT_A_PLACE(secrets_under_the_lock_are_stored_together),
         AT_A_PLACE(migrating_again_changes_nothing),
         AT_A_PLACE(a_database_without_a_store_is_not_opened_for_reading),
         AT_A_PLACE(a_second_server_is_refused),

@@ -235,7 +235,7 @@ function movingTables() {
 // Nodes, their commits and the serials of revocations are about the servers of one database.
 const STAYING = {
   sqlite: ["event_positions", "event_positions_recent", "journal.id"],
-  postgres: ["writer", "built_in_topics", "outbox", "outbox_rejected", "outbox_limits", "secrets", "nodes", "commits",
+  postgres: ["writer", "locks", "built_in_topics", "outbox", "outbox_rejected", "outbox_limits", "secrets", "nodes", "commits",
     "sync_revocations.serial"],
 };
 

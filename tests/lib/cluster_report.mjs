@@ -8,11 +8,11 @@ import { within } from "./wait.mjs";
 const ANSWER_MS_MAX = 10_000;
 const QUERIES = {
   nodes: "SELECT node_id, address, role, term, log_id, now() - seen_at AS unseen FROM runtime.nodes",
-  writer: "SELECT term, taken_at, now() FROM runtime.writer",
+  writer: "SELECT *, now() FROM runtime.writer",
   sessions: `SELECT pid, application_name, state, wait_event, now() - state_change AS unchanged, now() - xact_start AS transaction,
     left(regexp_replace(query, '\\s+', ' ', 'g'), 120) AS query FROM pg_stat_activity WHERE backend_type = 'client backend' ORDER BY state_change`,
   locks: `SELECT pid, locktype, relation::regclass, classid, objid, mode, granted FROM pg_locks
-    WHERE NOT granted OR locktype = 'advisory' OR mode LIKE '%Exclusive%' ORDER BY pid`,
+    WHERE NOT granted OR mode LIKE '%Exclusive%' ORDER BY pid`,
 };
 
 /** The rows of a query, a line each; or why there are none. */

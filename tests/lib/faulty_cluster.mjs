@@ -17,9 +17,9 @@ const UNREACHABLE = 3; // the exit code of a node that finds no database
 export const DATABASE_SETTINGS = { max_connections: 300, shared_buffers: "32MB" };
 export const DRIVERS = ["postgres_notify", "nats", "redis", "memory"];
 
-// The session that holds the advisory lock of the writer role: the bytes "khala" as a number.
-const WRITER = `SELECT a.pid, a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory'
-  AND l.granted AND (l.classid::bigint << 32) + l.objid::bigint = 461312715873`;
+// The session that has the writer role.
+const WRITER = `SELECT a.pid, a.application_name FROM runtime.writer w JOIN pg_stat_activity a ON a.pid = w.backend_pid
+  AND a.backend_start = w.backend_start`;
 
 /** One node: its process, its proxy and the operator that speaks to it. */
 class Node {

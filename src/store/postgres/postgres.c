@@ -17,15 +17,16 @@ static void session_free(struct postgres_session *session) {
     free(session);
 }
 
-/* The connection that took the lock becomes the write session's, if it is still there. */
+/* The connection that took the role becomes the write session's, if it is still there. */
 static enum status adopt(struct postgres_session *session) {
     struct postgres_store *store = session->store;
     session->connection = store->writing;
     session->term = store->term;
     store->writing = NULL;
-    session->is_role_lost =
-        !session->connection || !store->has_lock ||
-        postgres_limit_silence(store, session->connection, true, session->error) != STATUS_OK;
+    bool is_held =
+        session->connection && store->has_role &&
+        postgres_limit_silence(store, session->connection, true, session->error) == STATUS_OK;
+    postgres_set_role(session, is_held ? POSTGRES_ROLE_HELD : POSTGRES_ROLE_LOST);
     session->pinged_ns = clock_now().mono_ns;
     enum status status = postgres_take_role(&session->base);
     return store->is_joined ? STATUS_OK : status;
@@ -75,16 +76,17 @@ static enum status session_open(struct store *base, enum store_mode mode,
     return STATUS_OK;
 }
 
-/* The lock of a verb stays with the store until that is closed. A node frees it for the others. */
+/* The role of a verb stays with the store until that is closed. A node frees it for the others. */
 static void session_close(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
-    if (session->base.mode == STORE_WRITE && session->connection && !session->is_role_lost &&
-        !store->is_joined &&
+    bool is_kept = session->role == POSTGRES_ROLE_HELD && !store->is_joined;
+    if (is_kept)
+        store->term = session->term;
+    if (is_kept &&
         postgres_limit_silence(store, session->connection, false, session->error) == STATUS_OK) {
         store->writing = session->connection;
-        store->has_lock = true;
-        store->term = session->term;
+        store->has_role = true;
     } else {
         PQfinish(session->connection);
     }
@@ -159,6 +161,7 @@ const struct store_engine store_engine_postgres = {
     .put_revocations = postgres_put_revocations,
     .use_once = postgres_use_once,
     .lock_secrets = postgres_lock_secrets,
+    .commit_secrets = postgres_commit_secrets,
     .keep_secret = postgres_keep_secret,
     .load_secret = postgres_load_secret,
     .put_properties = postgres_put_properties,

@@ -16,25 +16,9 @@
 #include "base/limits.h"
 #include "store/postgres/postgres_engine.h"
 
-#define POSTGRES_VERSION_MIN 140000
-/* All advisory locks: the bytes "khala" as a number, and the numbers after it. Macros and no enum,
- * because SQL texts contain them. The locks are of the writer role; of a process that asks the
- * writer for its lock; of a server that generates secrets; of the serials of revocations. */
-#define POSTGRES_WRITER_LOCK     461312715873
-#define POSTGRES_HANDOVER_LOCK   461312715874
-#define POSTGRES_SECRET_LOCK     461312715875
-#define POSTGRES_REVOCATION_LOCK 461312715876
-_Static_assert(POSTGRES_WRITER_LOCK < POSTGRES_HANDOVER_LOCK &&
-                   POSTGRES_HANDOVER_LOCK < POSTGRES_SECRET_LOCK &&
-                   POSTGRES_SECRET_LOCK < POSTGRES_REVOCATION_LOCK,
-               "each lock has its own number");
+#define POSTGRES_VERSION_MIN      140000
 #define POSTGRES_TEXT_OF_(number) #number
 #define POSTGRES_TEXT_OF(number)  POSTGRES_TEXT_OF_(number)
-/* A row l of pg_locks is this lock of this database, as SQL. */
-#define POSTGRES_IS_LOCK(lock)                                                                     \
-    "l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE "   \
-    "datname = current_database()) AND l.classid::bigint = " POSTGRES_TEXT_OF(                     \
-        lock) " >> 32 AND l.objid::bigint = " POSTGRES_TEXT_OF(lock) " & 4294967295"
 /* How long a session that writes may be silent before the server ends it. */
 #define POSTGRES_SILENCE_MS 3000
 /* An SQL expression that makes the server end the session after such a silence. */
@@ -49,9 +33,13 @@ _Static_assert(POSTGRES_WRITER_LOCK < POSTGRES_HANDOVER_LOCK &&
 /* How many rows of commits are kept for nodes that follow. */
 #define POSTGRES_COMMITS_KEPT  20000
 #define POSTGRES_ACTIVITY_SIZE 96
-/* How long a start waits for the writer lock. Longer than a session may be silent: the lock of a
+/* How long a start waits for the writer role. Longer than a session may be silent: the role of a
  * node that failed is free by then. */
-#define POSTGRES_LOCK_WAIT_MS 4000
+#define POSTGRES_ROLE_WAIT_MS 4000
+/* The first schema whose row of the writer names the session that has the role. */
+#define POSTGRES_ROLE_VERSION 10
+/* A session of pg_stat_activity, as SQL: its name in wanted_by. */
+#define POSTGRES_SESSION_OF(row) "(" row ".pid || ' ' || extract(epoch FROM " row ".backend_start))"
 
 /* A commit that does not name the topics it changed. */
 #define POSTGRES_UNLISTED_COMMIT "INSERT INTO commits (topic_refs) VALUES (NULL)"
@@ -65,7 +53,7 @@ enum statement_id {
     STATEMENT_BEGIN,
     STATEMENT_ROLLBACK,
     STATEMENT_READ_BEGIN,
-    STATEMENT_ROLE_ASKED,
+    STATEMENT_KEEP_ROLE,
     STATEMENT_LOCK_TERM,
     STATEMENT_COUNT_POSITIONS,
     STATEMENT_PUT_ENTITIES,
@@ -172,23 +160,37 @@ struct postgres_position {
     struct uuid cursor;
 };
 
+#define POSTGRES_NODE_ID_SIZE 64
+struct postgres_node_id {
+    char text[POSTGRES_NODE_ID_SIZE + 1]; /* empty: the process has written no row of a node */
+};
+
+/* What a write session knows of the writer role. postgres_set_role changes it. */
+enum postgres_role {
+    POSTGRES_ROLE_LOST,      /* no attempt to take it has succeeded since it was lost */
+    POSTGRES_ROLE_ELSEWHERE, /* another session had it at the last attempt */
+    POSTGRES_ROLE_JUDGED,    /* the row names this session, which waits for the nodes' answers */
+    POSTGRES_ROLE_HELD,
+};
+
 struct postgres_store {
     struct store base;
     char *url;       /* may hold a password */
     char label[256]; /* server and database, for messages */
     PGconn *writing; /* of the write session; NULL: opened for reading, or in that session */
-    bool has_lock;   /* writing holds the writer lock */
-    struct postgres_term term; /* of the writer role, while has_lock is set */
+    bool has_role;   /* writing has the writer role */
+    struct postgres_term term; /* of the writer role, while has_role is set */
     bool is_exclusive;
     bool is_direct; /* no pooler is between this process and the server */
-    bool is_joined; /* a write session may be open without the writer lock */
+    bool is_joined; /* a write session may be open without the writer role */
     atomic_bool is_write_session_open;
-    atomic_bool is_role_lost;
+    atomic_bool is_role_lost; /* POSTGRES_ROLE_LOST, for other threads */
     atomic_uint session_count;
     /* The last event that any session has read or written. */
     _Atomic uint64_t read_log_id;
     pthread_mutex_t read_lock;
     struct uuid read_cursor;           /* under read_lock */
+    struct postgres_node_id node_id;   /* under read_lock: of the last row that it wrote */
     struct postgres_position followed; /* under read_lock: the end of the log at the last look, */
     char epoch[STORE_EPOCH_SIZE + 1];  /* and its epoch at the first; empty: none yet */
 };
@@ -227,19 +229,16 @@ struct postgres_session {
     struct postgres_head *heads; /* POSTGRES_HEADS of them; NULL: none is known */
     struct postgres_term term;   /* of the writer role */
     uint64_t limits_term;        /* in which the limits of the outbox were stored */
-    bool is_role_lost;           /* a write session without the writer lock */
-    bool is_role_elsewhere;      /* another session held the lock at the last attempt */
-    bool in_transaction;         /* of store_read_begin, or of a walk */
+    enum postgres_role role;     /* of a write session */
+    bool in_transaction;         /* of store_read_begin, of a walk, or with the lock of secrets */
     bool is_read_lost;           /* the connection was lost inside a transaction */
     bool has_warning;            /* the server sent a warning */
     bool is_schema_foreign;      /* it was logged that this build does not write the schema */
-    uint64_t changed_ns;    /* since when it waits for the nodes with the lock; 0: it does not */
-    uint64_t connect_at_ns; /* no attempt to connect before */
+    uint64_t changed_ns;         /* since when it waits for the nodes; 0: it does not */
+    uint64_t connect_at_ns;      /* no attempt to connect before */
     uint64_t connect_pause_ms;
     uint64_t pinged_ns;
-    uint64_t asked_ns; /* when the session last looked for a request to give the lock up */
-    char stuck[POSTGRES_ACTIVITY_SIZE]; /* the holder of the lock that waits for its client, */
-    uint64_t stuck_ns;                  /* and since when it is known to; empty: none */
+    uint64_t seen_ns; /* when the session last wrote seen_at of its row */
     /* The statement that is being filled. */
     enum statement_id statement;
     struct postgres_parameter parameters[POSTGRES_PARAMETERS_MAX];
@@ -285,14 +284,6 @@ bool postgres_is_reachable(const struct postgres_store *store);
  * and the message says why. */
 MUST_CHECK enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
                                         PGconn **connection, char *message);
-/* Takes the writer lock on the connection, if it is free, and sets *is_taken. From then on the
- * server ends a session that is silent: a process that stops must not keep the lock. */
-MUST_CHECK enum status postgres_try_lock(const struct postgres_store *store, PGconn *connection,
-                                         bool *is_taken, char *message);
-/* The session that holds the writer lock and its last statement, as a text that changes with each
- * statement. Empty: no session holds it, or the database does not tell. */
-void postgres_lock_activity(const struct postgres_store *store, PGconn *connection,
-                            char text[POSTGRES_ACTIVITY_SIZE]);
 /* Whether the database has the history that the last writer stored (postgres_history.c). */
 enum postgres_history {
     HISTORY_SAME,
@@ -307,7 +298,7 @@ enum postgres_history {
  * the change: it must not have a row, because that would confirm the log. */
 MUST_CHECK enum status postgres_is_history_open(const struct postgres_store *store,
                                                 PGconn *connection, bool *is_open, char *message);
-/* With the writer lock. The first call, with waited_ms 0, asks the nodes where it changed; later
+/* With the writer role. The first call, with waited_ms 0, asks the nodes where it changed; later
  * calls look at their answers. */
 MUST_CHECK enum status postgres_judge_history(struct postgres_store *store, PGconn *connection,
                                               uint64_t waited_ms, enum postgres_history *history,
@@ -338,25 +329,10 @@ void postgres_note_followed(struct postgres_store *store, const struct store_pro
  * nothing while the history is judged. STATUS_STORE_UNAVAILABLE: nothing may be announced. */
 MUST_CHECK enum status postgres_report_loss(struct postgres_session *session, const char *epoch);
 
-/* Raises the term of the writer role and settles the history, in one transaction. judged NULL:
- * judges the history first, and may wait for the nodes. */
-MUST_CHECK enum status postgres_raise_term(struct postgres_store *store, PGconn *connection,
-                                           const enum postgres_history *judged,
-                                           struct postgres_term *term, char *message);
-/* Waits for the writer lock on the connection and raises the term. */
-MUST_CHECK enum status postgres_take_lock(struct postgres_store *store, PGconn *connection,
-                                          int wait_ms, struct postgres_term *term, char *message);
 /* Writes the cause to the message and answers STATUS_INVALID_CONFIG. */
 enum status postgres_refuse(const struct postgres_store *store, char *message, const char *cause);
 /* After an attempt to connect: how long until the next. */
 void postgres_note_attempt(struct postgres_session *session, enum status status);
-/* Asks the writer to give its lock up, for as long as the connection lives. */
-MUST_CHECK enum status postgres_ask_handover(const struct postgres_store *store, PGconn *connection,
-                                             char *message);
-/* The server ends a session that has been silent for too long, and so frees the writer lock. Off
- * while a verb has no write session open. */
-MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store,
-                                              PGconn *connection, bool is_limited, char *message);
 /* Refuses a pooler that gives each transaction another session. *is_direct: there is no pooler. */
 MUST_CHECK enum status postgres_check_pooler(const struct postgres_store *store, PGconn *connection,
                                              bool *is_direct, char *message);
@@ -369,6 +345,60 @@ enum status postgres_result_fault(const struct postgres_store *store, const PGco
 /* A session without a connection gets one, where that is allowed now. */
 MUST_CHECK enum status postgres_ensure(struct postgres_session *session);
 void postgres_disconnect(struct postgres_session *session);
+
+/* ---- the writer role (postgres_role.c) ----------------------------------------------------- */
+
+/* The session that has the role, as another session sees it at one moment. */
+struct postgres_holder {
+    bool is_free;                          /* the session is gone or silent, or there is none */
+    bool is_silent;                        /* it is there, and silent */
+    bool is_reserved;                      /* another live session asks for the role */
+    bool is_requested;                     /* this session asks for it */
+    bool is_moved;                         /* the store was moved elsewhere */
+    char schema[16];                       /* the schema version */
+    char activity[POSTGRES_ACTIVITY_SIZE]; /* changes with each statement of it; empty: none */
+};
+MUST_CHECK enum status postgres_look_at_holder(const struct postgres_store *store,
+                                               PGconn *connection, struct postgres_holder *holder,
+                                               char *message);
+struct postgres_claim {
+    int schema_version;
+    bool refuses_moved; /* a store that was moved elsewhere */
+};
+/* Takes the role in one transaction, if it is still free and the claim holds: raises the term and
+ * names the connection's session in the row. From then on the server ends the session when it is
+ * silent. STATUS_NOT_WRITER: it was not free, or another session has locked the row. */
+MUST_CHECK enum status postgres_claim_role(const struct postgres_store *store, PGconn *connection,
+                                           const struct postgres_claim *claim,
+                                           struct postgres_term *term, char *message);
+/* Names the connection's session in the row, which the caller's transaction has locked. */
+MUST_CHECK enum status postgres_enter_role(const struct postgres_store *store, PGconn *connection,
+                                           struct postgres_term *term, char *message);
+/* Begins a transaction that holds the row of the role. STATUS_WRITER_LOST, without a transaction:
+ * the row has another term. */
+MUST_CHECK enum status postgres_begin_in_term(const struct postgres_store *store,
+                                              PGconn *connection, const struct postgres_term *term,
+                                              char *message);
+/* Stores the history in a transaction of its own. judged NULL: judges it first, and may wait for
+ * the nodes. */
+MUST_CHECK enum status postgres_settle_role(struct postgres_store *store, PGconn *connection,
+                                            const struct postgres_term *term,
+                                            const enum postgres_history *judged, char *message);
+/* Asks the writer for the role, for as long as the connection lives. */
+MUST_CHECK enum status postgres_request_role(const struct postgres_store *store, PGconn *connection,
+                                             char *message);
+/* The message that the role is not to be had, with the session that has it or has locked its row.
+ * Answers STATUS_STORE_UNAVAILABLE. */
+enum status postgres_refuse_role(const struct postgres_store *store, PGconn *connection,
+                                 char *message);
+/* The server ends a session that has been silent for too long, and so frees the role. A verb that
+ * has no write session open is not silent, and is not seen either. */
+MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store,
+                                              PGconn *connection, bool is_limited, char *message);
+/* The row has another term: drops the connection. Answers STATUS_WRITER_LOST. */
+enum status postgres_lose_role(struct postgres_session *session);
+/* The one place that changes the role of a session. */
+void postgres_set_role(struct postgres_session *session, enum postgres_role role);
 MUST_CHECK enum status postgres_take_role(struct store_session *base);
 MUST_CHECK enum status postgres_keep_alive(struct store_session *base, int64_t *wait_ms);
 
@@ -519,6 +549,7 @@ enum status postgres_put_revocations(struct store_session *base,
 enum status postgres_use_once(struct store_session *base, struct store_single_use *uses,
                               size_t count, uint64_t now_ms);
 enum status postgres_lock_secrets(struct store_session *base);
+enum status postgres_commit_secrets(struct store_session *base);
 enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value,
                                  bool replaces);
 enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,

@@ -10,7 +10,6 @@ static enum status begin(struct postgres_session *session, enum statement_id dro
         return status;
     if (drop == STATEMENT_DROP_REVOCATIONS) {
         postgres_begin(session, STATEMENT_LOCK_REVOCATIONS);
-        postgres_put_number(session, POSTGRES_REVOCATION_LOCK);
         status = postgres_pipeline_send(session);
     }
     if (status != STATUS_OK)
@@ -102,24 +101,36 @@ enum status postgres_use_once(struct store_session *base, struct store_single_us
     return end(session, status);
 }
 
+/* The lock is of a transaction, in which the secrets are read and kept. */
 enum status postgres_lock_secrets(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
+    postgres_begin(session, STATEMENT_BEGIN);
+    enum status status = postgres_run(session);
+    session->in_transaction = status == STATUS_OK;
     postgres_begin(session, STATEMENT_LOCK_SECRETS);
-    postgres_put_number(session, POSTGRES_SECRET_LOCK);
-    return postgres_run(session);
+    return status == STATUS_OK ? postgres_run(session) : status;
+}
+
+enum status postgres_commit_secrets(struct store_session *base) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = postgres_ensure(session);
+    session->in_transaction = false;
+    return status == STATUS_OK
+               ? postgres_execute(session->store, session->connection, "COMMIT", session->error)
+               : status;
 }
 
 enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value,
                                  bool replaces) {
     struct postgres_session *session = postgres_session_of(base);
-    enum status status = postgres_write_begin(session);
+    enum status status = session->in_transaction ? STATUS_OK : postgres_write_begin(session);
     if (status != STATUS_OK)
         return status;
     postgres_begin(session, STATEMENT_KEEP_SECRET);
     postgres_put_text(session, name);
     postgres_put_text(session, value);
     postgres_put_number(session, replaces);
-    return finish(session, 1);
+    return session->in_transaction ? postgres_run(session) : finish(session, 1);
 }
 
 enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,

@@ -71,7 +71,7 @@ enum status postgres_write_open(struct postgres_session *session) {
     return session->connection ? STATUS_OK : STATUS_WRITER_LOST;
 }
 
-static enum status lose_role(struct postgres_session *session) {
+enum status postgres_lose_role(struct postgres_session *session) {
     snprintf(session->error, sizeof(session->error),
              "%s: another server has taken the writer role, or the schema was replaced",
              session->store->label);
@@ -93,7 +93,7 @@ enum status postgres_write_check(struct postgres_session *session) {
     bool is_ours = PQntuples(result) == 1 && postgres_number(row, 0) == session->term.number &&
                    postgres_number(row, 1) == session->term.table;
     PQclear(result);
-    return is_ours ? STATUS_OK : lose_role(session);
+    return is_ours ? STATUS_OK : postgres_lose_role(session);
 }
 
 static void note_warning(void *user, const PGresult *result) {

@@ -38,7 +38,7 @@
 #define SETTINGS_WRITE                                                                             \
     SETTINGS "SELECT set_config('synchronous_commit', 'on', false) WHERE "                         \
              "current_setting('synchronous_commit') = 'off'"
-/* The server ends a statement of a client that is gone, and so frees the writer lock. Servers on
+/* The server ends a statement of a client that is gone, and so frees the writer role. Servers on
  * other systems than Linux refuse the setting. */
 #define SETTING_CHECKED "SET client_connection_check_interval = 1000"
 
@@ -87,6 +87,9 @@ static const struct state_row states[] = {
     {"25", STATUS_STORE_UNAVAILABLE, ""},
     {"40", STATUS_STORE_UNAVAILABLE, ""},
     {"53", STATUS_STORE_UNAVAILABLE, ""},
+    /* Another session has a lock. Only attempts to take the writer role, and migrations, give up.
+     */
+    {"55P03", STATUS_NOT_WRITER, ""},
     {"55", STATUS_STORE_UNAVAILABLE, ""},
     {"57", STATUS_STORE_UNAVAILABLE, ""},
     {"58", STATUS_STORE_UNAVAILABLE, ""},
@@ -271,7 +274,7 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
         return postgres_refuse(
             store, message,
             "DB_URL leads through a pooler in transaction mode or statement mode, where "
-            "the writer's lock and its commits use different sessions: connect to the "
+            "the writer's settings and its commits use different sessions: connect to the "
             "server itself, or use session mode");
     if (is_served)
         return STATUS_OK;
@@ -280,14 +283,6 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
         "server itself",
         "");
     return STATUS_STORE_UNAVAILABLE;
-}
-
-enum status postgres_limit_silence(const struct postgres_store *store, PGconn *connection,
-                                   bool is_limited, char *message) {
-    return postgres_execute(store, connection,
-                            is_limited ? "SELECT " POSTGRES_LIMIT_SILENCE
-                                       : "DEALLOCATE ALL; SET idle_session_timeout = 0",
-                            message);
 }
 
 /* ---- sessions ---- */
@@ -300,8 +295,8 @@ void postgres_disconnect(struct postgres_session *session) {
     session->is_read_lost = session->in_transaction;
     if (session->base.mode != STORE_WRITE)
         return;
-    session->is_role_lost = true;
-    atomic_store(&session->store->is_role_lost, true);
+    session->changed_ns = 0;
+    postgres_set_role(session, POSTGRES_ROLE_LOST);
 }
 
 void postgres_note_attempt(struct postgres_session *session, enum status status) {
@@ -316,7 +311,7 @@ void postgres_note_attempt(struct postgres_session *session, enum status status)
 }
 
 enum status postgres_ensure(struct postgres_session *session) {
-    if (session->base.mode == STORE_WRITE && session->is_role_lost)
+    if (session->base.mode == STORE_WRITE && session->role != POSTGRES_ROLE_HELD)
         return STATUS_WRITER_LOST;
     if (session->connection)
         return STATUS_OK;

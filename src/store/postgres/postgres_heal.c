@@ -273,9 +273,10 @@ enum status postgres_heal_damaged_tables(const struct postgres_store *store, PGc
     enum status status = find_damaged(&repair, name);
     if (status != STATUS_OK || !*name)
         return status;
-    status = postgres_repair_run(&repair, NULL, "BEGIN");
-    if (status == STATUS_OK)
-        status = heal_all(&repair);
+    status = postgres_begin_in_term(store, connection, &store->term, message->text);
+    if (status != STATUS_OK)
+        return status;
+    status = heal_all(&repair);
     if (status == STATUS_OK)
         return postgres_repair_run(&repair, NULL, "COMMIT");
     PQclear(postgres_exec(store, connection, "ROLLBACK"));

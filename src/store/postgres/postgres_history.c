@@ -1,8 +1,8 @@
 /* The history of the database: its system identifier and its timeline. A failover, a recovery to an
  * earlier time and a restored dump change one of them. Events may be lost then that clients have.
  * The epoch of the log stays only if every node confirms that nothing it read is lost. A node
- * confirms by its row: the node with the lock marks all rows, and each running node writes its row
- * again with the last event that it has read.
+ * confirms by its row: the node with the writer role marks all rows, and each running node writes
+ * its row again with the last event that it has read.
  *
  * A copy of the files of an earlier state that is put back changes neither. A node that runs then
  * finds that the log lacks an event that it has read. The log gets a new epoch in that case too. */
@@ -133,7 +133,7 @@ enum status postgres_report_loss(struct postgres_session *session, const char *e
     char sql[800];
     char next[STORE_EPOCH_SIZE + 1] = "";
     bool is_open = false;
-    /* The node with the lock asks all nodes then. */
+    /* The node with the role asks all nodes then. */
     enum status status =
         postgres_is_history_open(store, session->connection, &is_open, session->error);
     if (status != STATUS_OK || is_open)
@@ -144,7 +144,8 @@ enum status postgres_report_loss(struct postgres_session *session, const char *e
     /* The writer's next commit fails. Of several nodes that find the loss, one changes the epoch.
      */
     snprintf(sql, sizeof(sql),
-             "WITH ended AS (UPDATE runtime.writer SET term = term + 1 WHERE id = 1 RETURNING id) "
+             "WITH ended AS (UPDATE runtime.writer SET term = term + 1, backend_pid = NULL WHERE "
+             "id = 1 RETURNING id) "
              "UPDATE runtime.meta SET value = '%s' WHERE name = 'epoch' AND value = '%s' AND "
              "EXISTS (SELECT FROM ended); " POSTGRES_NOTE_UNKNOWN_FORK,
              next, epoch);
@@ -176,6 +177,13 @@ enum status postgres_judge_history(struct postgres_store *store, PGconn *connect
         log_loss(store);
     }
     if (status != STATUS_OK || *history != HISTORY_CHANGED)
+        return status;
+    /* The nodes may take longer than a session that has the role may be silent. */
+    status = postgres_execute(store, connection,
+                              "UPDATE runtime.writer SET seen_at = clock_timestamp() WHERE id = 1 "
+                              "AND backend_pid = pg_backend_pid()",
+                              message);
+    if (status != STATUS_OK)
         return status;
     if (waited_ms > 0)
         return ask_nodes(store, connection, waited_ms, history, message);

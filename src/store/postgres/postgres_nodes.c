@@ -30,6 +30,11 @@ enum status postgres_put_node(struct store_session *base, const struct store_nod
         log_id = node->log_id;
         cursor = node->cursor;
     }
+    struct postgres_store *store = session->store;
+    pthread_mutex_lock(&store->read_lock);
+    snprintf(store->node_id.text, sizeof(store->node_id.text), "%.*s", (int)node->id.size,
+             node->id.data);
+    pthread_mutex_unlock(&store->read_lock);
     postgres_begin(session, STATEMENT_PUT_NODE);
     postgres_put_text(session, node->id);
     postgres_put_text(session, node->address);

@@ -1,4 +1,4 @@
-/* Opening a store: the URL, the schema with its migrations, the lock. */
+/* Opening a store: the URL, the schema with its migrations, the writer role. */
 #include <assert.h>
 #include <poll.h>
 #include <stdio.h>
@@ -94,12 +94,6 @@ static enum status check_version(const struct postgres_store *store, int version
     return version < 0 ? STATUS_STORE_UNAVAILABLE : STATUS_INVALID_CONFIG;
 }
 
-static enum status create_schema(const struct postgres_store *store, PGconn *connection,
-                                 struct store_message *message) {
-    return postgres_execute(store, connection, "CREATE SCHEMA IF NOT EXISTS runtime",
-                            message->text);
-}
-
 /* One migration with its new version number, in the caller's transaction. */
 static enum status migrate_one(const struct postgres_store *store, PGconn *connection, int version,
                                struct store_message *message) {
@@ -129,28 +123,78 @@ static void log_warning(void *user, const PGresult *result) {
                   log_str("message", PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)));
 }
 
-/* All migrations that are missing, or none. */
-static enum status migrate(const struct postgres_store *store, PGconn *connection, int version,
+/* How long a migration waits for a transaction that has locked the row of the writer, or that keeps
+ * a table from being changed. The second is shorter, because others wait behind the migration. */
+#define ROW_WAIT   "15 s"
+#define TABLE_WAIT "4 s"
+
+/* Begins the transaction of the migrations. Other sessions can commit nothing until its end, and
+ * the writer of before, of any release, cannot commit after it, because its term has ended.
+ * *is_current: no other process has changed the schema or taken the role meanwhile. */
+static enum status begin_migration(const struct postgres_store *store, PGconn *connection,
+                                   int version, bool *is_current, struct store_message *message) {
+    char sql[900];
+    const char *lock = "";
+    unsigned long long term = store->term.number;
+    /* Of several processes that create a store at once, one gets the unique names of the first
+     * objects. The others wait for its transaction. */
+    if (version < 0)
+        lock = "CREATE SCHEMA IF NOT EXISTS runtime";
+    /* The row names no session that could be asked, so its writer may be committing. With the lock
+     * of the row alone, a commit that waits for the row would keep the steps from the table. */
+    else if (version < POSTGRES_ROLE_VERSION)
+        lock = "LOCK TABLE runtime.writer IN EXCLUSIVE MODE; UPDATE runtime.writer SET term = term "
+               "+ 1 WHERE id = 1; ";
+    int size = snprintf(sql, sizeof(sql),
+                        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '" ROW_WAIT
+                        "'; SET LOCAL idle_in_transaction_session_timeout = '" POSTGRES_TEXT_OF(
+                            POSTGRES_SILENCE_MS) "'; %s",
+                        lock);
+    if (version >= 0)
+        size += snprintf(sql + size, sizeof(sql) - (size_t)size,
+                         "SET LOCAL lock_timeout = '" TABLE_WAIT "'; SELECT FROM runtime.meta m, "
+                         "runtime.writer w WHERE m.name = 'schema_version' AND m.value = '%d' AND "
+                         "w.id = 1 AND (%d < %d OR w.term = %llu) FOR UPDATE OF w",
+                         version, version, POSTGRES_ROLE_VERSION, term);
+    assert(size > 0 && (size_t)size < sizeof(sql));
+    PGresult *result = postgres_exec(store, connection, sql);
+    ExecStatusType answered = PQresultStatus(result);
+    enum status status = answered == PGRES_TUPLES_OK || answered == PGRES_COMMAND_OK
+                             ? STATUS_OK
+                             : postgres_result_fault(store, connection, result, message->text);
+    *is_current = status == STATUS_OK && (version < 0 || PQntuples(result) == 1);
+    PQclear(result);
+    return status;
+}
+
+/* All migrations that are missing, or none. The process that made them has the writer role. Does
+ * nothing, with STATUS_OK, where another process was faster. */
+static enum status migrate(struct postgres_store *store, int version,
                            struct store_message *message) {
-    enum status status = postgres_execute(store, connection, "BEGIN", message->text);
-    if (status == STATUS_OK && version < 0)
-        status = create_schema(store, connection, message);
+    PGconn *connection = store->writing;
+    bool is_current = false;
+    enum status status = begin_migration(store, connection, version, &is_current, message);
     PQnoticeReceiver before = PQsetNoticeReceiver(connection, log_warning, NULL);
     for (int next = version < 0 ? 0 : version;
-         status == STATUS_OK && next < POSTGRES_SCHEMA_VERSION; next++)
+         status == STATUS_OK && is_current && next < POSTGRES_SCHEMA_VERSION; next++)
         status = migrate_one(store, connection, next, message);
     PQsetNoticeReceiver(connection, before, NULL);
-    if (status == STATUS_OK)
-        return postgres_execute(store, connection, "COMMIT", message->text);
-    PQclear(postgres_exec(store, connection, "ROLLBACK"));
-    return status;
+    if (status == STATUS_OK && is_current)
+        status = postgres_enter_role(store, connection, &store->term, message->text);
+    if (status == STATUS_OK && is_current)
+        status = postgres_execute(store, connection, "COMMIT", message->text);
+    store->has_role = status == STATUS_OK && is_current;
+    if (!store->has_role)
+        PQclear(postgres_exec(store, connection, "ROLLBACK"));
+    return status == STATUS_NOT_WRITER ? postgres_refuse_role(store, connection, message->text)
+                                       : status;
 }
 
 /* ---- opening ---- */
 
-/* Between two attempts to take the lock. */
+/* Between two attempts to take the role. */
 #define JOIN_STEP_MS 20
-/* The node with the lock needs some seconds to judge a database that has changed. */
+/* The node with the role needs some seconds to judge a database that has changed. */
 #define HISTORY_WAIT_MS 15000
 
 /* How long 'khala migrate' waits for the writer. A writer looks each second. */
@@ -158,92 +202,115 @@ static enum status migrate(const struct postgres_store *store, PGconn *connectio
 
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_JOIN, OPENING_EXISTING };
 
-static enum status prepare_schema(const struct postgres_store *store, PGconn *connection,
-                                  enum opening opening, struct store_message *message) {
-    int version = -1;
-    enum status status = read_version(store, connection, &version, message);
-    if (status != STATUS_OK)
-        return status;
-    bool is_migrated = opening == OPENING_MIGRATE || (opening != OPENING_EXISTING && version < 0);
-    if (is_migrated && version < POSTGRES_SCHEMA_VERSION)
-        return migrate(store, connection, version, message);
-    return check_version(store, version, message);
-}
-
-/* Whether this process may follow, with the lock elsewhere. */
+/* Whether this process may follow, with the role elsewhere. */
 static enum status may_follow(const struct postgres_store *store, bool *may,
                               struct store_message *message) {
-    int version = -1;
     bool is_open = false;
-    enum status status = read_version(store, store->writing, &version, message);
-    if (status == STATUS_OK && version >= 0)
-        status = postgres_is_history_open(store, store->writing, &is_open, message->text);
-    *may = status == STATUS_OK && version >= 0 && !is_open;
-    if (status == STATUS_OK && !*may)
-        snprintf(message->text, sizeof(message->text), "%s: another khala process is %s",
-                 store->label,
-                 is_open ? "comparing the changed database with the nodes: try again later"
-                         : "making the store: try again later");
+    enum status status = postgres_is_history_open(store, store->writing, &is_open, message->text);
+    *may = status == STATUS_OK && !is_open;
+    if (is_open)
+        snprintf(message->text, sizeof(message->text),
+                 "%s: another khala process is comparing the changed database with the nodes: try "
+                 "again later",
+                 store->label);
     return status;
 }
 
-/* Tries the lock until it is free, or until the session that holds it has sent another statement
- * and therefore lives. A database without a schema needs the lock. */
-static enum status lock_or_follow(struct postgres_store *store, struct store_message *message) {
+/* Takes the role of a schema of this version, if it is free. */
+static enum status try_role(struct postgres_store *store, int version,
+                            struct postgres_holder *holder, struct store_message *message) {
+    const struct postgres_claim claim = {.schema_version = version};
+    enum status status = postgres_look_at_holder(store, store->writing, holder, message->text);
+    if (status != STATUS_OK || !holder->is_free || holder->is_reserved)
+        return status;
+    status = postgres_claim_role(store, store->writing, &claim, &store->term, message->text);
+    store->has_role = status == STATUS_OK;
+    return status == STATUS_NOT_WRITER ? STATUS_OK : status;
+}
+
+/* Tries the role until it is free, or until the session that has it has sent another statement and
+ * therefore lives. */
+static enum status take_role_or_follow(struct postgres_store *store,
+                                       struct store_message *message) {
     char before[POSTGRES_ACTIVITY_SIZE] = "";
     bool may = false;
-    for (int waited_ms = 0;; waited_ms += JOIN_STEP_MS) {
-        char now[POSTGRES_ACTIVITY_SIZE];
-        enum status status =
-            postgres_try_lock(store, store->writing, &store->has_lock, message->text);
-        if (status != STATUS_OK || store->has_lock)
+    uint64_t begun_ns = clock_now().mono_ns;
+    for (;;) {
+        struct postgres_holder holder;
+        enum status status = try_role(store, POSTGRES_SCHEMA_VERSION, &holder, message);
+        if (status != STATUS_OK || store->has_role)
             return status;
         status = may_follow(store, &may, message);
         if (status != STATUS_OK)
             return status;
-        postgres_lock_activity(store, store->writing, now);
-        bool is_alive = *before && *now && strcmp(before, now) != 0;
-        if (may && (is_alive || waited_ms >= POSTGRES_LOCK_WAIT_MS))
+        bool is_alive = *before && *holder.activity && strcmp(before, holder.activity) != 0;
+        uint64_t waited_ms = (clock_now().mono_ns - begun_ns) / CLOCK_NS_PER_MS;
+        if (may && (is_alive || waited_ms >= POSTGRES_ROLE_WAIT_MS))
             return STATUS_OK;
         if (waited_ms >= HISTORY_WAIT_MS)
             return STATUS_STORE_UNAVAILABLE;
         if (!*before)
-            memcpy(before, now, sizeof(before));
+            memcpy(before, holder.activity, sizeof(before));
         poll(NULL, 0, JOIN_STEP_MS);
     }
 }
 
-/* A schema that needs no step is left to the server that has the lock. Otherwise that server is
- * asked for the lock. */
-static enum status lock_to_migrate(struct postgres_store *store, struct store_message *message) {
+/* Waits until the role is free. With is_asked the writer is asked for it. */
+static enum status await_role(struct postgres_store *store, int version, bool is_asked,
+                              struct store_message *message) {
+    uint64_t wait_ms = is_asked ? HANDOVER_WAIT_MS : POSTGRES_ROLE_WAIT_MS;
+    uint64_t end_ns = clock_now().mono_ns + wait_ms * CLOCK_NS_PER_MS;
+    for (;;) {
+        struct postgres_holder holder;
+        enum status status = try_role(store, version, &holder, message);
+        if (status != STATUS_OK || store->has_role)
+            return status;
+        if (clock_now().mono_ns >= end_ns)
+            return postgres_refuse_role(store, store->writing, message->text);
+        if (is_asked && !holder.is_requested && !holder.is_reserved)
+            status = postgres_request_role(store, store->writing, message->text);
+        if (status != STATUS_OK)
+            return status;
+        poll(NULL, 0, JOIN_STEP_MS);
+    }
+}
+
+/* Runs the migrations that are missing, where this opening may do so. A schema of before has no row
+ * that names the writer's session: the migration ends its term without asking. */
+static enum status prepare_schema(struct postgres_store *store, enum opening opening,
+                                  struct store_message *message) {
     int version = -1;
-    enum status status = postgres_try_lock(store, store->writing, &store->has_lock, message->text);
-    if (status == STATUS_OK)
-        status = read_version(store, store->writing, &version, message);
-    if (status != STATUS_OK || store->has_lock || version >= POSTGRES_SCHEMA_VERSION)
-        return status;
-    status = postgres_ask_handover(store, store->writing, message->text);
-    if (status == STATUS_OK)
-        status = postgres_take_lock(store, store->writing, HANDOVER_WAIT_MS, &store->term,
-                                    message->text);
-    store->has_lock = status == STATUS_OK;
-    return status;
+    enum status status = read_version(store, store->writing, &version, message);
+    while (status == STATUS_OK && !store->has_role && version < POSTGRES_SCHEMA_VERSION &&
+           (version < 0 || opening == OPENING_MIGRATE)) {
+        int before = version;
+        if (version >= POSTGRES_ROLE_VERSION)
+            status = await_role(store, version, true, message);
+        if (status == STATUS_OK)
+            status = migrate(store, version, message);
+        /* Another process may have been faster, so that this one failed. */
+        struct store_message reread;
+        enum status read = read_version(store, store->writing, &version, &reread);
+        if (read != STATUS_OK || (status != STATUS_OK && version == before))
+            return status != STATUS_OK ? status : read;
+        status = STATUS_OK;
+    }
+    return status == STATUS_OK ? check_version(store, version, message) : status;
 }
 
-static enum status take_lock(struct postgres_store *store, enum opening opening,
+static enum status take_role(struct postgres_store *store, enum opening opening,
                              struct store_message *message) {
+    struct postgres_holder holder;
+    if (store->has_role)
+        return STATUS_OK;
     if (opening == OPENING_JOIN)
-        return lock_or_follow(store, message);
+        return take_role_or_follow(store, message);
+    /* A schema that needs no step is left to the server that has the role. */
     if (opening == OPENING_MIGRATE)
-        return lock_to_migrate(store, message);
-    enum status status = postgres_take_lock(store, store->writing, POSTGRES_LOCK_WAIT_MS,
-                                            &store->term, message->text);
-    store->has_lock = status == STATUS_OK;
-    return status;
+        return try_role(store, POSTGRES_SCHEMA_VERSION, &holder, message);
+    return await_role(store, POSTGRES_SCHEMA_VERSION, false, message);
 }
 
-/* The lock is taken before the schema is looked at. Where the schema is made now, the term is
- * raised after that. */
 static enum status open_for_writing(struct postgres_store *store, enum opening opening,
                                     struct store_message *message) {
     struct clock clock;
@@ -252,24 +319,28 @@ static enum status open_for_writing(struct postgres_store *store, enum opening o
     if (status == STATUS_OK)
         status = postgres_check_pooler(store, store->writing, &store->is_direct, message->text);
     if (status == STATUS_OK)
-        status = take_lock(store, opening, message);
+        status = prepare_schema(store, opening, message);
     if (status == STATUS_OK)
-        status = prepare_schema(store, store->writing, store->has_lock ? opening : OPENING_EXISTING,
-                                message);
-    if (status != STATUS_OK || !store->has_lock)
+        status = take_role(store, opening, message);
+    if (status != STATUS_OK || !store->has_role)
         return status;
-    if (store->term.number == 0)
-        status = postgres_raise_term(store, store->writing, NULL, &store->term, message->text);
-    return status == STATUS_OK
-               ? postgres_heal_damaged_tables(store, store->writing, clock_wall_ms(&clock), message)
+    status = postgres_settle_role(store, store->writing, &store->term, NULL, message->text);
+    if (status == STATUS_OK)
+        status =
+            postgres_heal_damaged_tables(store, store->writing, clock_wall_ms(&clock), message);
+    return status == STATUS_OK && !store->is_joined
+               ? postgres_limit_silence(store, store->writing, false, message->text)
                : status;
 }
 
 static enum status open_for_reading(struct postgres_store *store, struct store_message *message) {
     PGconn *connection = NULL;
+    int version = -1;
     enum status status = postgres_connect(store, STORE_READ, &connection, message->text);
     if (status == STATUS_OK)
-        status = prepare_schema(store, connection, OPENING_EXISTING, message);
+        status = read_version(store, connection, &version, message);
+    if (status == STATUS_OK)
+        status = check_version(store, version, message);
     PQfinish(connection);
     return status;
 }

@@ -108,12 +108,14 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = {"BEGIN ISOLATION LEVEL READ COMMITTED", ""},
     [STATEMENT_ROLLBACK] = {"ROLLBACK", ""},
     [STATEMENT_READ_BEGIN] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ""},
-    [STATEMENT_ROLE_ASKED] = {"SELECT (EXISTS (SELECT FROM pg_locks l WHERE " POSTGRES_IS_LOCK(
-                                  POSTGRES_HANDOVER_LOCK) ") OR NOT EXISTS (SELECT "
-                                                          "FROM meta WHERE name = 'schema_version' "
-                                                          "AND value = $1::text))"
-                                                          "::int::bigint",
-                              "t"},
+    /* A time that is lost in a crash of the database is that of a session that is gone. */
+    [STATEMENT_KEEP_ROLE] =
+        {"UPDATE writer w SET seen_at = clock_timestamp(), node_id = coalesce($4::text, w.node_id) "
+         "WHERE w.id = 1 AND w.term = $1::bigint AND w.tableoid::bigint = $2::bigint "
+         "AND " ASYNCHRONOUS " RETURNING (EXISTS (SELECT FROM pg_stat_activity x WHERE w.wanted_by "
+         "= " POSTGRES_SESSION_OF("x") ") OR NOT EXISTS (SELECT FROM meta WHERE name = "
+                                       "'schema_version' AND value = $3::text))::int::bigint",
+         "nntt"},
     [STATEMENT_LOCK_TERM] = {"SELECT term, tableoid::bigint FROM writer WHERE id = 1 FOR UPDATE",
                              ""},
     [STATEMENT_COUNT_POSITIONS] = {"SELECT count(*) FROM unnest($1::bigint[], $2::bigint[]) u(r, "
@@ -471,11 +473,11 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
         {"SELECT kind::bigint, id, reason, revoked_at, expires_at, serial FROM sync_revocations "
          "WHERE serial > $1::bigint ORDER BY serial LIMIT $2::bigint",
          "nn"},
-    [STATEMENT_LOCK_REVOCATIONS] = {"SELECT pg_advisory_xact_lock($1::bigint)", "n"},
+    [STATEMENT_LOCK_REVOCATIONS] = {"SELECT FROM locks WHERE name = 'revocations' FOR UPDATE", ""},
     /* A server that stops while it has the lock delays others only for this time. */
-    [STATEMENT_LOCK_SECRETS] = {"SELECT set_config('idle_session_timeout', '30s', false), "
-                                "pg_advisory_lock($1::bigint)",
-                                "n"},
+    [STATEMENT_LOCK_SECRETS] = {"SELECT set_config('idle_in_transaction_session_timeout', '30s', "
+                                "true) FROM locks WHERE name = 'secrets' FOR UPDATE",
+                                ""},
     [STATEMENT_DROP_FORKS] = {"DELETE FROM meta WHERE " POSTGRES_FORKS, ""},
     [STATEMENT_PROPERTY] = {"SELECT value FROM meta WHERE name = $1::text", "t"},
     [STATEMENT_PUT_PROPERTY] = {"INSERT INTO meta (name, value) VALUES ($1::text, $2::text) ON "

@@ -7,8 +7,8 @@ CREATE TABLE meta (
     value text NOT NULL
 );
 
--- The writer role. The session that writes holds an advisory lock; term rises with each session
--- that takes the role, and each commit checks it. One row.
+-- The writer role. term rises with each session that takes the role, and each commit checks it. One
+-- row.
 CREATE TABLE writer (
     id smallint PRIMARY KEY CHECK (id = 1),
     term bigint NOT NULL,
