@@ -33,6 +33,7 @@ struct api {
     struct hub *hub;
     struct consumers *consumers;
     struct fanout *fanout;
+    struct quota_table *quotas;
     struct nodes *nodes;
     bool is_shared;    /* several nodes may share the store */
     const char *epoch; /* of the log */

@@ -85,6 +85,12 @@ void handle_fanout_hooks(struct exchange *exchange);
 void handle_fanout_metrics(struct exchange *exchange);
 /* why.c */
 void handle_why(struct exchange *exchange);
+/* quotas.c */
+void handle_quota_get(struct exchange *exchange);
+void handle_quota_put(struct exchange *exchange);
+void handle_quota_delete(struct exchange *exchange);
+void handle_quotas(struct exchange *exchange);
+void handle_usage(struct exchange *exchange);
 /* revoke.c */
 void handle_revoke(struct exchange *exchange);
 

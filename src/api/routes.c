@@ -110,6 +110,13 @@ static const struct route routes[] = {
     OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks, "topic_limit"),
     OPERATOR_GET("/khala/fanout/metrics", handle_fanout_metrics, "topic_limit"),
     OPERATOR_GET("/khala/why", handle_why, "connection principal topic limit"),
+    OPERATOR_GET("/usage", handle_usage, "after limit"),
+    OPERATOR_GET("/quotas", handle_quotas, "after limit"),
+    OPERATOR_GET("/quotas/{owner}", handle_quota_get, NONE),
+    {HTTP1_METHOD_PUT, "/internal/v1/quotas/{owner}", handle_quota_put, 4096,
+     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
+    {HTTP1_METHOD_DELETE, "/internal/v1/quotas/{owner}", handle_quota_delete, 0,
+     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
     {HTTP1_METHOD_POST, "/internal/v1/sync/sessions/revoke", handle_revoke, REVOKE_BYTES_MAX,
      ROUTE_OPERATOR, ANY},
 };

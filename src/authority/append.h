@@ -31,8 +31,10 @@ enum append_kind {
 /* Details of a refusal, for the error body; which are set depends on the status. */
 struct append_refusal {
     uint64_t actual_seq;     /* sequence_conflict */
-    uint64_t retry_after_ms; /* khala_publish_rate_limited */
-    uint64_t limit;          /* khala_publish_rate_limited: publishes a second */
+    uint64_t retry_after_ms; /* the same, and quota_exceeded; 0: time does not help */
+    uint64_t limit;          /* khala_publish_rate_limited: publishes a second; quota_exceeded */
+    const char *quota;       /* quota_exceeded: its name */
+    uint64_t used;           /* quota_exceeded */
     uint64_t payload_bytes;  /* khala_frame_payload_too_large */
     uint64_t max_payload_bytes;
     struct slice topic;          /* of the limit */

@@ -135,8 +135,12 @@ void batch_add_pending(struct batch *batch, struct append_request *request) {
 }
 
 void batch_fill(struct batch *batch, struct store_batch *rows) {
-    for (size_t i = 0; i < batch->changed_count; i++)
+    for (size_t i = 0; i < batch->changed_count; i++) {
         batch->entities[i] = batch->changed[i]->entity;
+        /* A heartbeat would write all of the metadata again. */
+        if (!batch->changed[i]->writes_metadata)
+            batch->entities[i].metadata = (struct slice){NULL, 0};
+    }
     *rows = (struct store_batch){
         .entities = batch->entities,
         .entity_count = batch->changed_count,

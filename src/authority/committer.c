@@ -49,6 +49,7 @@ static enum status commit_events(struct committer *committer, struct store_batch
     const struct projection *projection = committer->projection;
     struct batch *batch = &committer->ledger->batch;
     batch_fill(batch, rows);
+    usages_fill(&committer->ledger->usages, rows);
     rows->unprojected_from = batch->first_log_id;
     enum status status = commit_rows(committer, rows);
     if (status == STATUS_OK)
@@ -87,6 +88,7 @@ enum status committer_commit(struct committer *committer, struct store_batch *ro
     struct ledger *ledger = committer->ledger;
     const struct projection *projection = committer->projection;
     batch_fill(&ledger->batch, rows);
+    usages_fill(&ledger->usages, rows);
     if (!projection || ledger->batch.event_count == 0)
         return commit_rows(committer, rows);
     if (ledger->now.mono_ns < committer->derive_at_ns)

@@ -136,6 +136,7 @@ static bool own_texts(struct entity_cache *cache, struct entity_entry *entry) {
 
 void entity_cache_settle(struct entity_cache *cache, struct entity_entry *entry) {
     entry->is_changed = false;
+    entry->writes_metadata = false;
     if (entry->is_borrowing && !own_texts(cache, entry))
         evict(cache, entry);
 }

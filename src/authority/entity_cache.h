@@ -30,6 +30,7 @@ struct entity_entry {
     uint64_t first_log_id;       /* of its first event, where it was made while in memory; else 0 */
     uint64_t last_log_id;        /* of the last event added while in memory; else 0 */
     bool is_changed;             /* its row is part of the batch under way */
+    bool writes_metadata;        /* and that row has other metadata than the stored one */
     bool is_borrowing;           /* texts point into the batch's groups until entity_cache_settle */
     char *texts;                 /* otherwise holds the entity's texts, except the id */
     size_t text_bytes;

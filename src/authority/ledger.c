@@ -3,6 +3,8 @@
 #include <assert.h>
 
 #include "authority/chain_hash.h"
+#include "authority/run_state.h"
+#include "authority/worker_state.h"
 #include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
@@ -30,16 +32,21 @@ static enum status load(struct ledger *ledger) {
             recent_ids_reset(&ledger->recent, &ledger->state.event_id_max, &ledger->state.id_mark);
     if (status == STATUS_OK)
         status = ledger_start_minting(ledger);
+    if (status == STATUS_OK && ledger->usages.table)
+        status = quota_table_read(ledger->usages.table, ledger->session);
     if (status != STATUS_OK)
         return status;
     entity_cache_clear(&ledger->cache);
+    usages_forget(&ledger->usages);
     ledger->committed_log_id = ledger->state.log_id;
     ledger->is_sound = true;
     return STATUS_OK;
 }
 
 enum status ledger_init(struct ledger *ledger, const struct ledger_options *options) {
-    *ledger = (struct ledger){.session = options->session, .policies = options->policies};
+    *ledger = (struct ledger){.session = options->session,
+                              .policies = options->policies,
+                              .has_documents = options->has_documents};
     entity_cache_init(&ledger->cache, options->entity_count_max, LEDGER_CACHE_BYTES_MAX);
     publish_buckets_init(&ledger->buckets, PUBLISH_BUCKETS_MAX);
     buffer_init(&ledger->hash_text, CHAIN_HASH_SCRATCH_BYTES);
@@ -47,6 +54,9 @@ enum status ledger_init(struct ledger *ledger, const struct ledger_options *opti
     enum status status = batch_init(&ledger->batch);
     if (status == STATUS_OK)
         status = lookups_init(&ledger->lookups);
+    enum status counted = usages_init(&ledger->usages, options->quotas);
+    if (status == STATUS_OK)
+        status = counted;
     if (status == STATUS_OK && !options->is_unread)
         status = load(ledger);
     if (status != STATUS_OK)
@@ -62,6 +72,7 @@ void ledger_release(struct ledger *ledger) {
     recent_ids_release(&ledger->recent);
     entity_cache_release(&ledger->cache);
     publish_buckets_clear(&ledger->buckets);
+    usages_release(&ledger->usages);
 }
 
 /* ---- batches ---- */
@@ -73,6 +84,7 @@ enum status ledger_begin(struct ledger *ledger, struct clock_reading now) {
     lookups_begin(&ledger->lookups);
     ledger->now = now;
     entity_cache_begin_batch(&ledger->cache);
+    usages_begin(&ledger->usages);
     batch_begin(&ledger->batch, ledger->committed_log_id + 1);
     return STATUS_OK;
 }
@@ -84,7 +96,10 @@ void ledger_gather(struct ledger *ledger, const struct append_request *request,
 }
 
 enum status ledger_prefetch(struct ledger *ledger) {
-    return lookups_fetch(&ledger->lookups, &ledger->cache, ledger->session);
+    enum status status = lookups_fetch(&ledger->lookups, &ledger->cache, ledger->session);
+    return status == STATUS_OK
+               ? lookups_fetch_usages(&ledger->lookups, &ledger->usages, ledger->session)
+               : status;
 }
 
 void ledger_committed(struct ledger *ledger) {
@@ -92,6 +107,7 @@ void ledger_committed(struct ledger *ledger) {
     ledger->committed_log_id = ledger->state.log_id;
     for (size_t i = 0; i < batch->changed_count; i++)
         entity_cache_settle(&ledger->cache, batch->changed[i]);
+    usages_committed(&ledger->usages);
     /* They are answered and freed next. A session that is lost later must not touch them. */
     batch->pending_count = 0;
 }
@@ -110,6 +126,7 @@ void ledger_forget(struct ledger *ledger, enum status answer) {
     entity_cache_clear(&ledger->cache);
     /* The refs of new topics are handed out again. */
     publish_buckets_clear(&ledger->buckets);
+    usages_forget(&ledger->usages);
     batch_begin(batch, ledger->committed_log_id + 1);
     ledger->is_sound = false;
 }
@@ -249,6 +266,86 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
     return STATUS_OK;
 }
 
+/* ---- quotas ---- */
+
+/* What ends something, once. A repetition would be a way around the quota. */
+static bool is_ending(const struct draft *draft) {
+    const struct slice erased = SLICE(".erased");
+    struct slice type = draft->type;
+    if (draft->payload.size > QUOTA_ENDING_BYTES_MAX)
+        return false;
+    if (type.size > erased.size &&
+        memcmp(type.data + type.size - erased.size, erased.data, erased.size) == 0)
+        return true;
+    if (!draft->entry || slice_equal(draft->entry->entity.status, draft->entity.status))
+        return false;
+    if (draft->entity.kind == ENTITY_RUN)
+        return slice_equal(type, SLICE(RUN_EVENT_FINISHED)) ||
+               slice_equal(type, SLICE(RUN_EVENT_CANCEL_REQUESTED));
+    return draft->entity.kind == ENTITY_WORKER &&
+           (!usage_is_open(&draft->entity) ||
+            slice_equal(draft->entity.status, slice_of(worker_state_name(WORKER_STOPPING))));
+}
+
+static int64_t difference(uint64_t after, uint64_t before) {
+    return (int64_t)after - (int64_t)before;
+}
+
+/* The row of a run or worker, and the copies of its metadata in derived rows. Only the first event
+ * of an entity in a commit makes copies, because a commit writes one document for each entity. */
+static void use_entity(const struct ledger *ledger, struct draft *draft) {
+    struct quota_use *use = &draft->use;
+    const struct store_entity *entity = &draft->entity;
+    const struct store_entity *before = draft->entry ? &draft->entry->entity : NULL;
+    if (!before || draft->is_changed) {
+        bool was_open = before && usage_is_open(before);
+        int64_t opened = (int64_t)usage_is_open(entity) - (int64_t)was_open;
+        draft->writes_metadata = !before || before->metadata.data != entity->metadata.data;
+        use->bytes +=
+            difference(usage_entity_bytes(entity), before ? usage_entity_bytes(before) : 0);
+        use->metadata_bytes = difference(entity->metadata.size, before ? before->metadata.size : 0);
+        use->open_runs = entity->kind == ENTITY_RUN ? opened : 0;
+        use->open_workers = entity->kind == ENTITY_WORKER ? opened : 0;
+        if (draft->writes_metadata)
+            use->written_bytes += entity->metadata.size;
+    }
+    if (ledger->has_documents && !ledger_is_under_way(ledger, draft))
+        use->written_bytes += entity->metadata.size * usage_metadata_copies(entity->kind);
+}
+
+/* What the event would use, and of whom. */
+static enum status check_quotas(struct ledger *ledger, struct draft *draft) {
+    const struct append_request *request = draft->request;
+    bool has_event_owner = entity_row(draft->entity.kind)->has_event_owner;
+    const struct owner *owner = has_event_owner ? &request->owner : &draft->entity.owner;
+    uint64_t bytes = STORE_USAGE_ROW_BYTES + draft->type.size + draft->payload.size;
+    draft->use = (struct quota_use){
+        .written_bytes = bytes,
+        .entities = draft->entry == NULL,
+        .is_ending = is_ending(draft),
+        .is_unrefused = request->import || request->is_rate_free,
+        .is_unpaced = request->import != NULL,
+    };
+    if (owner->user_id.data || owner->guest_scope.data || owner->org_id.data) {
+        draft->use.events = 1;
+        draft->use.bytes = (int64_t)bytes;
+    }
+    if (!has_event_owner)
+        use_entity(ledger, draft);
+    draft->usage = draft->lookup->usage;
+    if (!draft->usage) {
+        char text[QUOTA_OWNER_BYTES_MAX];
+        struct slice payer = append_payer(request, owner, text);
+        if (payer.size == 0)
+            return STATUS_OK;
+        draft->usage = usages_find(&ledger->usages, payer);
+        if (!draft->usage)
+            return STATUS_INTERNAL_ERROR;
+    }
+    return usage_check(&ledger->usages, draft->usage, &draft->use, ledger->now.mono_ns,
+                       &draft->request->refusal);
+}
+
 /* ---- appending ---- */
 
 /* The next event of the batch, which does not count yet. */
@@ -318,6 +415,9 @@ static enum status add_entity(struct ledger *ledger, struct draft *draft) {
 static void update_entry(struct ledger *ledger, struct draft *draft) {
     struct entity_entry *entry = draft->entry;
     take_tokens(ledger, draft);
+    if (draft->usage)
+        usage_take(&ledger->usages, draft->usage, &draft->use, ledger->now.mono_ns);
+    entry->writes_metadata = entry->writes_metadata || draft->writes_metadata;
     struct slice id = entry->entity.id;
     entry->entity = draft->entity;
     entry->entity.id = id;
@@ -369,6 +469,8 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
         draft->publish_key =
             (struct publish_key){draft->entity.ref, publish_principal(draft->request)};
     enum status status = check_limits(ledger, draft);
+    if (status == STATUS_OK)
+        status = check_quotas(ledger, draft);
     if (status == STATUS_OK)
         status = fill_event(ledger, draft);
     if (status != STATUS_OK)

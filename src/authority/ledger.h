@@ -24,6 +24,8 @@ struct ledger {
     const struct policy_table *policies;
     struct entity_cache cache;
     struct publish_buckets buckets; /* of topics and the audit log */
+    struct usages usages;
+    bool has_documents; /* each commit writes summaries */
     struct recent_ids recent;
     struct id_minter minter;
     struct lookups lookups;
@@ -39,6 +41,8 @@ struct ledger {
 struct ledger_options {
     struct store_session *session;
     const struct policy_table *policies;
+    struct quota_table *quotas; /* NULL: nothing is limited */
+    bool has_documents;
     size_t entity_count_max;
     bool is_unread; /* the store is read by the first ledger_begin */
 };
@@ -86,6 +90,9 @@ struct draft {
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];
     struct publish_key publish_key; /* where each event has its own owner */
+    struct usage *usage;            /* of the owner; NULL: none */
+    struct quota_use use;
+    bool writes_metadata; /* the entity's row gets other metadata */
     struct uuid cursor;
     uint64_t time_ms;    /* recorded_at: the wall clock's, not the cursor's */
     bool is_answered;    /* nothing is to be appended */

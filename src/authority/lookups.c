@@ -305,6 +305,58 @@ enum status lookups_fetch(struct lookups *lookups, struct entity_cache *cache,
     return status;
 }
 
+/* ---- owners ---- */
+
+struct slice append_payer(const struct append_request *request, const struct owner *owner,
+                          char text[QUOTA_OWNER_BYTES_MAX]) {
+    struct slice payer = quota_owner(owner, text);
+    return payer.size == 0 && request->producer ? quota_owner(&request->producer->identity, text)
+                                                : payer;
+}
+
+static bool is_same_owner(const struct owner *a, const struct owner *b) {
+    return slice_equal(a->user_id, b->user_id) && slice_equal(a->guest_scope, b->guest_scope) &&
+           slice_equal(a->org_id, b->org_id);
+}
+
+/* The owner of the event that the request asks for. NULL: an earlier request of the batch makes the
+ * entity, and its owner is that request's. */
+static const struct owner *owner_of(const struct request_lookup *lookup) {
+    const struct append_request *request = lookup->request;
+    if (entity_row(append_entity_kind(request->kind))->has_event_owner)
+        return &request->owner;
+    if (lookup->entry && lookup->entry->status == STATUS_OK)
+        return &lookup->entry->entity.owner;
+    return append_is_creation(request->kind) ? &request->owner : NULL;
+}
+
+enum status lookups_fetch_usages(struct lookups *lookups, struct usages *usages,
+                                 struct store_session *session) {
+    const struct request_lookup *last = NULL;
+    const struct owner *last_owner = NULL;
+    for (size_t i = 0; i < lookups->request_count; i++) {
+        struct request_lookup *lookup = &lookups->requests[i];
+        const struct owner *owner = lookup->status == STATUS_OK ? owner_of(lookup) : NULL;
+        char text[QUOTA_OWNER_BYTES_MAX];
+        if (!owner)
+            continue;
+        /* Requests of one owner often follow each other. */
+        if (last && last->request->producer == lookup->request->producer &&
+            (last_owner == owner || is_same_owner(last_owner, owner))) {
+            lookup->usage = last->usage;
+            continue;
+        }
+        struct slice payer = append_payer(lookup->request, owner, text);
+        if (payer.size > 0)
+            lookup->usage = usages_expect(usages, payer);
+        if (payer.size > 0 && !lookup->usage)
+            return STATUS_OUT_OF_MEMORY;
+        last = lookup;
+        last_owner = owner;
+    }
+    return usages_fetch(usages, session);
+}
+
 /* ---- answers ---- */
 
 const struct request_lookup *lookups_take(struct lookups *lookups,

@@ -11,6 +11,7 @@
 
 #include "authority/append.h"
 #include "authority/entity_cache.h"
+#include "authority/quota.h"
 #include "authority/recent_ids.h"
 
 /* The answers for one request. Events are numbers in struct lookups, from 1; 0: not asked for. */
@@ -19,7 +20,8 @@ struct request_lookup {
     enum status status; /* of gathering */
     /* NULL: the request names no entity. Otherwise its status says whether the entity exists. */
     struct entity_entry *entry;
-    struct slice key; /* the idempotency key as it is stored; data NULL: none was given */
+    struct usage *usage; /* of its owner; NULL: none, or the owner is not known before the rules */
+    struct slice key;    /* the idempotency key as it is stored; data NULL: none was given */
     uint32_t first_event;
     uint32_t key_event;
     uint32_t old_key_event; /* of the key as it was stored before keys of topics had an owner */
@@ -55,6 +57,13 @@ void lookups_gather(struct lookups *lookups, const struct lookup_sources *source
  * is asked for. */
 MUST_CHECK enum status lookups_fetch(struct lookups *lookups, struct entity_cache *cache,
                                      struct store_session *session);
+/* After lookups_fetch: finds the owners of the requests, and asks for what they have stored. */
+MUST_CHECK enum status lookups_fetch_usages(struct lookups *lookups, struct usages *usages,
+                                            struct store_session *session);
+/* The owner that pays for an event of the request. Empty: there is none. The rates of an event
+ * without an owner are its producer's. */
+struct slice append_payer(const struct append_request *request, const struct owner *owner,
+                          char text[QUOTA_OWNER_BYTES_MAX]);
 /* The answers for the next request, in the order of gathering. */
 const struct request_lookup *lookups_take(struct lookups *lookups,
                                           const struct append_request *request);

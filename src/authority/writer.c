@@ -448,6 +448,8 @@ static enum status open_ledger(struct writer *writer) {
     struct ledger_options ledger_options = {
         .session = writer->session,
         .policies = options->policies,
+        .quotas = options->quotas,
+        .has_documents = options->projection && options->projection->has_documents,
         .entity_count_max = entity_count_max > 0 ? entity_count_max : LEDGER_ENTITIES_DEFAULT,
     };
     writer->is_role_lost = writer->follow.side && store_take_role(writer->session) != STATUS_OK;

@@ -34,6 +34,7 @@ struct writer_job {
 struct writer_options {
     struct store *store;
     const struct policy_table *policies;
+    struct quota_table *quotas;          /* NULL: nothing is limited */
     const struct projection *projection; /* NULL: nothing is derived */
     /* After a commit, on the writer's thread, before the answers; for the hub. states[i] is the
      * entity of batch->events[i] as of that event. May be NULL. */

@@ -15,6 +15,10 @@
     X(LEDGER_ENTITIES_DEFAULT,            65536,     ITEMS, PROCESS,      1, "entities the writer keeps between batches")                                    \
     X(PUBLISH_BUCKETS_MAX,                65536,     ITEMS, PROCESS,      1, "principals of the last second whose publish rate in a topic is counted")         \
     X(PUBLISH_BUCKETS_BYTES,              16 << 20,  BYTES, PROCESS,      1, "those rates")                                                                    \
+    X(USAGE_OWNERS_KEPT_MAX,              16384,     ITEMS, PROCESS,      1, "owners whose usage the writer keeps between batches")                           \
+    X(USAGE_OWNERS_BYTES,                 24 << 20,  BYTES, PROCESS,      1, "that usage, and the usage of one commit")                                       \
+    X(QUOTA_OWNERS_MAX,                   16384,     ITEMS, PROCESS,      1, "owners with quotas of their own")                                               \
+    X(QUOTA_OWNERS_BYTES,                 16 << 20,  BYTES, PROCESS,      1, "those quotas")                                                                  \
     X(LEDGER_TEXT_BYTES_MAX,              64 << 20,  BYTES, PROCESS,      1, "payloads that the rules make, and merged metadata")                            \
     X(METADATA_NAME_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      2, "one decoded member name while two documents are merged")                       \
     X(BATCH_ARENA_BYTES_MAX,              256 << 20, BYTES, PROCESS,      1, "keys of one commit, and a document for each of its entities")                  \

@@ -80,6 +80,7 @@ int cli_keys(int argc, char **argv);
 int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_nodes(int argc, char **argv);
+int cli_quota(int argc, char **argv);
 int cli_reproject(int argc, char **argv);
 int cli_restore(int argc, char **argv);
 int cli_retention(int argc, char **argv);

@@ -156,6 +156,21 @@ const struct cli_command cli_commands[] = {
      "that "
      "answers.",
      "khala nodes\nkhala nodes --json", cli_nodes, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS), false},
+    {"quota",
+     "quota get OWNER\n"
+     "quota set OWNER QUOTA=NUMBER|null …\n"
+     "quota ls [--usage] [--after OWNER] [--limit N]\n"
+     "quota … [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
+     "Show and set the quotas of an owner (user:ID, guest:SCOPE or org:ID) on the server at --url "
+     "(see append), with what the owner has used. A star marks a quota that was set for the owner; "
+     "null removes it.",
+     "khala quota set user:alice open_runs=100 bytes_stored=1073741824\n"
+     "khala quota get user:alice\nkhala quota ls --usage --json",
+     cli_quota, "get|set|ls",
+     OPTIONS({"--usage", NULL, "list all owners that have stored something"},
+             {"--after", "OWNER", "only owners after this one"},
+             {"--limit", "N", "maximum number of owners, default 100"}, JSON_ROW, REMOTE_ROWS),
+     false},
     {"migrate",
      "migrate [--undo-move | --new-epoch [--fork LOG_ID]] [--json] [--data-dir DIR] [--config "
      "FILE]",

@@ -63,3 +63,18 @@ struct http_options config_http_options(const struct config *config) {
         .legacy_cursors = config->legacy_cursors,
     };
 }
+
+struct quota_limits config_quota_limits(const struct config *config) {
+    return (struct quota_limits){
+        .of = {
+            [QUOTA_BYTES_STORED] = config->quota_bytes_stored,
+            [QUOTA_METADATA_BYTES] = config->quota_metadata_bytes,
+            [QUOTA_OPEN_RUNS] = config->quota_open_runs,
+            [QUOTA_OPEN_WORKERS] = config->quota_open_workers,
+            [QUOTA_BYTES_PER_SECOND] = config->quota_bytes_per_second,
+            [QUOTA_EVENTS_PER_SECOND] = config->quota_events_per_second,
+            [QUOTA_ENTITIES_PER_MINUTE] = config->quota_entities_per_minute,
+            [QUOTA_SUBSCRIPTIONS] = config->quota_subscriptions,
+            [QUOTA_BATCH_BYTES] = config->quota_batch_bytes,
+        }};
+}

@@ -6,6 +6,7 @@
 #ifndef SERVER_CONFIG_OPTIONS_H
 #define SERVER_CONFIG_OPTIONS_H
 
+#include "authority/quota.h"
 #include "http/http.h"
 #include "server/config.h"
 
@@ -15,6 +16,8 @@ struct gate_options config_gate_options(const struct config *config);
 struct http_options config_http_options(const struct config *config);
 /* The store: DB_URL, or else the data folder. It may hold a password. */
 const char *config_store_url(const struct config *config);
+/* Of owners without quotas of their own. */
+struct quota_limits config_quota_limits(const struct config *config);
 /* The largest item of a batch. */
 uint64_t config_item_bytes_max(const struct config *config);
 

@@ -79,8 +79,15 @@ struct config {
     uint64_t message_bytes_max;
     uint64_t messages_per_second;
     uint64_t subscriptions_max;
-    uint64_t quota_subscriptions;
     uint64_t auth_failures_per_minute;
+    uint64_t quota_bytes_stored;
+    uint64_t quota_metadata_bytes;
+    uint64_t quota_open_runs;
+    uint64_t quota_open_workers;
+    uint64_t quota_bytes_per_second;
+    uint64_t quota_events_per_second;
+    uint64_t quota_entities_per_minute;
+    uint64_t quota_subscriptions;
     uint64_t audit_init_timeout_ms;
     uint64_t window_frames_max;
     uint64_t window_bytes_max;

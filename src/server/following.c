@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "authority/quota.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -95,6 +96,10 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
     status = nodes_beat(nodes, side, beat, progress.term, revoked_seen(following->revoked));
     if (status == STATUS_OK && !beat->is_ending)
         revoked_beat(following->revoked, side, &progress, boot_ms);
+    if (status == STATUS_OK && !beat->is_ending &&
+        quota_table_read(following->quotas, side) != STATUS_OK)
+        log_event(LOG_WARN, "quotas.unread", log_str("error", store_session_error(side)),
+                  log_str("effect", "the next beat reads them"));
     if (status == STATUS_OK && !beat->is_ending)
         renew_keys(following, side, boot_ms);
     if (status == STATUS_OK && beat->has_role && atomic_load(&following->writer) &&

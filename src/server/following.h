@@ -25,6 +25,7 @@ struct following {
     struct topic_activity *activity;
     struct nodes *nodes;
     struct revoked *revoked;
+    struct quota_table *quotas;
     const char *folder;            /* of the keys */
     struct writer *_Atomic writer; /* NULL until it has started: its thread beats before that */
     const char *epoch;             /* that this process delivers */

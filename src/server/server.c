@@ -245,12 +245,14 @@ static enum status writer_and_pool_start(struct server *server) {
     server->following.activity = server->telemetry.activity;
     server->following.nodes = server->nodes;
     server->following.revoked = &server->revoked;
+    server->following.quotas = server->quotas;
     server->following.folder = server->config.data_dir;
     server->following.epoch = server->epoch;
     server->following.schema_version =
         (uint64_t)store_schema_version(config_store_url(&server->config));
     const struct writer_options options = {.store = server->store,
                                            .policies = &server->config.policies,
+                                           .quotas = server->quotas,
                                            .projection = projector_projection(server->projector),
                                            .on_commit = on_commit,
                                            .on_refused = on_refused,
@@ -308,6 +310,8 @@ static enum status state_read(struct server *server) {
     if (status != STATUS_OK)
         return status;
     status = store_read_state(session, &state);
+    if (status == STATUS_OK)
+        status = quota_table_read(server->quotas, session);
     store_session_close(session);
     if (status != STATUS_OK)
         return status;
@@ -385,6 +389,9 @@ static enum status store_open_all(struct server *server) {
     if (status != STATUS_OK)
         return status;
     status = tail_check(server);
+    const struct quota_limits quotas = config_quota_limits(&server->config);
+    if (status == STATUS_OK)
+        status = quota_table_open(&server->quotas, &quotas);
     if (status == STATUS_INVALID_CONFIG)
         return status;
     if (status == STATUS_OK)
@@ -480,6 +487,7 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->hub = server->hub;
     api->consumers = server->consumers;
     api->fanout = server->fanout;
+    api->quotas = server->quotas;
     api->nodes = server->nodes;
     api->is_shared = store_is_shared(server->store);
     api->epoch = server->epoch;
@@ -540,6 +548,7 @@ void server_close(struct server *server) {
     nodes_close(server->nodes);
     if (server->projector)
         projector_close(server->projector);
+    quota_table_close(server->quotas);
     if (server->consumers)
         consumers_close(server->consumers);
     subscription_quota_close(server->subscription_quota);

@@ -47,6 +47,7 @@ struct server {
     struct retention *retention;
     struct sinks sinks;
     struct fanout *fanout;
+    struct quota_table *quotas;
     struct nodes *nodes;
     struct revoked revoked;
     struct following following;

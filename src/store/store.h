@@ -24,7 +24,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 10
+#define STORE_SCHEMA_VERSION 11
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -39,6 +39,9 @@
  * Without it, as behind the first ones by ref, its fork is 0. */
 #define STORE_FORK_PREFIX     "fork-"
 #define STORE_FORK_TOPICS_MAX 512
+/* Rows, indexes and keys of an event or an entity, in the usage of its owner. The view
+ * owner_usage_counted has the same number. */
+#define STORE_USAGE_ROW_BYTES 256
 /* Waiting rows of the outbox are counted up to here. */
 #define STORE_OUTBOX_COUNT_MAX 10000
 
@@ -281,10 +284,29 @@ struct store_outbox_state {
     bool has_producer_role;
 };
 
+/* What an owner has stored. owner is "user:ID", "guest:SCOPE" or "org:ID". */
+struct store_usage {
+    struct slice owner;
+    uint64_t events;
+    uint64_t bytes;          /* of events and entities, each with STORE_USAGE_ROW_BYTES more */
+    uint64_t metadata_bytes; /* of runs and workers; part of bytes too */
+    uint64_t open_runs;
+    uint64_t open_workers;
+};
+
+/* A quota that an operator set for one owner. */
+struct store_quota {
+    struct slice owner;
+    struct slice name;
+    bool is_set; /* false: it was removed */
+    uint64_t value;
+    uint64_t serial; /* read only: rises with each change */
+};
+
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
  * same ref (documents: kind and ref); events, keys, journal rows and drifts are new. The name of a
- * ref never changes, and a topic's oldest_seq never falls. Only the latest drifts, some thousands,
- * are kept. */
+ * ref never changes, and a topic's oldest_seq never falls. Absent metadata leaves that of the
+ * entity's row as it is. Only the latest drifts, some thousands, are kept. */
 struct store_batch {
     const struct store_entity *entities;
     size_t entity_count;
@@ -314,6 +336,9 @@ struct store_batch {
     size_t outbox_count;
     const struct store_outbox_rejection *rejections; /* of those rows */
     size_t rejection_count;
+    /* What the owners of the events have stored with this batch: they replace the owners' rows. */
+    const struct store_usage *usages;
+    size_t usage_count;
 };
 
 /* One entity that the writer asks for, by its name. */
@@ -544,6 +569,10 @@ MUST_CHECK enum status store_replace_secret(struct store_session *session, struc
 MUST_CHECK enum status store_keep_secret(struct store_session *session, struct slice name,
                                          struct slice value);
 
+/* Sets and removes quotas in one transaction. They must be few. */
+MUST_CHECK enum status store_put_quotas(struct store_session *session,
+                                        const struct store_quota *quotas, size_t count);
+
 /* Sets and removes properties in one transaction. */
 MUST_CHECK enum status store_put_properties(struct store_session *session,
                                             const struct store_property *properties, size_t count);
@@ -602,6 +631,25 @@ MUST_CHECK enum status store_load_document(struct store_session *session, enum d
 MUST_CHECK enum status store_load_checkpoint(struct store_session *session, enum document_kind kind,
                                              uint64_t entity_ref, struct arena *arena,
                                              struct store_checkpoint *checkpoint);
+
+/* Usage and quotas: a callback may not use the session. Fills in the numbers of these owners, which
+ * are 0 where the store has none. */
+typedef enum status store_usage_cb(void *user, const struct store_usage *usage);
+typedef enum status store_quota_cb(void *user, const struct store_quota *quota);
+typedef enum status store_usage_difference_cb(void *user, const struct store_usage *stored,
+                                              const struct store_usage *counted);
+MUST_CHECK enum status store_load_usages(struct store_session *session, struct store_usage *usages,
+                                         size_t count);
+/* By owner. */
+MUST_CHECK enum status store_walk_usages(struct store_session *session, struct slice after_owner,
+                                         uint64_t limit, void *user, store_usage_cb *callback);
+/* Counts the usage from the log and the entities, which reads all of them. The owners whose row
+ * differs, at most limit. */
+MUST_CHECK enum status store_check_usages(struct store_session *session, uint64_t limit, void *user,
+                                          store_usage_difference_cb *callback);
+/* Those that changed after a serial, also removed ones, by serial. */
+MUST_CHECK enum status store_walk_quotas(struct store_session *session, uint64_t after_serial,
+                                         void *user, store_quota_cb *callback);
 
 /* Walks: rows in order until the limit, or until the callback returns a status other than
  * STATUS_OK, which the walk then returns. All rows show the store as it was when the walk began.

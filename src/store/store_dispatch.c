@@ -192,6 +192,32 @@ enum status store_use_once(struct store_session *session, struct store_single_us
     return session->engine->use_once(session, uses, count, now_ms);
 }
 
+enum status store_put_quotas(struct store_session *session, const struct store_quota *quotas,
+                             size_t count) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->put_quotas(session, quotas, count);
+}
+
+enum status store_load_usages(struct store_session *session, struct store_usage *usages,
+                              size_t count) {
+    return count > 0 ? session->engine->load_usages(session, usages, count) : STATUS_OK;
+}
+
+enum status store_walk_usages(struct store_session *session, struct slice after_owner,
+                              uint64_t limit, void *user, store_usage_cb *callback) {
+    return session->engine->walk_usages(session, after_owner, limit, user, callback);
+}
+
+enum status store_check_usages(struct store_session *session, uint64_t limit, void *user,
+                               store_usage_difference_cb *callback) {
+    return session->engine->check_usages(session, limit, user, callback);
+}
+
+enum status store_walk_quotas(struct store_session *session, uint64_t after_serial, void *user,
+                              store_quota_cb *callback) {
+    return session->engine->walk_quotas(session, after_serial, user, callback);
+}
+
 bool store_has_secrets(const struct store *store) {
     return store->engine->keep_secret != NULL;
 }

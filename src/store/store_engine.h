@@ -71,6 +71,17 @@ struct store_engine {
     enum status (*use_once)(struct store_session *session, struct store_single_use *uses,
                             size_t count, uint64_t now_ms);
 
+    enum status (*put_quotas)(struct store_session *session, const struct store_quota *quotas,
+                              size_t count);
+    enum status (*load_usages)(struct store_session *session, struct store_usage *usages,
+                               size_t count);
+    enum status (*walk_usages)(struct store_session *session, struct slice after_owner,
+                               uint64_t limit, void *user, store_usage_cb *callback);
+    enum status (*check_usages)(struct store_session *session, uint64_t limit, void *user,
+                                store_usage_difference_cb *callback);
+    enum status (*walk_quotas)(struct store_session *session, uint64_t after_serial, void *user,
+                               store_quota_cb *callback);
+
     /* Closed: STATUS_ALREADY_EXISTS where rows of users' transactions wait for the writer. */
     enum status (*put_properties)(struct store_session *session,
                                   const struct store_property *properties, size_t count,

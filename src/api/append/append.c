@@ -35,7 +35,8 @@ static void answer_refused(struct exchange *exchange, const struct append_reques
     char message[APPEND_MESSAGE_BYTES_MAX];
     uint64_t retry_after_ms = 0;
     buffer_init(&details, APPEND_DETAILS_BYTES_MAX);
-    if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
+    if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED ||
+        request->status == STATUS_QUOTA_EXCEEDED)
         retry_after_ms = request->refusal.retry_after_ms;
     else if (status_http(request->status) == 503)
         retry_after_ms = 1000;

@@ -115,6 +115,9 @@ const char *append_message(const struct append_request *request,
                  (unsigned long long)refusal->limit,
                  policy_publish_setting(refusal->policy->publish_class,
                                         POLICY_FIELD_PUBLISH_RATE_PER_SECOND));
+    else if (request->status == STATUS_QUOTA_EXCEEDED)
+        snprintf(text, APPEND_MESSAGE_BYTES_MAX, "The owner's quota %s of %llu is used up.",
+                 refusal->quota, (unsigned long long)refusal->limit);
     else
         return NULL;
     return text;
@@ -135,6 +138,15 @@ enum status append_write_details(struct buffer *out, const struct append_request
                                    : buffer_printf(out, "\"limit\":%llu,\"retry_after_ms\":%llu}",
                                                    (unsigned long long)refusal->limit,
                                                    (unsigned long long)refusal->retry_after_ms);
+    }
+    if (request->status == STATUS_QUOTA_EXCEEDED) {
+        status =
+            buffer_printf(out, "{\"quota\":\"%s\",\"used\":%llu,\"limit\":%llu", refusal->quota,
+                          (unsigned long long)refusal->used, (unsigned long long)refusal->limit);
+        if (status == STATUS_OK && refusal->retry_after_ms > 0)
+            status = buffer_printf(out, ",\"retry_after_ms\":%llu",
+                                   (unsigned long long)refusal->retry_after_ms);
+        return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
     }
     if (request->status == STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE) {
         status = write_limit(out, refusal);

@@ -12,11 +12,12 @@
 #include "store/store_marks.h"
 #include "store/store_nodes.h"
 
-#define STRETCH_COUNT   64
-#define STRETCH_EVENTS  256
-#define AHEAD_MS_MAX    5000
-#define DRIFT_MS        86400000
-#define DRIFT_TEXT_SIZE 512
+#define STRETCH_COUNT         64
+#define STRETCH_EVENTS        256
+#define AHEAD_MS_MAX          5000
+#define DRIFT_MS              86400000
+#define DRIFT_TEXT_SIZE       512
+#define USAGE_DIFFERENCES_MAX 20
 /* The writer reads the outbox many times a second. */
 #define OUTBOX_AGE_MS_MAX 60000
 /* No clock that shows less has been set. */
@@ -181,6 +182,40 @@ static void check_outbox(struct doctor *doctor, struct store_session *session) {
                    "the role khala_producer, which may append by SQL, does not exist");
 }
 
+struct usage_tally {
+    struct doctor *doctor;
+    size_t count;
+};
+
+static enum status say_usage(void *user, const struct store_usage *stored,
+                             const struct store_usage *counted) {
+    struct usage_tally *tally = user;
+    tally->count++;
+    doctor_say(tally->doctor, FINDING_WRONG,
+               "no event is lost, but quotas of the owner go by the stored numbers: stop the "
+               "server, and replace the rows of owner_usage by those of owner_usage_counted",
+               "usage of %.*s: %llu events, %llu bytes, %llu bytes of metadata, %llu open runs and "
+               "%llu open workers are stored; counted are %llu, %llu, %llu, %llu and %llu",
+               (int)stored->owner.size, stored->owner.data, (unsigned long long)stored->events,
+               (unsigned long long)stored->bytes, (unsigned long long)stored->metadata_bytes,
+               (unsigned long long)stored->open_runs, (unsigned long long)stored->open_workers,
+               (unsigned long long)counted->events, (unsigned long long)counted->bytes,
+               (unsigned long long)counted->metadata_bytes, (unsigned long long)counted->open_runs,
+               (unsigned long long)counted->open_workers);
+    return STATUS_OK;
+}
+
+static void check_usage(struct doctor *doctor, struct store_session *session) {
+    struct usage_tally tally = {.doctor = doctor};
+    doctor->check = "usage";
+    enum status status = store_check_usages(session, USAGE_DIFFERENCES_MAX, &tally, say_usage);
+    if (status != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the usage cannot be counted: %s",
+                   store_session_error(session));
+    else if (tally.count == 0)
+        doctor_say(doctor, FINDING_OK, NULL, "the stored usage of every owner is what is counted");
+}
+
 struct node_tally {
     struct doctor *doctor;
     size_t live_count;
@@ -296,6 +331,7 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         check_projection(doctor, session, clock_wall_ms(&clock));
         check_journal(doctor, session);
         check_documents(doctor, session);
+        check_usage(doctor, session);
         check_clock(doctor, session, clock_wall_ms(&clock));
         check_outbox(doctor, session);
     }

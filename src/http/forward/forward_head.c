@@ -43,8 +43,12 @@ static bool is_replaced(struct slice name) {
 
 static enum status write_start(struct buffer *out, const struct http1_request *request) {
     /* No route of another method needs the writer. */
-    assert(request->method == HTTP1_METHOD_POST);
-    enum status status = buffer_append_slice(out, SLICE("POST "));
+    assert(request->method == HTTP1_METHOD_POST || request->method == HTTP1_METHOD_PUT ||
+           request->method == HTTP1_METHOD_DELETE);
+    enum status status =
+        buffer_append_slice(out, request->method == HTTP1_METHOD_POST  ? SLICE("POST ")
+                                 : request->method == HTTP1_METHOD_PUT ? SLICE("PUT ")
+                                                                       : SLICE("DELETE "));
     if (status == STATUS_OK)
         status = buffer_append_slice(out, request->path);
     if (status == STATUS_OK && request->query.size > 0)

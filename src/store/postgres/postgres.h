@@ -74,6 +74,12 @@ enum statement_id {
     STATEMENT_SET_UNPROJECTED,
     STATEMENT_CLEAR_UNPROJECTED,
     STATEMENT_PRUNE_TOPICS,
+    STATEMENT_PUT_USAGES,
+    STATEMENT_LOAD_USAGE,
+    STATEMENT_WALK_USAGES,
+    STATEMENT_CHECK_USAGES,
+    STATEMENT_PUT_QUOTA,
+    STATEMENT_WALK_QUOTAS,
     STATEMENT_PUT_REVOCATIONS,
     STATEMENT_DROP_REVOCATIONS,
     STATEMENT_ADD_SINGLE_USES,
@@ -543,6 +549,19 @@ enum status postgres_mend_journal(struct store_session *base,
 enum status postgres_rebuild_journal(struct store_session *base, uint64_t events_max,
                                      uint64_t now_ms);
 enum status postgres_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);
+/* Sends the usage rows of a batch. */
+MUST_CHECK enum status postgres_send_usages(struct postgres_session *session,
+                                            const struct store_batch *batch);
+enum status postgres_put_quotas(struct store_session *base, const struct store_quota *quotas,
+                                size_t count);
+enum status postgres_load_usages(struct store_session *base, struct store_usage *usages,
+                                 size_t count);
+enum status postgres_walk_usages(struct store_session *base, struct slice after_owner,
+                                 uint64_t limit, void *user, store_usage_cb *callback);
+enum status postgres_check_usages(struct store_session *base, uint64_t limit, void *user,
+                                  store_usage_difference_cb *callback);
+enum status postgres_walk_quotas(struct store_session *base, uint64_t after_serial, void *user,
+                                 store_quota_cb *callback);
 enum status postgres_put_revocations(struct store_session *base,
                                      const struct store_revocation *revocations, size_t count,
                                      uint64_t now_ms);

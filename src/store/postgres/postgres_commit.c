@@ -340,6 +340,8 @@ static enum status send_authority(struct postgres_session *session, const struct
         status = postgres_send_events(session, batch, max);
     if (status == STATUS_OK && batch->key_count > 0)
         status = send_keys(session, batch);
+    if (status == STATUS_OK && batch->usage_count > 0)
+        status = postgres_send_usages(session, batch);
     if (status != STATUS_OK || batch->imported_log_id == 0)
         return status;
     /* The journals of the log that is imported have other sequences. */

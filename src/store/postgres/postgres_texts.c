@@ -135,7 +135,8 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "status = excluded.status, worker_id = excluded.worker_id, "
          "thread_id = excluded.thread_id, workspace_ref = excluded.workspace_ref, "
          "codex_home_ref = excluded.codex_home_ref, adapter = excluded.adapter, "
-         "metadata = excluded.metadata, created_at = excluded.created_at, "
+         "metadata = coalesce(excluded.metadata, entities.metadata), created_at = "
+         "excluded.created_at, "
          "started_at = excluded.started_at, stopped_at = excluded.stopped_at, "
          "last_heartbeat_at = excluded.last_heartbeat_at "
          "WHERE entities.kind = excluded.kind AND entities.id = excluded.id",
@@ -218,6 +219,44 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                              "t.ref = a.ref) "
                              "SELECT o, gone, before + gone, head FROM asked ORDER BY o",
          "NNN"},
+    [STATEMENT_PUT_USAGES] =
+        {"INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers) "
+         "SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], "
+         "$6::bigint[]) ON CONFLICT (owner) DO UPDATE SET events = excluded.events, bytes = "
+         "excluded.bytes, metadata_bytes = excluded.metadata_bytes, open_runs = "
+         "excluded.open_runs, open_workers = excluded.open_workers",
+         "TNNNNN"},
+    [STATEMENT_LOAD_USAGE] =
+        {"SELECT u.owner, u.events, u.bytes, u.metadata_bytes, u.open_runs, u.open_workers, k.o "
+         "FROM unnest($1::text[]) WITH ORDINALITY k(owner, o) JOIN owner_usage u ON u.owner = "
+         "k.owner",
+         "T"},
+    [STATEMENT_WALK_USAGES] =
+        {"SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers FROM owner_usage "
+         "WHERE owner > $1::text ORDER BY owner LIMIT $2::bigint",
+         "tn"},
+    [STATEMENT_CHECK_USAGES] =
+        {"SELECT coalesce(u.owner, c.owner), coalesce(u.events, 0), coalesce(u.bytes, 0), "
+         "coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, 0), "
+         "coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
+         "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0) FROM owner_usage u FULL JOIN "
+         "owner_usage_counted c ON c.owner = u.owner WHERE (coalesce(u.events, 0), "
+         "coalesce(u.bytes, "
+         "0), coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, "
+         "0)) <> "
+         "(coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
+         "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0)) LIMIT $1::bigint",
+         "n"},
+    /* Only the writer makes serials. */
+    [STATEMENT_PUT_QUOTA] =
+        {"INSERT INTO owner_quotas (owner, quota, value, serial) SELECT u.owner, u.quota, u.value, "
+         "(SELECT coalesce(max(serial), 0) FROM owner_quotas) + u.o FROM unnest($1::text[], "
+         "$2::text[], $3::bigint[]) WITH ORDINALITY u(owner, quota, value, o) ON CONFLICT (owner, "
+         "quota) DO UPDATE SET value = excluded.value, serial = excluded.serial",
+         "TTN"},
+    [STATEMENT_WALK_QUOTAS] = {"SELECT owner, quota, value, serial FROM owner_quotas WHERE serial "
+                               "> $1::bigint ORDER BY serial",
+                               "n"},
     [STATEMENT_PUT_REVOCATIONS] =
         {"INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at, serial) SELECT "
          "a, b, c, d, e, nextval('revocation_serials') FROM (SELECT DISTINCT ON (a, b) a::smallint "

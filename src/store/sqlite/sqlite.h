@@ -60,6 +60,12 @@ enum statement_id {
     STATEMENT_DROP_OLD_DRIFTS,
     STATEMENT_SET_UNPROJECTED,
     STATEMENT_CLEAR_UNPROJECTED,
+    STATEMENT_PUT_USAGES,
+    STATEMENT_LOAD_USAGE,
+    STATEMENT_WALK_USAGES,
+    STATEMENT_CHECK_USAGES,
+    STATEMENT_PUT_QUOTA,
+    STATEMENT_WALK_QUOTAS,
     STATEMENT_PUT_REVOCATION,
     STATEMENT_DROP_REVOCATIONS,
     STATEMENT_ADD_SINGLE_USE,
@@ -361,6 +367,20 @@ enum status sqlite_find_expired(struct store_session *base, const struct store_t
 /* sqlite_read.c */
 enum status sqlite_read_begin(struct store_session *base);
 void sqlite_read_end(struct store_session *base);
+
+/* sqlite_quotas.c */
+MUST_CHECK enum status sqlite_put_usages(struct sqlite_session *session,
+                                         const struct store_batch *batch);
+enum status sqlite_put_quotas(struct store_session *base, const struct store_quota *quotas,
+                              size_t count);
+enum status sqlite_load_usages(struct store_session *base, struct store_usage *usages,
+                               size_t count);
+enum status sqlite_walk_usages(struct store_session *base, struct slice after_owner, uint64_t limit,
+                               void *user, store_usage_cb *callback);
+enum status sqlite_check_usages(struct store_session *base, uint64_t limit, void *user,
+                                store_usage_difference_cb *callback);
+enum status sqlite_walk_quotas(struct store_session *base, uint64_t after_serial, void *user,
+                               store_quota_cb *callback);
 
 /* sqlite_auth.c */
 enum status sqlite_put_revocations(struct store_session *base,

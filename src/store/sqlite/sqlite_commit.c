@@ -498,7 +498,7 @@ static enum status write_authority(struct sqlite_session *session,
         status = add_key(session, &batch->keys[i]);
     if (status == STATUS_OK && batch->imported_log_id > 0)
         status = note_import(session, batch->imported_log_id);
-    return status;
+    return status == STATUS_OK ? sqlite_put_usages(session, batch) : status;
 }
 
 static enum status write_derived(struct sqlite_session *session, const struct store_batch *batch) {

@@ -97,7 +97,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         "status = excluded.status, worker_id = excluded.worker_id, "
         "thread_id = excluded.thread_id, workspace_ref = excluded.workspace_ref, "
         "codex_home_ref = excluded.codex_home_ref, adapter = excluded.adapter, "
-        "metadata = excluded.metadata, created_at = excluded.created_at, "
+        "metadata = coalesce(excluded.metadata, metadata), created_at = excluded.created_at, "
         "started_at = excluded.started_at, stopped_at = excluded.stopped_at, "
         "last_heartbeat_at = excluded.last_heartbeat_at "
         "WHERE kind = excluded.kind AND id = excluded.id",
@@ -142,6 +142,32 @@ static const char *const texts[STATEMENT_COUNT] = {
         "INSERT INTO meta (name, value) VALUES ('unprojected_from', ?) ON CONFLICT (name) DO "
         "UPDATE SET value = min(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
     [STATEMENT_CLEAR_UNPROJECTED] = "DELETE FROM meta WHERE name = 'unprojected_from'",
+    [STATEMENT_PUT_USAGES] =
+        "INSERT OR REPLACE INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, "
+        "open_workers) SELECT c1, c2, c3, c4, c5, c6 FROM source",
+    [STATEMENT_LOAD_USAGE] = "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers "
+                             "FROM owner_usage WHERE owner = ?",
+    [STATEMENT_WALK_USAGES] =
+        "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers FROM owner_usage "
+        "WHERE owner > ? ORDER BY owner LIMIT ?",
+    [STATEMENT_CHECK_USAGES] =
+        "SELECT coalesce(u.owner, c.owner), coalesce(u.events, 0), coalesce(u.bytes, 0), "
+        "coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, 0), "
+        "coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
+        "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0) FROM owner_usage u FULL JOIN "
+        "owner_usage_counted c ON c.owner = u.owner WHERE (coalesce(u.events, 0), "
+        "coalesce(u.bytes, "
+        "0), coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, 0)) "
+        "<> "
+        "(coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
+        "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0)) LIMIT ?",
+    /* Only the write session makes serials. */
+    [STATEMENT_PUT_QUOTA] =
+        "INSERT INTO owner_quotas (owner, quota, value, serial) SELECT ?, ?, ?, "
+        "coalesce(max(serial), 0) + 1 FROM owner_quotas WHERE true ON CONFLICT (owner, quota) DO "
+        "UPDATE SET value = excluded.value, serial = excluded.serial",
+    [STATEMENT_WALK_QUOTAS] = "SELECT owner, quota, value, serial FROM owner_quotas WHERE serial > "
+                              "? ORDER BY serial",
     [STATEMENT_PUT_REVOCATION] =
         "INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) "
         "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, id) DO UPDATE SET "

@@ -1,0 +1,344 @@
+/* GET and PUT /internal/v1/quotas/{owner}, DELETE of it, GET /internal/v1/quotas, and
+ * GET /internal/v1/usage: what operators allow owners, and what the owners have stored.
+ *
+ * A change is durable and in force at the writer before it is answered. The other nodes of the
+ * store read it with their next beat. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "api/handlers.h"
+#include "authority/quota.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "http/store_read.h"
+#include "topic/entity_name.h"
+#include "wire/object_writer.h"
+
+#define LIMIT_DEFAULT 100
+
+/* ---- one owner in an answer ---- */
+
+static enum status write_limits(struct buffer *out, const struct quota_limits *limits,
+                                const bool *is_shown) {
+    struct object_writer object = object_begin(out);
+    for (unsigned i = 0; i < QUOTA_COUNT; i++)
+        if (!is_shown || is_shown[i])
+            object_number(&object, slice_of(quota_name((enum quota)i)), limits->of[i]);
+    return object_end(&object);
+}
+
+static enum status write_usage(struct buffer *out, const struct store_usage *usage) {
+    struct object_writer object = object_begin(out);
+    object_number(&object, SLICE("bytes_stored"), usage->bytes);
+    object_number(&object, SLICE("events"), usage->events);
+    object_number(&object, SLICE("metadata_bytes"), usage->metadata_bytes);
+    object_number(&object, SLICE("open_runs"), usage->open_runs);
+    object_number(&object, SLICE("open_workers"), usage->open_workers);
+    return object_end(&object);
+}
+
+/* owner, the quotas that were set for it, all limits that follow, and the usage. */
+static enum status write_owner(struct buffer *out, struct quota_table *table,
+                               const struct store_usage *usage) {
+    struct quota_limits limits;
+    struct quota_settings settings;
+    quota_limits_of(table, usage->owner, &limits, &settings);
+    enum status status = buffer_append_slice(out, SLICE("{\"owner\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(out, usage->owner);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"quotas\":"));
+    if (status == STATUS_OK)
+        status = write_limits(out, &limits, settings.is_set);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"limits\":"));
+    if (status == STATUS_OK)
+        status = write_limits(out, &limits, NULL);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"usage\":"));
+    if (status == STATUS_OK)
+        status = write_usage(out, usage);
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
+
+static void refuse(struct exchange *exchange, const char *message) {
+    exchange_answer_error(
+        exchange, &(struct exchange_error){.status = STATUS_INVALID_REQUEST, .message = message});
+}
+
+/* False: the owner of the path is none, and the exchange was answered. */
+static bool has_owner(struct exchange *exchange) {
+    struct slice owner = exchange->match.parameters[0];
+    bool is_owner = utf8_valid(owner) && quota_owner_is_valid(owner);
+    if (is_owner) {
+        size_t prefix_size =
+            (size_t)((const char *)memchr(owner.data, ':', owner.size) + 1 - owner.data);
+        is_owner = !entity_name_problem(
+            (struct slice){owner.data + prefix_size, owner.size - prefix_size});
+    }
+    if (!is_owner)
+        refuse(exchange, "An owner is user:ID, guest:SCOPE or org:ID.");
+    return is_owner;
+}
+
+/* ---- changing ---- */
+
+struct quota_work {
+    struct exchange_call call;
+    struct store_quota quotas[QUOTA_COUNT];
+    size_t quota_count;
+    struct store_usage usage;
+    enum status status;
+};
+
+static void work_free(void *memory) {
+    free(memory);
+}
+
+/* On the writer's thread. */
+static void change_run(struct call *call, struct store_session *session) {
+    struct quota_work *work = container_of(call, struct quota_work, call.call);
+    struct quota_table *table = api_of(work->call.exchange)->quotas;
+    bool sets = false;
+    for (size_t i = 0; i < work->quota_count; i++)
+        sets = sets || work->quotas[i].is_set;
+    work->status = STATUS_OK;
+    if (sets && !quota_table_has_room(table, work->usage.owner)) {
+        work->status = STATUS_LIMIT_REACHED;
+        return;
+    }
+    if (work->quota_count > 0)
+        work->status = store_put_quotas(session, work->quotas, work->quota_count);
+    if (work->status == STATUS_OK)
+        work->status = quota_table_read(table, session);
+    if (work->status == STATUS_OK)
+        work->status = store_load_usages(session, &work->usage, 1);
+}
+
+/* The place where a change of quotas becomes known: an audit event of it belongs here. */
+static void change_answer(struct exchange_call *call) {
+    struct quota_work *work = container_of(call, struct quota_work, call);
+    struct exchange *exchange = call->exchange;
+    enum status status = call->call.status == STATUS_OK ? work->status : call->call.status;
+    struct buffer out;
+    buffer_init(&out, LIST_PAGE_BYTES);
+    if (status == STATUS_OK)
+        log_event(
+            LOG_INFO, "quotas.changed", log_slice("request_id", exchange_request_id(exchange)),
+            log_slice("owner", work->usage.owner), log_int("changed", (int64_t)work->quota_count));
+    if (status == STATUS_OK)
+        status = write_owner(&out, api_of(exchange)->quotas, &work->usage);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&out, '\n');
+    if (status == STATUS_OK)
+        exchange_answer_json(exchange, 200, buffer_slice(&out));
+    else
+        exchange_answer_status(exchange, status);
+    buffer_release(&out);
+}
+
+static void add_quota(struct quota_work *work, enum quota quota, bool is_set, uint64_t value) {
+    struct slice name = slice_of(quota_name(quota));
+    struct store_quota row = {work->usage.owner, name, is_set, value, 0};
+    for (size_t i = 0; i < work->quota_count; i++)
+        if (slice_equal(work->quotas[i].name, name)) {
+            work->quotas[i] = row;
+            return;
+        }
+    work->quotas[work->quota_count++] = row;
+}
+
+/* The fault of the body; NULL: there is none. */
+static const char *read_quotas(struct quota_work *work, struct slice body, char message[160]) {
+    const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
+    struct json_value value, name, member;
+    if (json_parse(body, &limits, &value) != STATUS_OK || value.kind != JSON_KIND_OBJECT)
+        return "The body is an object of quotas, such as {\"open_runs\": 100}.";
+    struct json_iterator members = json_iterate(value);
+    while (json_next_member(&members, &name, &member)) {
+        struct slice text = {name.raw.data + 1, name.raw.size - 2};
+        enum quota quota;
+        uint64_t number = 0;
+        if (!quota_parse(text, &quota)) {
+            snprintf(message, 160, "\"%.*s\" is no quota.", (int)(text.size > 64 ? 64 : text.size),
+                     text.data);
+            return utf8_valid(slice_of(message)) ? message : "A member is no quota.";
+        }
+        bool is_set = member.kind != JSON_KIND_NULL;
+        if (is_set && !json_u64(member, JSON_INTEGER_MAX, &number)) {
+            snprintf(message, 160, "%s is a whole number from 0 to 9007199254740991, or null.",
+                     quota_name(quota));
+            return message;
+        }
+        add_quota(work, quota, is_set, number);
+    }
+    return NULL;
+}
+
+static void change(struct exchange *exchange, bool removes_all) {
+    char message[160];
+    if (!has_owner(exchange))
+        return;
+    struct quota_work *work = calloc(1, sizeof(*work));
+    if (!work) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    work->call = (struct exchange_call){.exchange = exchange, .answer = change_answer};
+    work->call.call.run = change_run;
+    work->usage.owner = exchange->match.parameters[0];
+    exchange->work = work;
+    exchange->work_free = work_free;
+    const char *fault = NULL;
+    if (!removes_all)
+        fault = read_quotas(work, buffer_slice(&exchange->body), message);
+    for (unsigned i = 0; removes_all && i < QUOTA_COUNT; i++)
+        add_quota(work, (enum quota)i, false, 0);
+    if (fault)
+        refuse(exchange, fault);
+    else
+        exchange_call_writer(&work->call);
+}
+
+void handle_quota_put(struct exchange *exchange) {
+    change(exchange, false);
+}
+
+void handle_quota_delete(struct exchange *exchange) {
+    change(exchange, true);
+}
+
+/* ---- reading ---- */
+
+static void read_one(struct store_read *read, struct store_session *session) {
+    struct store_usage usage = {.owner = read->id};
+    enum status status = store_load_usages(session, &usage, 1);
+    if (status == STATUS_OK)
+        status = write_owner(&read->out, api_of(read->exchange)->quotas, &usage);
+    read->status = status == STATUS_OK ? buffer_append_byte(&read->out, '\n') : status;
+}
+
+void handle_quota_get(struct exchange *exchange) {
+    if (!has_owner(exchange))
+        return;
+    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_one);
+    if (!read)
+        return;
+    read->id = exchange->match.parameters[0];
+    store_read_post(read);
+}
+
+struct owner_list {
+    struct buffer memory;
+    struct slice after;
+    struct buffer last;
+    uint64_t count;
+};
+
+static void list_free(void *memory) {
+    struct owner_list *list = memory;
+    buffer_release(&list->memory);
+    buffer_release(&list->last);
+    free(list);
+}
+
+/* STATUS_LIMIT_REACHED: the page is full, and another owner follows. */
+static enum status list_owner(void *user, const struct store_usage *usage) {
+    struct store_read *read = user;
+    struct owner_list *list = read->state;
+    read->has_more = list->count == read->limit || read->out.size >= LIST_PAGE_BYTES;
+    if (read->has_more)
+        return STATUS_LIMIT_REACHED;
+    buffer_clear(&list->last);
+    enum status status = buffer_append_slice(&list->last, usage->owner);
+    if (status == STATUS_OK && list->count++ > 0)
+        status = buffer_append_byte(&read->out, ',');
+    return status == STATUS_OK ? write_owner(&read->out, api_of(read->exchange)->quotas, usage)
+                               : status;
+}
+
+static enum status list_quotas(struct store_read *read, struct store_session *session) {
+    const struct owner_list *list = read->state;
+    char text[QUOTA_OWNER_BYTES_MAX];
+    struct slice after = list->after;
+    enum status status = STATUS_OK;
+    size_t size;
+    while (status == STATUS_OK &&
+           quota_table_next(api_of(read->exchange)->quotas, after, text, &size)) {
+        struct store_usage usage = {.owner = {text, size}};
+        status = store_load_usages(session, &usage, 1);
+        if (status == STATUS_OK)
+            status = list_owner(read, &usage);
+        after = (struct slice){text, size};
+    }
+    return status;
+}
+
+static void read_list(struct store_read *read,
+                      enum status (*rows)(struct store_read *read, struct store_session *session),
+                      struct store_session *session) {
+    const struct owner_list *list = read->state;
+    enum status status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
+    if (status == STATUS_OK)
+        status = rows(read, session);
+    if (status == STATUS_LIMIT_REACHED)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
+    if (status == STATUS_OK)
+        status = read->has_more ? json_write_string(&read->out, buffer_slice(&list->last))
+                                : buffer_append_slice(&read->out, SLICE("null"));
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
+    read->status = status;
+}
+
+static void read_quota_list(struct store_read *read, struct store_session *session) {
+    read_list(read, list_quotas, session);
+}
+
+static enum status list_usages(struct store_read *read, struct store_session *session) {
+    const struct owner_list *list = read->state;
+    return store_walk_usages(session, list->after, read->limit + 1, read, list_owner);
+}
+
+static void read_usage_list(struct store_read *read, struct store_session *session) {
+    read_list(read, list_usages, session);
+}
+
+static void handle_list(struct exchange *exchange,
+                        void (*run)(struct store_read *read, struct store_session *session)) {
+    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, run);
+    if (!read)
+        return;
+    struct owner_list *list = calloc(1, sizeof(*list));
+    if (!list) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    buffer_init(&list->memory, QUERY_TEXT_BYTES_MAX);
+    buffer_init(&list->last, QUOTA_OWNER_BYTES_MAX);
+    list->after = SLICE("");
+    read->state = list;
+    read->state_free = list_free;
+    read->limit = LIMIT_DEFAULT;
+    enum status status =
+        query_number(exchange, SLICE("limit"), 1, LIST_PAGE_ITEMS_MAX, &read->limit);
+    if (status == STATUS_OK)
+        status = query_text(exchange, SLICE("after"), &list->memory, &list->after);
+    if (status == STATUS_OK)
+        store_read_post(read);
+    else
+        refuse(exchange, "limit is a whole number from 1 to 1000; after has up to 2048 bytes.");
+}
+
+void handle_quotas(struct exchange *exchange) {
+    handle_list(exchange, read_quota_list);
+}
+
+void handle_usage(struct exchange *exchange) {
+    handle_list(exchange, read_usage_list);
+}

@@ -1,0 +1,156 @@
+/* Quotas per owner: the limits, what each owner has used, and the check of one event.
+ * The table of limits may be used from any thread. The usage belongs to the writer's thread; time
+ * is an argument. Memory: at most QUOTA_OWNERS_MAX owners with limits of their own, and the usage
+ * of at most USAGE_OWNERS_KEPT_MAX owners beside those of the batch under way.
+ * STATUS_QUOTA_EXCEEDED with the details of the refusal, STATUS_LIMIT_REACHED,
+ * STATUS_OUT_OF_MEMORY, and the store's statuses from the calls that use the store. What is stored
+ * changes in the commit of the events. usage_forget gives the use of a batch back.
+ */
+#ifndef AUTHORITY_QUOTA_H
+#define AUTHORITY_QUOTA_H
+
+#include <stdatomic.h>
+
+#include "authority/append.h"
+#include "base/list.h"
+#include "base/map.h"
+
+/* Those of what is stored come first, then the rates; the writer checks both. The last two are
+ * counted by each node for itself. */
+#define QUOTAS(X)                                                                                  \
+    X(BYTES_STORED, "bytes_stored")                                                                \
+    X(METADATA_BYTES, "metadata_bytes")                                                            \
+    X(OPEN_RUNS, "open_runs")                                                                      \
+    X(OPEN_WORKERS, "open_workers")                                                                \
+    X(BYTES_PER_SECOND, "bytes_per_second")                                                        \
+    X(EVENTS_PER_SECOND, "events_per_second")                                                      \
+    X(ENTITIES_PER_MINUTE, "entities_per_minute")                                                  \
+    X(SUBSCRIPTIONS, "subscriptions") /* per node */                                               \
+    X(BATCH_BYTES, "batch_bytes")     /* per node */
+
+#define QUOTA_ENUMERATOR(name, text) QUOTA_##name,
+enum quota { QUOTAS(QUOTA_ENUMERATOR) QUOTA_COUNT };
+#define QUOTA_RATE_FIRST QUOTA_BYTES_PER_SECOND
+#define QUOTA_RATE_COUNT 3
+
+/* "guest:" and the longest name of an owner. */
+#define QUOTA_OWNER_BYTES_MAX (6 + 640)
+/* What ends something passes the quota of stored bytes up to this payload. */
+#define QUOTA_ENDING_BYTES_MAX 4096
+
+const char *quota_name(enum quota quota);
+/* False: no quota has that name. */
+bool quota_parse(struct slice name, enum quota *quota);
+/* "user:ID", "guest:SCOPE" or "org:ID": the user, else the guest, else the organisation. Empty: the
+ * owner names none of them. */
+struct slice quota_owner(const struct owner *owner, char text[QUOTA_OWNER_BYTES_MAX]);
+/* Whether the text is such an owner. */
+bool quota_owner_is_valid(struct slice owner);
+
+/* ---- the limits ------------------------------------------------------------------------------ */
+
+struct quota_limits {
+    uint64_t of[QUOTA_COUNT];
+};
+
+/* The limits that an operator set for one owner. */
+struct quota_settings {
+    bool is_set[QUOTA_COUNT];
+    uint64_t value[QUOTA_COUNT];
+};
+
+struct quota_table;
+
+MUST_CHECK enum status quota_table_open(struct quota_table **table,
+                                        const struct quota_limits *defaults);
+void quota_table_close(struct quota_table *table);
+/* Reads the changes that the table does not have yet. Calls for one table follow each other. */
+MUST_CHECK enum status quota_table_read(struct quota_table *table, struct store_session *session);
+/* Any thread. The limit of an owner, as this node knows it. */
+uint64_t quota_limit(struct quota_table *table, struct slice owner, enum quota quota);
+/* Any thread. All limits of an owner. settings may be NULL. */
+void quota_limits_of(struct quota_table *table, struct slice owner, struct quota_limits *limits,
+                     struct quota_settings *settings);
+/* Any thread. The next owner by name that has limits of its own; false: there is none. */
+bool quota_table_next(struct quota_table *table, struct slice after,
+                      char owner[QUOTA_OWNER_BYTES_MAX], size_t *size);
+/* Any thread: whether an owner without limits of its own can get some. */
+bool quota_table_has_room(struct quota_table *table, struct slice owner);
+
+/* ---- the usage ------------------------------------------------------------------------------- */
+
+/* What one event would use. */
+struct quota_use {
+    uint64_t events; /* stored; 0: the event has no owner, and only rates count */
+    int64_t bytes;   /* stored */
+    int64_t metadata_bytes;
+    int64_t open_runs;
+    int64_t open_workers;
+    uint64_t written_bytes; /* a second: what is stored, and copies of metadata in derived rows */
+    uint64_t entities;      /* created */
+    bool is_ending;         /* may exceed the quota of stored bytes */
+    bool is_unrefused;      /* is counted, and never refused */
+    bool is_unpaced;        /* takes nothing from the rates */
+};
+
+/* The use of a rate: when it will be empty again, as in struct publish_bucket. */
+struct usage_rates {
+    uint64_t full_at_ns[QUOTA_RATE_COUNT];
+};
+
+/* An owner's usage. owner points to its end. */
+struct usage {
+    struct list_node by_use;
+    struct store_usage stored; /* with the batch under way */
+    struct usage_rates rates;
+    struct usage_rates rates_before; /* the batch under way, where it is changed */
+    struct quota_limits limits;
+    uint64_t generation; /* of the limits */
+    uint64_t batch;      /* the last one that used it */
+    bool is_changed;     /* by the batch under way */
+    bool is_loaded;
+    char owner[];
+};
+
+/* The usage of the owners of late. */
+struct usages {
+    struct quota_table *table; /* NULL: nothing is limited, and usage is counted */
+    struct map by_owner;
+    struct list by_use; /* the newest first */
+    uint64_t batch;
+    struct usage **expected; /* of this batch, not loaded yet */
+    size_t expected_count;
+    struct usage **changed;
+    size_t changed_count;
+    struct store_usage *rows; /* for the store */
+};
+
+MUST_CHECK enum status usages_init(struct usages *usages, struct quota_table *table);
+void usages_release(struct usages *usages);
+/* The batch under way was not stored, or another node may have written: gives back what the batch
+ * used, and reads what is stored again when it is next needed. */
+void usages_forget(struct usages *usages);
+void usages_begin(struct usages *usages);
+/* The usage of an owner that the batch may use. NULL: out of memory. */
+struct usage *usages_expect(struct usages *usages, struct slice owner);
+/* Asks the store for those that were not in memory. */
+MUST_CHECK enum status usages_fetch(struct usages *usages, struct store_session *session);
+/* NULL: it was not expected. */
+struct usage *usages_find(struct usages *usages, struct slice owner);
+/* Whether the use fits. Takes nothing. */
+MUST_CHECK enum status usage_check(struct usages *usages, struct usage *usage,
+                                   const struct quota_use *use, uint64_t now_ns,
+                                   struct append_refusal *refusal);
+void usage_take(struct usages *usages, struct usage *usage, const struct quota_use *use,
+                uint64_t now_ns);
+void usages_fill(struct usages *usages, struct store_batch *rows);
+void usages_committed(struct usages *usages);
+
+/* What the entity's row counts: all of its texts. */
+uint64_t usage_entity_bytes(const struct store_entity *entity);
+bool usage_is_open(const struct store_entity *entity);
+/* How many copies of an entity's metadata a commit with events of the entity writes beside the row:
+ * its document, and a frame for each summary topic. */
+unsigned usage_metadata_copies(enum entity_kind kind);
+
+#endif
