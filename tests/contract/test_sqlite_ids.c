@@ -40,6 +40,8 @@ static void make_old(struct fixture *fixture) {
     close_all(fixture);
     execute(fixture->place, "DROP VIEW sync_topic_sequences; DROP VIEW sync_stream_events; "
                             "DROP VIEW khala_projection_checkpoints; "
+                            "DROP VIEW owner_usage_counted; DROP TABLE owner_usage; "
+                            "DROP TABLE owner_quotas; "
                             "ALTER TABLE topics RENAME TO sync_topic_sequences; "
                             "ALTER TABLE journal RENAME TO sync_stream_events; "
                             "ALTER TABLE checkpoints RENAME TO khala_projection_checkpoints; "

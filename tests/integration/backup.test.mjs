@@ -15,6 +15,9 @@ import { holdReader, sql } from "../lib/store.mjs";
 import { repeat } from "../lib/wait.mjs";
 
 const KILLS = 8;
+// The schema before a store knew where its epochs part.
+const BEFORE_FORKS = `DELETE FROM meta WHERE name LIKE 'fork%'; DROP VIEW owner_usage_counted; DROP TABLE owner_usage; DROP TABLE owner_quotas;
+  PRAGMA user_version = 9`;
 const FIRST_SCHEMA = new URL("../../src/store/sqlite/migrations/0001_log.sql", import.meta.url);
 const epoch = (data) => sql(data, "SELECT value FROM meta WHERE name = 'epoch'");
 const count = (data) => Number(sql(data, "SELECT count(*) FROM events"));
@@ -210,12 +213,12 @@ test("a store that was restored by a version without forks refuses positions wit
   assert.equal(run(["restore", file, "--data-dir", elsewhere]).code, 0);
   assert.equal(fork(elsewhere), "3");
   for (const [place, found] of [[elsewhere, "0"], [data, ""]]) {
-    change(join(place, "khala.db"), "DELETE FROM meta WHERE name LIKE 'fork%'; PRAGMA user_version = 9");
+    change(join(place, "khala.db"), BEFORE_FORKS);
     assert.equal(run(["migrate", "--data-dir", place]).code, 0);
     assert.equal(fork(place), found);
   }
   // A store of that schema that is replaced is not migrated, and says the same.
-  change(join(elsewhere, "khala.db"), "DELETE FROM meta WHERE name LIKE 'fork%'; PRAGMA user_version = 9");
+  change(join(elsewhere, "khala.db"), BEFORE_FORKS);
   assert.equal(run(["restore", file, "--data-dir", elsewhere]).code, 0);
   assert.equal(fork(elsewhere), "0");
 });

@@ -19,6 +19,7 @@ const COLUMNS = {
 };
 const TABLES = ["topics", "journal", "checkpoints"];
 const MIGRATIONS = new URL("../../src/store/sqlite/migrations/", import.meta.url);
+const NEWER = ["owner_usage", "owner_quotas"]; // tables that these versions do not have
 // The tables of older schema versions. Up to version 7 they had the names of the contract.
 const OLD_NAMES = {
   7: { topics: "sync_topic_sequences", journal: "sync_stream_events", checkpoints: "khala_projection_checkpoints" },
@@ -129,7 +130,7 @@ function older(t, data, version) {
   const old = folder(t);
   const names = OLD_NAMES[version];
   const steps = readdirSync(MIGRATIONS).sort().slice(0, version).map((name) => readFileSync(new URL(name, MIGRATIONS), "utf8"));
-  const kept = sql(data, "SELECT name FROM sqlite_schema WHERE type = 'table'").split("\n").map((name) =>
+  const kept = sql(data, "SELECT name FROM sqlite_schema WHERE type = 'table'").split("\n").filter((name) => !NEWER.includes(name)).map((name) =>
     `DELETE FROM main.${names[name] ?? name}; INSERT INTO main.${names[name] ?? name} SELECT * FROM now.${name};`);
   execFileSync("sqlite3", ["-bail", join(old, "khala.db"), `PRAGMA journal_mode = WAL; ${steps.join("\n")}; PRAGMA user_version = ${version};
     PRAGMA application_id = ${sql(data, "PRAGMA application_id")}; ATTACH '${join(data, "khala.db")}' AS now; ${kept.join("\n")}`]);

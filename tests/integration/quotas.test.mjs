@@ -147,7 +147,8 @@ test("rates refuse with the time to wait, and items of a batch see each other", 
   const first = await statuses();
   // One batch is applied at one time.
   assert.deepEqual(first, { 200: 5, 429: 15 });
-  const details = await exceeds("events_per_second", operator.post("topics/x/events", owned("ada", { event_type: "said" })));
+  const singles = await Promise.all(range(1, 20).map(() => operator.post("topics/x/events", owned("ada", { event_type: "said" }))));
+  const details = await exceeds("events_per_second", singles.find(({ status }) => status === 429));
   assert.ok(details.retry_after_ms >= 1 && details.retry_after_ms <= 200, JSON.stringify(details));
   assert.equal(details.limit, 5);
   assert.ok(details.used >= 4 && details.used <= 5, JSON.stringify(details));
