@@ -3,7 +3,6 @@
  *
  * A change is durable and in force at the writer before it is answered. The other nodes of the
  * store read it with their next beat. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -139,46 +138,9 @@ static void change_answer(struct exchange_call *call) {
     buffer_release(&out);
 }
 
-static void add_quota(struct quota_work *work, enum quota quota, bool is_set, uint64_t value) {
-    struct slice name = slice_of(quota_name(quota));
-    struct store_quota row = {work->usage.owner, name, is_set, value, 0};
-    for (size_t i = 0; i < work->quota_count; i++)
-        if (slice_equal(work->quotas[i].name, name)) {
-            work->quotas[i] = row;
-            return;
-        }
-    work->quotas[work->quota_count++] = row;
-}
-
-/* The fault of the body; NULL: there is none. */
-static const char *read_quotas(struct quota_work *work, struct slice body, char message[160]) {
-    const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
-    struct json_value value, name, member;
-    if (json_parse(body, &limits, &value) != STATUS_OK || value.kind != JSON_KIND_OBJECT)
-        return "The body is an object of quotas, such as {\"open_runs\": 100}.";
-    struct json_iterator members = json_iterate(value);
-    while (json_next_member(&members, &name, &member)) {
-        struct slice text = {name.raw.data + 1, name.raw.size - 2};
-        enum quota quota;
-        uint64_t number = 0;
-        if (!quota_parse(text, &quota)) {
-            snprintf(message, 160, "\"%.*s\" is no quota.", (int)(text.size > 64 ? 64 : text.size),
-                     text.data);
-            return utf8_valid(slice_of(message)) ? message : "A member is no quota.";
-        }
-        bool is_set = member.kind != JSON_KIND_NULL;
-        if (is_set && !json_u64(member, JSON_INTEGER_MAX, &number)) {
-            snprintf(message, 160, "%s is a whole number from 0 to 9007199254740991, or null.",
-                     quota_name(quota));
-            return message;
-        }
-        add_quota(work, quota, is_set, number);
-    }
-    return NULL;
-}
-
 static void change(struct exchange *exchange, bool removes_all) {
-    char message[160];
+    char message[QUOTA_MESSAGE_BYTES_MAX];
+    struct quota_change given = {{false}, {{false}, {0}}};
     if (!has_owner(exchange))
         return;
     struct quota_work *work = calloc(1, sizeof(*work));
@@ -191,11 +153,13 @@ static void change(struct exchange *exchange, bool removes_all) {
     work->usage.owner = exchange->match.parameters[0];
     exchange->work = work;
     exchange->work_free = work_free;
-    const char *fault = NULL;
-    if (!removes_all)
-        fault = read_quotas(work, buffer_slice(&exchange->body), message);
-    for (unsigned i = 0; removes_all && i < QUOTA_COUNT; i++)
-        add_quota(work, (enum quota)i, false, 0);
+    const char *fault =
+        removes_all ? NULL : quota_read_change(buffer_slice(&exchange->body), &given, message);
+    for (unsigned i = 0; i < QUOTA_COUNT; i++)
+        if (removes_all || given.is_given[i])
+            work->quotas[work->quota_count++] =
+                (struct store_quota){work->usage.owner, slice_of(quota_name((enum quota)i)),
+                                     given.settings.is_set[i], given.settings.value[i], 0};
     if (fault)
         refuse(exchange, fault);
     else

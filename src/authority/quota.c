@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "authority/run_state.h"
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/metrics.h"
+#include "wire/json.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 /* An owner whose rate was lowered waits no longer than this many seconds, or minutes. */
@@ -60,6 +62,37 @@ bool quota_owner_is_valid(struct slice owner) {
             memcmp(owner.data, prefixes[i].data, prefixes[i].size) == 0)
             return true;
     return false;
+}
+
+/* ---- a request to change quotas ---- */
+
+const char *quota_read_change(struct slice body, struct quota_change *change,
+                              char message[QUOTA_MESSAGE_BYTES_MAX]) {
+    const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
+    struct json_value value, name, member;
+    *change = (struct quota_change){{false}, {{false}, {0}}};
+    if (json_parse(body, &limits, &value) != STATUS_OK || value.kind != JSON_KIND_OBJECT)
+        return "The body is an object of quotas, such as {\"open_runs\": 100}.";
+    struct json_iterator members = json_iterate(value);
+    while (json_next_member(&members, &name, &member)) {
+        unsigned quota = 0;
+        while (quota < QUOTA_COUNT && !json_string_is(name, slice_of(names[quota])))
+            quota++;
+        if (quota == QUOTA_COUNT)
+            return "A member of the body is no quota.";
+        uint64_t number = 0;
+        bool is_set = member.kind != JSON_KIND_NULL;
+        if (is_set && !json_u64(member, JSON_INTEGER_MAX, &number)) {
+            snprintf(message, QUOTA_MESSAGE_BYTES_MAX,
+                     "The quota %s is a whole number from 0 to 9007199254740991, or null.",
+                     names[quota]);
+            return message;
+        }
+        change->is_given[quota] = true;
+        change->settings.is_set[quota] = is_set;
+        change->settings.value[quota] = number;
+    }
+    return NULL;
 }
 
 /* ---- the limits ---- */

@@ -59,6 +59,17 @@ struct quota_settings {
     uint64_t value[QUOTA_COUNT];
 };
 
+/* A request to change some of them. Those that are given and not set are removed. */
+struct quota_change {
+    bool is_given[QUOTA_COUNT];
+    struct quota_settings settings;
+};
+
+#define QUOTA_MESSAGE_BYTES_MAX 160
+/* Reads a JSON object of quotas. The fault, for people; NULL: there is none. */
+const char *quota_read_change(struct slice body, struct quota_change *change,
+                              char message[QUOTA_MESSAGE_BYTES_MAX]);
+
 struct quota_table;
 
 MUST_CHECK enum status quota_table_open(struct quota_table **table,

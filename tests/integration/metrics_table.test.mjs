@@ -71,6 +71,10 @@ test("appends and commits move their metrics", async (t) => {
   await moves(operator, "appends_total", { entity: "run", status: "run_not_found" }, 1, () => operator.post("runs/none/events", { event_type: "a" }));
   await moves(operator, "append_events_total", {}, 7, () => operator.batch(items(7)));
   await moves(operator, "append_deduplicated_total", {}, 1, () => append({ event_id }));
+  await moves(operator, "quota_refusals_total", { quota: "open_runs" }, 1, async () => {
+    await operator.ask("PUT", "quotas/user:q", JSON.stringify({ open_runs: 0 }));
+    await operator.post("runs", { owner_user_id: "q" });
+  });
   await moves(operator, "store_commits_total", { status: "ok" }, 1, append);
   await moves(operator, "store_commit_duration_seconds", {}, 1, append);
   await moves(operator, "store_commit_events", {}, 1, append);
