@@ -54,7 +54,7 @@ async function stored(t, count = 300) {
 // The process that serves a store in PostgreSQL is not known.
 const PROCESS = onPostgres ? "" : " \\(pid \\d+\\)";
 const CHECKS = ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "limits", "disk", "store",
-  ...(onPostgres ? ["nodes"] : []), "pages", "chains", "projection", "journal", "documents", "clock", ...(onPostgres ? ["outbox"] : [])];
+  ...(onPostgres ? ["nodes"] : []), "pages", "chains", "projection", "journal", "documents", "usage", "clock", ...(onPostgres ? ["outbox"] : [])];
 
 test("the doctor finds no fault in a healthy folder, with and without a server", async (t) => {
   const operator = await operate(t);

@@ -213,6 +213,16 @@ test("what is deduplicated uses nothing", async (t) => {
   await exceeds("bytes_stored", operator.post("runs/r/events", { event_type: "run.log" }));
 });
 
+test("each setting is the limit of owners without a quota of their own", async (t) => {
+  const settings = { KHALA_QUOTA_BYTES_STORED: "101", KHALA_QUOTA_METADATA_BYTES: "102", KHALA_QUOTA_OPEN_RUNS: "103", KHALA_QUOTA_OPEN_WORKERS: "104",
+    KHALA_QUOTA_BYTES_PER_SECOND: "105", KHALA_QUOTA_EVENTS_PER_SECOND: "106", KHALA_QUOTA_ENTITIES_PER_MINUTE: "107", KHALA_QUOTA_SUBSCRIPTIONS: "108",
+    KHALA_QUOTA_BATCH_BYTES: "109" };
+  const operator = await operate(t, { settings });
+  const limits = Object.fromEntries(Object.entries(settings).map(([key, value]) => [key.slice("KHALA_QUOTA_".length).toLowerCase(), Number(value)]));
+  assert.deepEqual((await operator.read("quotas/user:ada")).limits, limits);
+  assert.deepEqual((await set(operator, "user:ada", { open_runs: 1 })).limits, { ...limits, open_runs: 1 });
+});
+
 test("only an operator sets quotas, and each is checked", async (t) => {
   const operator = await operate(t);
   const bad = (owner, quotas) => refused(operator, () => put(operator, owner, quotas), 400, "invalid_request");

@@ -22,6 +22,8 @@ const ELSEWHERE = {
   ...Object.fromEntries(["KHALA_FOLLOW_POLL_MS", "KHALA_ADVERTISE_ADDR"].map((key) => [key, ["cluster", "a follower without hints reads the log at its interval, and each node has its address in the table"]])),
   RUNTIME_BIND_ADDR: ["append_cli", "the command line finds the server by the server's settings"],
   KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "a taken or invalid operator address is refused by the setting's name"],
+  ...Object.fromEntries(["BYTES_STORED", "METADATA_BYTES", "OPEN_RUNS", "OPEN_WORKERS", "BYTES_PER_SECOND", "EVENTS_PER_SECOND", "ENTITIES_PER_MINUTE", "SUBSCRIPTIONS", "BATCH_BYTES"]
+    .map((name) => [`KHALA_QUOTA_${name}`, ["quotas", "each setting is the limit of owners without a quota of their own"]])),
   KHALA_DATA_DIR: ["append_cli", "the command line appends and reads"],
   KHALA_LOG: ["http", "log lines are JSON when the setting says so"],
   KHALA_LOG_LEVEL: ["why", "the log contains only lines of its level"],
