@@ -15,6 +15,8 @@
 /* Worker events are published to two topics. */
 #define ENTITY_BUCKETS_MAX 2
 
+struct usage; /* authority/quota.h */
+
 struct entity_entry {
     struct list_node by_use;
     struct hlist_node incomplete;
@@ -26,13 +28,15 @@ struct entity_entry {
     struct store_entity entity;
     struct publish_bucket buckets[ENTITY_BUCKETS_MAX]; /* of a run or worker */
     const struct policy *policy; /* of its own topic; NULL: not looked up yet */
-    uint64_t batch;              /* the last one that used it */
-    uint64_t first_log_id;       /* of its first event, where it was made while in memory; else 0 */
-    uint64_t last_log_id;        /* of the last event added while in memory; else 0 */
-    bool is_changed;             /* its row is part of the batch under way */
-    bool writes_metadata;        /* and that row has other metadata than the stored one */
-    bool is_borrowing;           /* texts point into the batch's groups until entity_cache_settle */
-    char *texts;                 /* otherwise holds the entity's texts, except the id */
+    struct usage *usage;         /* of its owner; NULL: none. Valid in that batch of the usages */
+    uint64_t usage_batch;
+    uint64_t batch;        /* the last one that used it */
+    uint64_t first_log_id; /* of its first event, where it was made while in memory; else 0 */
+    uint64_t last_log_id;  /* of the last event added while in memory; else 0 */
+    bool is_changed;       /* its row is part of the batch under way */
+    bool writes_metadata;  /* and that row has other metadata than the stored one */
+    bool is_borrowing;     /* texts point into the batch's groups until entity_cache_settle */
+    char *texts;           /* otherwise holds the entity's texts, except the id */
     size_t text_bytes;
     char id[];
 };

@@ -340,6 +340,12 @@ enum status lookups_fetch_usages(struct lookups *lookups, struct usages *usages,
         char text[QUOTA_OWNER_BYTES_MAX];
         if (!owner)
             continue;
+        struct entity_entry *entry = lookup->entry;
+        bool is_kept = entry && owner == &entry->entity.owner;
+        if (is_kept && entry->usage_batch == usages->batch) {
+            lookup->usage = entry->usage;
+            continue;
+        }
         /* Requests of one owner often follow each other. */
         if (last && last->request->producer == lookup->request->producer &&
             (last_owner == owner || is_same_owner(last_owner, owner))) {
@@ -351,6 +357,11 @@ enum status lookups_fetch_usages(struct lookups *lookups, struct usages *usages,
             lookup->usage = usages_expect(usages, payer);
         if (payer.size > 0 && !lookup->usage)
             return STATUS_OUT_OF_MEMORY;
+        /* The owner of an entity that has one pays, whoever produced the event. */
+        if (is_kept && quota_owner(owner, text).size > 0) {
+            entry->usage = lookup->usage;
+            entry->usage_batch = usages->batch;
+        }
         last = lookup;
         last_owner = owner;
     }
