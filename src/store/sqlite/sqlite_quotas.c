@@ -1,24 +1,30 @@
 /* What owners have stored, and their quotas. */
-#include "store/sqlite/sqlite_source.h"
+#include "store/sqlite/sqlite.h"
 
-static void usage_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_usage *usage = row;
-    const uint64_t numbers[] = {usage->events, usage->bytes, usage->metadata_bytes,
-                                usage->open_runs, usage->open_workers};
-    if (column == 1)
-        sqlite_answer_text(context, usage->owner);
-    else
-        sqlite_answer_number(context, numbers[column - 2]);
+static enum status run_usage(struct sqlite_session *session, enum statement_id id,
+                             const struct store_usage *usage) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, id, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_text(statement, 1, usage->owner);
+    sqlite_bind_number(statement, 2, usage->events);
+    sqlite_bind_number(statement, 3, usage->bytes);
+    sqlite_bind_number(statement, 4, usage->metadata_bytes);
+    sqlite_bind_number(statement, 5, usage->open_runs);
+    sqlite_bind_number(statement, 6, usage->open_workers);
+    return sqlite_run(session, statement);
 }
 
+/* Most commits have few owners, which have a row already: an update in its place costs least. */
 enum status sqlite_put_usages(struct sqlite_session *session, const struct store_batch *batch) {
-    const struct sqlite_source source = {
-        .rows = batch->usages,
-        .row_count = batch->usage_count,
-        .row_bytes = sizeof(*batch->usages),
-        .column = usage_column,
-    };
-    return sqlite_run_source(session, STATEMENT_PUT_USAGES, &source);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < batch->usage_count; i++) {
+        status = run_usage(session, STATEMENT_PUT_USAGE, &batch->usages[i]);
+        if (status == STATUS_OK && sqlite3_changes(session->database) == 0)
+            status = run_usage(session, STATEMENT_ADD_USAGE, &batch->usages[i]);
+    }
+    return status;
 }
 
 /* The numbers in columns that begin at first. */

@@ -142,9 +142,12 @@ static const char *const texts[STATEMENT_COUNT] = {
         "INSERT INTO meta (name, value) VALUES ('unprojected_from', ?) ON CONFLICT (name) DO "
         "UPDATE SET value = min(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
     [STATEMENT_CLEAR_UNPROJECTED] = "DELETE FROM meta WHERE name = 'unprojected_from'",
-    [STATEMENT_PUT_USAGES] =
-        "INSERT OR REPLACE INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, "
-        "open_workers) SELECT c1, c2, c3, c4, c5, c6 FROM source",
+    [STATEMENT_PUT_USAGE] =
+        "UPDATE owner_usage SET events = ?2, bytes = ?3, metadata_bytes = ?4, open_runs = ?5, "
+        "open_workers = ?6 WHERE owner = ?1",
+    [STATEMENT_ADD_USAGE] =
+        "INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [STATEMENT_LOAD_USAGE] = "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers "
                              "FROM owner_usage WHERE owner = ?",
     [STATEMENT_WALK_USAGES] =
