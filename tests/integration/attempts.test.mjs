@@ -115,7 +115,7 @@ test("clients that leave while their answer waits leave nothing behind", async (
 });
 
 test("a principal has a rate of nonces, and others notice nothing", async (t) => {
-  const operator = await operate(t);
+  const operator = await operate(t, { settings: { KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: "1000" } });
   const tokenOf = (user) => operator.sign({ oa_user_id: user, oa_sync_scopes: ["runtime.audit"] });
   const outcomes = async (user, count) => Promise.all(range(1, count).map(async () => {
     const socket = await Socket.audit(operator, tokenOf(user));
@@ -129,13 +129,13 @@ test("a principal has a rate of nonces, and others notice nothing", async (t) =>
     socket.close();
     return type;
   }));
-  const mine = await outcomes("greedy", 60);
+  const mine = await outcomes("greedy", 400);
   const acks = mine.filter((one) => one === "init_ack").length;
-  assert.ok(acks >= 20 && acks < 60, `${acks} of 60`);
+  assert.ok(acks >= 256 && acks < 400, `${acks} of 400`);
   assert.deepEqual(await outcomes("other", 5), Array(5).fill("init_ack"));
   const { body } = await operator.get("/metrics");
   const number = (name) => Number(body.match(new RegExp(`^${name} (\\d+)$`, "m"))[1]);
-  assert.equal(number('khala_single_uses_refused_total\\{kind="nonce"\\}'), 60 - acks);
+  assert.equal(number('khala_single_uses_refused_total\\{kind="nonce"\\}'), 400 - acks);
   assert.ok(number("khala_single_use_commits_total") < acks + 5, "uses that wait share a transaction");
   await until(async () => (await outcomes("greedy", 1))[0] === "init_ack", "the rate lets it in again");
 });

@@ -12,14 +12,12 @@
 static void take_waiting(struct writer_job *job, struct store_session *store);
 
 void single_uses_init(struct single_uses *uses, struct writer *writer) {
-    static const struct rate_options options[] = {
-        [SINGLE_USE_TOKEN] = {MS_PER_S / TOKENS_PER_SECOND, TOKENS_BURST, RATE_PRINCIPALS_MAX},
-        [SINGLE_USE_NONCE] = {MS_PER_S / NONCES_PER_SECOND, NONCES_BURST, RATE_PRINCIPALS_MAX},
-    };
+    static const struct rate_options options = {MS_PER_S / SINGLE_USES_PER_SECOND,
+                                                SINGLE_USES_BURST, RATE_PRINCIPALS_MAX};
     *uses = (struct single_uses){.writer = writer, .job = {.any_node = true, .run = take_waiting}};
     pthread_mutex_init(&uses->lock, NULL);
-    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-        rate_table_init(&uses->rates[i], &options[i]);
+    for (size_t i = 0; i < sizeof(uses->rates) / sizeof(uses->rates[0]); i++)
+        rate_table_init(&uses->rates[i], &options);
 }
 
 void single_uses_release(struct single_uses *uses) {

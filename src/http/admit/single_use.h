@@ -14,12 +14,10 @@
 
 #define SINGLE_USE_ID_BYTES_MAX 640
 
-/* Of one principal. A fleet that reconnects after a restart opens all its connections at once, with
- * a token each; KHALA_CONNECTIONS_PER_PRINCIPAL_MAX is 256 by default. */
-#define NONCES_PER_SECOND 10
-#define NONCES_BURST      20
-#define TOKENS_PER_SECOND 20
-#define TOKENS_BURST      256
+/* Of one principal and one kind. A fleet that reconnects after a restart opens all its connections
+ * at once, with a token or a nonce each; KHALA_CONNECTIONS_PER_PRINCIPAL_MAX is 256 by default. */
+#define SINGLE_USES_PER_SECOND 20
+#define SINGLE_USES_BURST      256
 
 struct single_use {
     enum single_use_kind kind;
@@ -33,7 +31,7 @@ struct single_use {
 
 struct single_uses {
     struct writer *writer;
-    struct rate_table rates[2]; /* by kind */
+    struct rate_table rates[2]; /* by kind, so that one does not use up the other */
     struct writer_job job;
     pthread_mutex_t lock;
     struct single_use *first; /* these wait */
