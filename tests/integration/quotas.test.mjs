@@ -241,7 +241,7 @@ test("only an operator sets quotas, and each is checked", async (t) => {
   const name = "user:müller/1 %";
   const answer = await set(operator, name, { open_runs: 0, batch_bytes: 9007199254740991 });
   assert.deepEqual([answer.owner, answer.quotas, answer.limits.open_runs], [name, { open_runs: 0, batch_bytes: 9007199254740991 }, 0]);
-  assert.equal(answer.limits.open_workers, 1_000_000);
+  assert.equal(answer.limits.open_workers, 100_000);
   await set(operator, "guest:g", { subscriptions: 5 });
   assert.deepEqual((await operator.read("quotas")).items.map((item) => [item.owner, item.quotas]),
     [["guest:g", { subscriptions: 5 }], [name, { open_runs: 0, batch_bytes: 9007199254740991 }]]);
@@ -256,10 +256,10 @@ test("khala quota shows and sets quotas with their usage", async (t) => {
   const quota = (...args) => run(["quota", ...args, "--url", operator.server.url, "--data-dir", operator.data]);
   await operator.did("runs", owned("ada", { run_id: "r" }), 201);
   assert.match(quota("set", "user:ada", "open_runs=3", "subscriptions=7").out, /^user:ada\n[^]*  open_runs +1\/3\*\n[^]*  subscriptions +7\*\n/);
-  assert.match(quota("get", "user:ada").out, /  open_workers +0\/1000000\n/);
+  assert.match(quota("get", "user:ada").out, /  open_workers +0\/100000\n/);
   assert.match(quota("ls").out, /^user:ada  bytes_stored=\d+\/\d+  open_runs=1\/3\*  subscriptions=7\*\n$/);
   assert.equal(JSON.parse(quota("ls", "--usage", "--json").out).items[0].usage.open_runs, 1);
-  assert.match(quota("set", "user:ada", "open_runs=null").out, /  open_runs +1\/1000000\n/);
+  assert.match(quota("set", "user:ada", "open_runs=null").out, /  open_runs +1\/100000\n/);
   assert.equal(quota("set", "user:ada", "open_runs=-1").code, 2);
   assert.equal(quota("set", "user:ada", "doors=1").code, 2);
   assert.equal(quota("set", "ada", "open_runs=1").code, 1);

@@ -133,10 +133,11 @@ for (const transport of TRANSPORTS) {
     const seen = follow(khala, TOPIC);
     await frames(seen, 3);
     await until(() => tokens.length >= 3, "two renewals");
+    // On a busy machine a short token may end before it is renewed; a later one is renewed in time.
+    await until(() => khala.states.all.some(({ status }) => status === "reauthenticating"), "a renewal in time");
     await operator.batch(events(3));
     await frames(seen, 6);
     assert.deepEqual(seen.frames.map((frame) => frame.seq), range(1, 6));
-    assert.ok(khala.states.all.some(({ status }) => status === "reauthenticating"));
   });
 
   test(`${transport}: a collection has the snapshot, then every change`, async (t) => {
