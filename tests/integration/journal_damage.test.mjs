@@ -117,7 +117,9 @@ test("readers behind damage are told journal_damaged, and readers of a journal m
   assert.equal((await poll(`after_seq=${before.head_cursor}`)).status, 410, "also without an epoch");
   const after = await poll("");
   assert.match(after.epoch, /\.1$/);
-  // A reader that stays connected is sent a snapshot, and then positions of the new journal.
+  // A reader that stays connected is sent a snapshot, and then positions of the new journal. An event before the snapshot
+  // would be part of it.
+  await stream.until((one) => one.lastId.endsWith(after.epoch), "the snapshot of the new journal");
   await operator.did("runs/r1/events", { event_type: "x" });
   await stream.until((one) => one.lastSeq > after.head_cursor, "a message of the new journal");
   assert.equal(stream.messages.at(-1).id, `${after.head_cursor + 1}@${after.epoch}`);
