@@ -81,6 +81,7 @@ enum status ledger_begin(struct ledger *ledger, struct clock_reading now) {
     enum status status = ledger->is_sound ? STATUS_OK : load(ledger);
     if (status != STATUS_OK)
         return status == STATUS_WRITER_LOST ? status : STATUS_STORE_UNAVAILABLE;
+    ledger->room = store_check_room(ledger->session);
     lookups_begin(&ledger->lookups);
     ledger->now = now;
     entity_cache_begin_batch(&ledger->cache);
@@ -453,6 +454,7 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     request->event = *event;
     batch->states[batch->event_count] = draft->entry->entity;
     batch->event_count++;
+    batch->uses_reserve = batch->uses_reserve || request->uses_reserve;
     if (request->import)
         batch->imported_log_id = event->log_id;
     ledger->state.log_id = event->log_id;
@@ -471,6 +473,8 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
     enum status status = check_limits(ledger, draft);
     if (status == STATUS_OK)
         status = check_quotas(ledger, draft);
+    if (status == STATUS_OK && !draft->request->uses_reserve)
+        status = ledger->room;
     if (status == STATUS_OK)
         status = fill_event(ledger, draft);
     if (status != STATUS_OK)

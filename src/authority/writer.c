@@ -124,7 +124,9 @@ static bool is_loss(enum status status) {
 
 /* Every answer that rests on the batch becomes a failure. */
 static void fail_batch(struct writer *writer, enum status status) {
-    ledger_forget(&writer->ledger, is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
+    ledger_forget(&writer->ledger, is_loss(status) || status == STATUS_DISK_RESERVE
+                                       ? status
+                                       : STATUS_STORE_UNAVAILABLE);
     note_failure(writer, status);
     if (!is_loss(status))
         return;

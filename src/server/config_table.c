@@ -25,6 +25,15 @@ const struct setting config_settings[] = {
      .offset = FIELD(data_dir),
      .fallback = "./khala-data",
      .help = "the folder of the embedded store, and of keys and temporary files"},
+    {.name = "KHALA_DISK_RESERVE_BYTES",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(disk_reserve_bytes),
+     .fallback = "67108864",
+     .min = 0,
+     .max = 1099511627776,
+     .help = "room on the disk of the embedded store that appends leave to revocations, retention "
+             "and other work: half as free space, half in a file; at most an eighth of the disk; "
+             "0: none"},
     {.name = "DB_URL",
      .type = SETTING_SECRET,
      .offset = FIELD(db_url),

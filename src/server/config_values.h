@@ -30,6 +30,7 @@ struct config {
     struct listen_address operator_bind; /* no host: operator routes are on bind */
     char data_dir[CONFIG_TEXT_MAX];
     char db_url[CONFIG_TEXT_MAX]; /* may hold a password */
+    uint64_t disk_reserve_bytes;
     uint64_t outbox_poll_ms;
     uint64_t follow_poll_ms;
     uint64_t forward_timeout_ms;

@@ -381,6 +381,7 @@ static enum status store_open_all(struct server *server) {
     enum status status = store_join(&server->store, config_store_url(&server->config), &message);
     if (status != STATUS_OK)
         return server_refuse(server, status, "%s", message.text);
+    store_set_reserve(server->store, server->config.disk_reserve_bytes);
     status = folder_make(server);
     if (status == STATUS_OK)
         status = keys_start(server);

@@ -1,12 +1,13 @@
 /* The store: all durable data, behind one small table of functions that every engine implements.
  * A session belongs to one thread at a time; one session of a store may write. Rows given to a
  * callback live until it returns; rows that are loaded live in the caller's arena.
- * STATUS_STORE_UNAVAILABLE: disk full, locked or gone; a retry may succeed. STATUS_NOT_FOUND: no
- * such row. STATUS_INTERNAL_ERROR: the store is damaged. STATUS_WRITER_LOST, from a write session:
- * the session was lost, and another node may have the writer role; the caller drops all it knows of
- * the store, and the session is of use again after store_take_role. store_commit is all or nothing,
- * and durable when it returns STATUS_OK. STATUS_APPEND_OUTCOME_UNKNOWN, from a commit: the batch
- * may be stored; the session is lost.
+ * STATUS_STORE_UNAVAILABLE: disk full, locked or gone; a retry may succeed. STATUS_DISK_RESERVE:
+ * what is left of the disk is not for appends. STATUS_NOT_FOUND: no such row.
+ * STATUS_INTERNAL_ERROR: the store is damaged. STATUS_WRITER_LOST, from a write session: the
+ * session was lost, and another node may have the writer role; the caller drops all it knows of the
+ * store, and the session is of use again after store_take_role. store_commit is all or nothing, and
+ * durable when it returns STATUS_OK. STATUS_APPEND_OUTCOME_UNKNOWN, from a commit: the batch may be
+ * stored; the session is lost.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -339,6 +340,7 @@ struct store_batch {
     /* What the owners of the events have stored with this batch: they replace the owners' rows. */
     const struct store_usage *usages;
     size_t usage_count;
+    bool uses_reserve; /* the commit may use the disk reserve */
 };
 
 /* One entity that the writer asks for, by its name. */
@@ -477,8 +479,9 @@ MUST_CHECK enum status store_measure(struct store_session *session, struct store
  * yet; the session waits longer after each attempt that fails. STATUS_NOT_WRITER: another server
  * has the role. It never waits for the role. */
 MUST_CHECK enum status store_take_role(struct store_session *session);
-/* The write session, while its thread has no work: shows a remote store that the session is in use.
- * *wait_ms: when to call again; negative: never. STATUS_WRITER_LOST: the session is gone. */
+/* The write session, while its thread has no work: shows a remote store that the session is in use,
+ * and measures the disk of an embedded one. *wait_ms: when to call again; negative: never.
+ * STATUS_WRITER_LOST: the session is gone. */
 MUST_CHECK enum status store_keep_alive(struct store_session *session, int64_t *wait_ms);
 
 /* A second write session, or one without the lock, is a bug and asserts. */
@@ -494,6 +497,34 @@ uint64_t store_session_rows_read(const struct store_session *session);
 /* Reads of the session fail with STATUS_STORE_UNAVAILABLE once the flag is true, between two rows
  * of a walk too. The flag outlives the reads; NULL: none. */
 void store_session_cancel_by(struct store_session *session, const atomic_bool *is_cancelled);
+
+/* ---- the disk reserve ----------------------------------------------------------------------
+
+ * An embedded store keeps a part of its disk for work that must go on where appends cannot. Half of
+ * it is free space below which appends stop. The other half is a file that is given back piece by
+ * piece when even that space is used up. These calls may use all of it: store_put_revocations,
+ * store_use_once, store_put_quotas, store_prune_topics, and store_commit of a batch that says
+ * uses_reserve. A commit of other events is refused with STATUS_DISK_RESERVE at the line. All other
+ * writes may use the free space below the line, but not the file. */
+
+/* The disk, as last measured. */
+struct store_disk {
+    bool is_stopped; /* appends are refused */
+    uint64_t free_bytes;
+    uint64_t line_bytes; /* appends stop where less would stay free; 0: never */
+    uint64_t held_bytes; /* of the file, which usually has line_bytes too */
+};
+
+/* Before the write session is opened: how much of the disk to reserve; 0: nothing. A small disk
+ * gets a smaller reserve. No effect where the disk is another server's. */
+void store_set_reserve(struct store *store, uint64_t bytes);
+/* Half of the reserve, on a disk of that size. */
+uint64_t store_reserve_half(uint64_t reserve_bytes, uint64_t disk_bytes);
+/* The write session: STATUS_DISK_RESERVE while appends are refused. Costs a comparison, and a
+ * measurement where much was written since the last one. */
+MUST_CHECK enum status store_check_room(struct store_session *session);
+/* Any thread. All is 0 where nothing is reserved. */
+void store_disk(const struct store *store, struct store_disk *disk);
 
 /* ---- the outbox ---------------------------------------------------------------------------- */
 

@@ -8,6 +8,11 @@
 #include "base/metrics.h"
 #include "store/store_engine.h"
 
+/* The reserve is at most this part of the disk. */
+#define RESERVE_DISK_SHARE 8
+/* The reserve has fewer pieces. */
+#define RESERVE_TRIES_MAX 12
+
 void store_close(struct store *store) {
     if (store == NULL)
         return;
@@ -53,6 +58,40 @@ enum status store_keep_alive(struct store_session *session, int64_t *wait_ms) {
     return session->engine->keep_alive ? session->engine->keep_alive(session, wait_ms) : STATUS_OK;
 }
 
+void store_set_reserve(struct store *store, uint64_t bytes) {
+    if (store->engine->set_reserve)
+        store->engine->set_reserve(store, bytes);
+}
+
+uint64_t store_reserve_half(uint64_t reserve_bytes, uint64_t disk_bytes) {
+    uint64_t share = disk_bytes / RESERVE_DISK_SHARE;
+    return (reserve_bytes < share ? reserve_bytes : share) / 2;
+}
+
+enum status store_check_room(struct store_session *session) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->check_room ? session->engine->check_room(session) : STATUS_OK;
+}
+
+void store_disk(const struct store *store, struct store_disk *disk) {
+    *disk = (struct store_disk){.is_stopped = false};
+    if (store->engine->disk)
+        store->engine->disk(store, disk);
+}
+
+/* Whether work that failed is repeated, because there is more room now. Each time gives back a
+ * piece of the reserve or shortens the write-ahead log. */
+static bool has_more_room(struct store_session *session, bool uses_reserve, unsigned tries,
+                          enum status *status) {
+    if (*status != STATUS_STORE_UNAVAILABLE || !session->engine->make_room ||
+        tries >= RESERVE_TRIES_MAX)
+        return false;
+    enum status made = session->engine->make_room(session, uses_reserve);
+    if (made != STATUS_OK)
+        *status = made;
+    return made == STATUS_OK;
+}
+
 bool store_has_outbox(const struct store_session *session) {
     return session->engine->read_outbox != NULL;
 }
@@ -86,7 +125,13 @@ enum status store_commit(struct store_session *session, const struct store_batch
     assert(session->mode == STORE_WRITE);
     assert(batch->outbox_count == 0 || store_has_outbox(session));
     assert(batch->rejection_count <= batch->outbox_count);
-    return session->engine->commit(session, batch);
+    enum status status;
+    unsigned tries = 0;
+    do {
+        status = session->engine->commit(session, batch);
+    } while ((batch->event_count > 0 || batch->uses_reserve) &&
+             has_more_room(session, batch->uses_reserve, tries++, &status));
+    return status;
 }
 
 static bool is_hash_of(struct slice payload, const uint8_t expected[SHA256_BYTES]) {
@@ -163,7 +208,12 @@ enum status store_find_stray_row(struct store_session *session, uint64_t *topic_
 enum status store_prune_topics(struct store_session *session, struct store_prune *prunes,
                                size_t count) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->prune(session, prunes, count);
+    enum status status;
+    unsigned tries = 0;
+    do {
+        status = session->engine->prune(session, prunes, count);
+    } while (has_more_room(session, true, tries++, &status));
+    return status;
 }
 
 enum status store_read_begin(struct store_session *session) {
@@ -183,19 +233,34 @@ enum status store_put_revocations(struct store_session *session,
                                   const struct store_revocation *revocations, size_t count,
                                   uint64_t now_ms) {
     assert(session->mode != STORE_READ);
-    return session->engine->put_revocations(session, revocations, count, now_ms);
+    enum status status;
+    unsigned tries = 0;
+    do {
+        status = session->engine->put_revocations(session, revocations, count, now_ms);
+    } while (has_more_room(session, true, tries++, &status));
+    return status;
 }
 
 enum status store_use_once(struct store_session *session, struct store_single_use *uses,
                            size_t count, uint64_t now_ms) {
     assert(session->mode != STORE_READ && count <= STORE_SINGLE_USES_MAX);
-    return session->engine->use_once(session, uses, count, now_ms);
+    enum status status;
+    unsigned tries = 0;
+    do {
+        status = session->engine->use_once(session, uses, count, now_ms);
+    } while (has_more_room(session, true, tries++, &status));
+    return status;
 }
 
 enum status store_put_quotas(struct store_session *session, const struct store_quota *quotas,
                              size_t count) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->put_quotas(session, quotas, count);
+    enum status status;
+    unsigned tries = 0;
+    do {
+        status = session->engine->put_quotas(session, quotas, count);
+    } while (has_more_room(session, true, tries++, &status));
+    return status;
 }
 
 enum status store_load_usages(struct store_session *session, struct store_usage *usages,

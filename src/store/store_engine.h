@@ -40,7 +40,16 @@ struct store_engine {
     enum status (*measure)(struct store_session *session, struct store_size *size);
     /* NULL: a write session cannot be lost. */
     enum status (*take_role)(struct store_session *session);
+    /* NULL: a write session needs no care. */
     enum status (*keep_alive)(struct store_session *session, int64_t *wait_ms);
+
+    /* The disk reserve. NULL: the disk is another server's. */
+    void (*set_reserve)(struct store *store, uint64_t bytes);
+    enum status (*check_room)(struct store_session *session);
+    /* After work of the write session has failed. STATUS_OK: it failed because there was no room,
+     * and there is more now. Otherwise the status to answer. */
+    enum status (*make_room)(struct store_session *session, bool uses_reserve);
+    void (*disk)(const struct store *store, struct store_disk *disk);
 
     /* NULL: the store has no outbox. */
     enum status (*read_outbox)(struct store_session *session,

@@ -38,9 +38,12 @@ enum status sqlite_status(int code) {
  * log is no failure. */
 static int checkpoint(void *user, sqlite3 *database, const char *name, int pages) {
     struct sqlite_session *session = user;
-    if (pages < SQLITE_STORE_WAL_PAGES)
+    int code;
+    if (pages < sqlite_reserve_wal_pages(session->store))
         return SQLITE_OK;
-    int code = sqlite3_wal_checkpoint_v2(database, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    do {
+        code = sqlite3_wal_checkpoint_v2(database, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    } while (sqlite_lacks_space(database, code) && sqlite_reserve_give(session->store));
     bool is_failing =
         code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY && (code & 0xff) != SQLITE_LOCKED;
     if (is_failing)
@@ -99,6 +102,8 @@ static enum status session_open(struct store *base, enum store_mode mode,
         session_free(session);
         return status;
     }
+    if (mode == STORE_WRITE)
+        sqlite_reserve_open(session);
     *opened = &session->base;
     return STATUS_OK;
 }
@@ -139,6 +144,8 @@ static void close_store(struct store *base) {
     assert(!atomic_load(&store->write_session_open));
     if (store->lock_fd >= 0)
         close(store->lock_fd);
+    if (store->reserve.fd >= 0)
+        close(store->reserve.fd);
     free(store->path);
     free(store);
 }
@@ -155,6 +162,11 @@ const struct store_engine store_engine_sqlite = {
     .session_reason = session_reason,
     .check_location = sqlite_check_location,
     .measure = measure,
+    .keep_alive = sqlite_keep_alive,
+    .set_reserve = sqlite_set_reserve,
+    .check_room = sqlite_check_room,
+    .make_room = sqlite_make_room,
+    .disk = sqlite_disk,
     .commit = sqlite_commit,
     .heal = sqlite_heal,
     .mend_journal = sqlite_mend_journal,

@@ -17,6 +17,7 @@
 #define SQLITE_STORE_APPLICATION_ID 0x4b68616c
 #define SQLITE_STORE_FILE           "khala.db"
 #define SQLITE_STORE_LOCK_FILE      "khala.lock"
+#define SQLITE_STORE_RESERVE_FILE   "khala.reserve"
 /* 4 KiB pages: the log is written back from 32 MB on and truncated to 64 MB. */
 #define SQLITE_STORE_WAL_PAGES      8192
 #define SQLITE_STORE_WAL_BYTES_MAX  67108864
@@ -78,6 +79,7 @@ enum statement_id {
     STATEMENT_CURSOR_AT,
     STATEMENT_HEAD_SEQ,
     STATEMENT_COUNTS,
+    STATEMENT_PAGES,
     STATEMENT_LOG_END,
     STATEMENT_EVENT_ID,
     STATEMENT_KEY,
@@ -136,6 +138,26 @@ struct sqlite_head {
     uint64_t seq;
 };
 
+/* The disk reserve (sqlite_reserve.c). Of the write session's thread, but for the numbers that any
+ * thread may read. */
+struct sqlite_reserve {
+    uint64_t wanted_bytes;  /* 0: nothing is reserved, and appends are not stopped */
+    int fd;                 /* of the file; -1: not opened yet */
+    bool is_whole;          /* the file has its size */
+    bool is_limit_reached;  /* by the last commit of appends */
+    int64_t room_bytes;     /* that appends may write to the log before the next measurement */
+    int64_t measured_bytes; /* the room at the last one */
+    int64_t tried_bytes;    /* the room that the last commit had */
+    int64_t log_bytes;      /* of the write-ahead log at the last measurement */
+    uint64_t piece_bytes;   /* of the file that is given back next; 0: the usual */
+    int64_t resume_bytes;   /* while appends are stopped: the room that they wait for */
+    uint64_t checked_at_ms;
+    atomic_bool is_stopped;
+    atomic_uint_fast64_t free_bytes;
+    atomic_uint_fast64_t line_bytes;
+    atomic_uint_fast64_t held_bytes;
+};
+
 struct sqlite_store {
     struct store base;
     char *path; /* of the database */
@@ -143,6 +165,7 @@ struct sqlite_store {
     struct sqlite_identity files[SQLITE_FILE_COUNT];
     int lock_fd; /* -1: opened without the lock */
     atomic_bool write_session_open;
+    struct sqlite_reserve reserve;
     struct sqlite_head
         heads[SQLITE_STORE_HEADS]; /* of the write session, while its tail is known */
 };
@@ -248,6 +271,9 @@ MUST_CHECK bool sqlite_value_bytes(sqlite3_value *value, void *bytes, size_t siz
 struct slice sqlite_text(sqlite3_stmt *statement, int column);
 MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size);
 
+/* Whether SQLite's code, or the error of the system behind it, says that there is no room. */
+bool sqlite_lacks_space(sqlite3 *database, int code);
+
 /* ---- rows (sqlite_row.c): false when the row is damaged -------------------------------- */
 
 MUST_CHECK bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity);
@@ -289,6 +315,21 @@ MUST_CHECK enum status sqlite_load_tail(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
+
+/* sqlite_reserve.c */
+/* Gives a piece of the reserve file back to the disk. False: it has none. */
+bool sqlite_reserve_give(struct sqlite_store *store);
+void sqlite_reserve_open(struct sqlite_session *session);
+/* Around the commit of appends, in its transaction: limits it to the room. */
+void sqlite_reserve_begin(struct sqlite_session *session);
+void sqlite_reserve_end(struct sqlite_session *session);
+/* Pages of the write-ahead log from which on it is written back. */
+int sqlite_reserve_wal_pages(const struct sqlite_store *store);
+void sqlite_set_reserve(struct store *base, uint64_t bytes);
+enum status sqlite_check_room(struct store_session *base);
+enum status sqlite_make_room(struct store_session *base, bool uses_reserve);
+enum status sqlite_keep_alive(struct store_session *base, int64_t *wait_ms);
+void sqlite_disk(const struct store *base, struct store_disk *disk);
 
 /* sqlite_source.c */
 /* Makes the virtual table of sqlite_source.h known to the connection. */

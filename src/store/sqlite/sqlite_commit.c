@@ -525,11 +525,17 @@ static enum status write_derived(struct sqlite_session *session, const struct st
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch) {
     struct sqlite_session *session = sqlite_session_of(base);
     enum status status = sqlite_begin(session);
+    bool is_limited = status == STATUS_OK && batch->event_count > 0 && !batch->uses_reserve;
+    if (is_limited)
+        sqlite_reserve_begin(session);
     if (status == STATUS_OK)
         status = write_authority(session, batch);
     if (status == STATUS_OK)
         status = write_derived(session, batch);
-    return sqlite_end(session, status);
+    status = sqlite_end(session, status);
+    if (is_limited)
+        sqlite_reserve_end(session);
+    return status;
 }
 
 /* ---- pruning --------------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ struct gathered_file {
     char *bytes; /* NULL: nothing was written yet */
     int size;
     sqlite3_int64 offset; /* of the first byte */
+    int64_t bytes_left;   /* that may be written to the log */
     /* Of the database during a checkpoint. */
     sqlite3_int64 end;      /* the file has space for all bytes before */
     sqlite3_int64 end_next; /* what the file grows to */
@@ -94,6 +95,9 @@ static bool has_buffer(struct gathered_file *file) {
 static int write_bytes(sqlite3_file *base, const void *bytes, int size, sqlite3_int64 offset) {
     struct gathered_file *file = gathered(base);
     int code = SQLITE_OK;
+    if (size > file->bytes_left)
+        return SQLITE_FULL;
+    file->bytes_left -= size;
     if (file->size > 0 &&
         (offset != file->offset + file->size || size > SQLITE_STORE_GATHER_BYTES - file->size))
         code = flush(base);
@@ -261,7 +265,9 @@ static int open_file(sqlite3_vfs *unused, const char *name, sqlite3_file *base, 
     if (!(flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_DB)))
         return system_vfs->xOpen(system_vfs, name, base, flags, flags_out);
     struct gathered_file *file = gathered(base);
-    *file = (struct gathered_file){.file = (sqlite3_file *)(file + 1), .end = INT64_MAX};
+    *file = (struct gathered_file){.file = (sqlite3_file *)(file + 1),
+                                   .bytes_left = SQLITE_GATHER_UNLIMITED,
+                                   .end = INT64_MAX};
     int code = system_vfs->xOpen(system_vfs, name, file->file, flags, flags_out);
     if (code != SQLITE_OK)
         return code;
@@ -272,6 +278,16 @@ static int open_file(sqlite3_vfs *unused, const char *name, sqlite3_file *base, 
     file->base.pMethods = &log_methods;
     file->is_gathering = characteristics(base) & SQLITE_IOCAP_POWERSAFE_OVERWRITE;
     return SQLITE_OK;
+}
+
+int64_t sqlite_gather_limit(sqlite3 *database, int64_t bytes) {
+    sqlite3_file *log = NULL;
+    int code = sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+    if (code != SQLITE_OK || !log || log->pMethods != &log_methods)
+        return 0;
+    int64_t left = gathered(log)->bytes_left;
+    gathered(log)->bytes_left = bytes;
+    return left;
 }
 
 void sqlite_gather_register(void) {

@@ -9,8 +9,17 @@
 #ifndef STORE_SQLITE_SQLITE_GATHER_H
 #define STORE_SQLITE_SQLITE_GATHER_H
 
+#include <stdint.h>
+
+struct sqlite3;
+
 /* The name to open a connection with. */
-#define SQLITE_GATHER_VFS "khala"
+#define SQLITE_GATHER_VFS       "khala"
+#define SQLITE_GATHER_UNLIMITED INT64_MAX
+
+/* From now on the connection may write that many bytes to its write-ahead log, which is open. A
+ * write beyond is SQLITE_FULL. Returns how many of the last limit were left. */
+int64_t sqlite_gather_limit(struct sqlite3 *database, int64_t bytes);
 
 /* Once, before the first connection. */
 void sqlite_gather_register(void);

@@ -205,7 +205,8 @@ static enum status name_file(const char *partial, const char *file, bool force,
 
 /* A copy under the name of a store file would replace a running server's file. */
 static bool is_own_name(const char *folder, const char *file) {
-    static const char *const prefixes[] = {SQLITE_STORE_FILE, SQLITE_STORE_LOCK_FILE};
+    static const char *const prefixes[] = {SQLITE_STORE_FILE, SQLITE_STORE_LOCK_FILE,
+                                           SQLITE_STORE_RESERVE_FILE};
     const char *slash = strrchr(file, '/');
     const char *name = slash ? slash + 1 : file;
     char parent[STORE_MESSAGE_MAX];
@@ -342,7 +343,8 @@ static struct sqlite_restore *restore_new(const char *folder) {
     if (!restore)
         return NULL;
     restore->base.engine = &store_engine_sqlite;
-    restore->copy = (struct sqlite_store){.base.engine = &store_engine_sqlite, .lock_fd = -1};
+    restore->copy =
+        (struct sqlite_store){.base.engine = &store_engine_sqlite, .lock_fd = -1, .reserve.fd = -1};
     restore->folder = strdup(folder);
     restore->store_path = sqlite_path_in(folder, SQLITE_STORE_FILE);
     restore->copy.path = sqlite_path_in(folder, RESTORING_FILE);

@@ -21,6 +21,8 @@
 #include "store/store_epoch.h"
 
 #define LOCK_ATTEMPTS_MAX 5
+/* Each of them gives back a larger piece of the disk reserve. */
+#define OPEN_TRIES_MORE 2
 
 char *sqlite_path_in(const char *folder, const char *name) {
     char *path = NULL;
@@ -447,7 +449,8 @@ static enum status open_store(const char *folder, enum opening opening, struct s
     struct sqlite_store *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return status;
-    *made = (struct sqlite_store){.base.engine = &store_engine_sqlite, .lock_fd = -1};
+    *made =
+        (struct sqlite_store){.base.engine = &store_engine_sqlite, .lock_fd = -1, .reserve.fd = -1};
     made->path = sqlite_path_in(folder, SQLITE_STORE_FILE);
     if (made->path == NULL)
         goto out;
@@ -459,6 +462,11 @@ static enum status open_store(const char *folder, enum opening opening, struct s
     if (status == STATUS_OK)
         status = check_wal_has_database(made->path, message);
     if (status == STATUS_OK)
+        status = prepare_database(made->path, opening, message);
+    /* On a full disk, even the index of the write-ahead log may need a little room. */
+    for (int i = 0; i < OPEN_TRIES_MORE && status == STATUS_STORE_UNAVAILABLE &&
+                    made->lock_fd >= 0 && sqlite_reserve_give(made);
+         i++)
         status = prepare_database(made->path, opening, message);
     if (status == STATUS_OK) {
         *store = made;

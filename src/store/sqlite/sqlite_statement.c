@@ -197,6 +197,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_TAIL] = "SELECT log_id, cursor FROM events ORDER BY log_id DESC LIMIT 1",
     [STATEMENT_CURSOR_AT] = "SELECT cursor, event_id IS NULL FROM events WHERE log_id = ?",
     [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),
+    [STATEMENT_PAGES] =
+        "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count",
     [STATEMENT_COUNTS] = "SELECT (SELECT max(event_id) FROM event_ids), "
                          "(SELECT count(*) FROM event_positions_recent)",
     [STATEMENT_LOG_END] = "SELECT (SELECT max(log_id) FROM events), "
@@ -289,6 +291,10 @@ static enum reason reason_of(int code, int error) {
     if ((code & 0xff) == SQLITE_READONLY || error == EROFS)
         return REASON_STORE_READ_ONLY;
     return REASON_STORE_FAILED;
+}
+
+bool sqlite_lacks_space(sqlite3 *database, int code) {
+    return code != SQLITE_OK && reason_of(code, system_error(database, code)) == REASON_STORE_FULL;
 }
 
 static enum status sqlite_fault(struct sqlite_session *session) {

@@ -34,6 +34,7 @@ struct writer_gate {
 
 struct fixture {
     char folder[64];
+    uint64_t reserve_bytes; /* of the disk */
     struct store *store;
     struct writer *writer;
     struct writer_options options;
@@ -64,6 +65,7 @@ static inline void fixture_on_commit(void *user, const struct store_batch *batch
 static inline void fixture_open(struct fixture *fixture) {
     struct store_message message;
     assert_ok(store_open(&fixture->store, fixture->folder, true, &message));
+    store_set_reserve(fixture->store, fixture->reserve_bytes);
     fixture->options.store = fixture->store;
     assert_ok(writer_start(&fixture->writer, &fixture->options));
 }
