@@ -26,6 +26,7 @@ struct api {
     struct http *http;
     const struct policy_table *policies;
     struct telemetry *telemetry;
+    const struct store *store; /* for the state of its disk */
     struct store_pool *store_pool;
     struct writer *writer;
     struct projector *projector;

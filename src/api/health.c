@@ -9,8 +9,8 @@ void handle_live(struct exchange *exchange) {
     exchange_answer_json(exchange, 200, SLICE("{\"status\":\"live\"}\n"));
 }
 
-/* A server is ready if it accepts requests, can read the store, and its last append did not fail.
- */
+/* A server is ready if it accepts requests and appends, can read the store, and its last append did
+ * not fail. */
 static void read_ready(struct store_read *read, struct store_session *session) {
     struct store_state state;
     read->status = store_read_state(session, &state);
@@ -41,6 +41,14 @@ void handle_ready(struct exchange *exchange) {
             exchange, &(struct exchange_error){.status = STATUS_STORE_UNAVAILABLE,
                                                .reason_code = reason_code(store_health_reason(
                                                    &api->health, api->writer))});
+        return;
+    }
+    struct store_disk disk;
+    store_disk(api->store, &disk);
+    if (disk.is_stopped) {
+        exchange_answer_error(
+            exchange, &(struct exchange_error){.status = STATUS_DISK_RESERVE,
+                                               .reason_code = reason_code(REASON_STORE_FULL)});
         return;
     }
     enum status status = cluster_status(api);

@@ -42,12 +42,15 @@ static void measure_cursor_clock(const struct api *api) {
 
 static void measure(struct api *api, uint64_t mono_ms) {
     const struct hub_stats hub = hub_stats(api->hub);
+    struct store_disk disk;
+    store_disk(api->store, &disk);
     measure_process(api);
     measure_projection(api);
     measure_cursor_clock(api);
     metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, conn_limits_count(&api->http->conn_limits));
     metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN, store_pool_waiting(api->store_pool));
-    metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, store_health_is_good(&api->health, mono_ms));
+    metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN,
+                !disk.is_stopped && store_health_is_good(&api->health, mono_ms));
     metrics_set(METRIC_FANOUT_CONSUMERS, METRIC_PLAIN, consumers_active(api->consumers, mono_ms));
     metrics_set(METRIC_FANOUT_WINDOW_TOPICS, METRIC_PLAIN, hub.topics);
     metrics_set(METRIC_FANOUT_WINDOW_BYTES, METRIC_PLAIN, hub.bytes);

@@ -502,6 +502,7 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->batch_shares.quota_bytes = server->config.quota_batch_bytes;
     batch_shares_init(&api->batch_shares);
     api->folder = server->config.data_dir;
+    api->store = server->store;
     api->batch_spools.folder = server->config.data_dir;
     api->batch_spools.bytes_max = server->config.batch_spool_bytes_max;
     api->batch_spools.files_max = descriptors_for_answers();

@@ -22,6 +22,7 @@ struct doctor {
     uint64_t wrong_count;
     bool has_folder;
     pid_t server_pid; /* the process that holds the store; 0: none */
+    bool is_stopped;  /* the server refuses appends with disk_reserve */
 };
 
 /* advice is NULL when there is nothing to do. */

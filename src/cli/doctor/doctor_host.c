@@ -15,11 +15,13 @@
 #include "server/config_options.h"
 #include "server/limits_report.h"
 #include "store/store_maintenance.h"
+#include "wire/json.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
 /* The write-ahead log may grow to 64 MB before it is truncated; twice that must be free. */
 #define DISK_FREE_WRONG_MB   128
 #define DISK_FREE_WARNING_MB 1024
+#define READY_BYTES_MAX      4096
 #define PATH_BYTES_MAX       1024
 #define OPEN_TO_OTHERS       0077
 /* A group may read it: a service with a dynamic user needs that. */
@@ -170,12 +172,25 @@ void doctor_check_files(struct doctor *doctor) {
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
+/* An answer that comes in pieces is not understood; its status still counts. */
+static enum status read_error(void *user, unsigned http_status, struct slice piece) {
+    const struct json_limits limits = {READY_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_field error = {.name = SLICE("error")};
+    struct doctor *doctor = user;
+    if (http_status == 503 && json_read_object(piece, &limits, &error, 1) == STATUS_OK &&
+        error.present)
+        doctor->is_stopped =
+            json_string_is(error.value, slice_of(status_code(STATUS_DISK_RESERVE)));
+    return STATUS_OK;
+}
+
 static void ask_server(struct doctor *doctor, const char *url) {
     struct blocking_http *client = NULL;
     unsigned http_status = 0;
     char process[64] = ""; /* of an embedded store */
     char holder[64] = "";
-    const struct blocking_request request = {.target = "/healthz/ready"};
+    const struct blocking_request request = {
+        .target = "/healthz/ready", .user = doctor, .on_body = read_error};
     if (doctor->server_pid > 0) {
         snprintf(process, sizeof(process), " (pid %ld)", (long)doctor->server_pid);
         snprintf(holder, sizeof(holder), "process %ld has the store, and ",
@@ -189,6 +204,10 @@ static void ask_server(struct doctor *doctor, const char *url) {
                    "give its address with --url, or check its log; another verb may hold the store",
                    "%s%s does not answer: %s", holder, url,
                    client ? blocking_http_error(client) : status_message(status));
+    else if (doctor->is_stopped)
+        doctor_say(doctor, FINDING_WRONG, "make room on its disk: it then goes on by itself",
+                   "the server at %s%s accepts no appends, because its disk is nearly full", url,
+                   process);
     else if (http_status != 200)
         doctor_say(doctor, FINDING_WRONG,
                    "look at its log for store.commit_failed, and at the disk or the database",
@@ -277,11 +296,16 @@ void doctor_check_disk(struct doctor *doctor) {
     if (disk.f_flag & ST_RDONLY)
         doctor_say(doctor, FINDING_WRONG, "mount it for writing",
                    "%s is on a read-only file system", folder);
+    else if (doctor->is_stopped)
+        doctor_say(doctor, FINDING_WRONG,
+                   "free disk space or shorten the retention; appends go on by themselves",
+                   "%llu MB are free on the disk of %s, and appends are stopped (disk_reserve)",
+                   (unsigned long long)free_mb, folder);
     else if (is_full || free_mb < DISK_FREE_WARNING_MB)
-        doctor_say(
-            doctor, is_full ? FINDING_WRONG : FINDING_WARNING,
-            "free disk space or shorten the retention; appends get 503 when the disk is full",
-            "%llu MB are free on the disk of %s", (unsigned long long)free_mb, folder);
+        doctor_say(doctor, is_full ? FINDING_WRONG : FINDING_WARNING,
+                   "free disk space or shorten the retention; appends get 503 when the disk is "
+                   "nearly full",
+                   "%llu MB are free on the disk of %s", (unsigned long long)free_mb, folder);
     else
         doctor_say(doctor, FINDING_OK, NULL, "%llu MB are free on the disk of %s",
                    (unsigned long long)free_mb, folder);
