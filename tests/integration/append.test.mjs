@@ -518,7 +518,7 @@ test("a full disk makes appends answer 503, and the server recovers when there i
   }
   assert.ok(full, "the limit was never met");
   assert.equal(full.status, 503, full.body);
-  assert.equal(JSON.parse(full.body).error, "store_unavailable");
+  assert.equal(JSON.parse(full.body).error, "disk_reserve");
   assert.equal(full.headers["retry-after"], "1");
   assert.equal((await operator.get("/healthz/ready")).status, 503);
   assert.equal((await operator.read("runs/disk")).run.latest_seq, count);

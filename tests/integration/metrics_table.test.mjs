@@ -2,7 +2,7 @@
 // family. The last test compares the tested families with spec/metrics.json.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { join } from "node:path";
@@ -165,16 +165,31 @@ test("a full disk moves the metrics of the store", sqliteOnly, async (t) => {
     limitFileSize(operator.server, Math.max(...["khala.db", "khala.db-wal"].map((name) => statSync(join(operator.data, name)).size)));
     await until(async () => (await operator.post("topics/app/events", { event_type: "a", payload: { x: "y".repeat(50_000) } })).status === 503, "a full disk");
   };
-  await moves(operator, "store_commits_total", { status: "failed" }, "some", full, { alone: false });
+  await moves(operator, "store_appends_stopped", {}, 1, full);
   assert.equal((await scrape(operator)).get("khala_store_writable"), 0);
-  limitFileSize(operator.server, "unlimited");
+  // Where no file may be large, the reserve is small.
+  await moves(operator, "store_disk_reserve_bytes", {}, "some", () => limitFileSize(operator.server, "unlimited"));
   await until(async () => (await operator.post("topics/app/events", { event_type: "a" })).status === 200, "the recovery");
   seen.add("khala_store_writable");
-  assert.equal((await scrape(operator)).get("khala_store_writable"), 1);
+  seen.add("khala_store_disk_free_bytes");
+  const metrics = await scrape(operator);
+  assert.equal(metrics.get("khala_store_appends_stopped"), 0);
+  assert.equal(metrics.get("khala_store_writable"), 1);
+  const { blocks, bsize } = statfsSync(operator.data);
+  assert.ok(metrics.get("khala_store_disk_free_bytes") > 0 && metrics.get("khala_store_disk_free_bytes") <= blocks * bsize);
+});
+
+test("a full disk without a reserve moves the metrics of commits", sqliteOnly, async (t) => {
+  const operator = await operate(t, { settings: { ...NEVER, KHALA_DISK_RESERVE_BYTES: "0" } });
+  await moves(operator, "store_commits_total", { status: "failed" }, "some", async () => {
+    limitFileSize(operator.server, Math.max(...["khala.db", "khala.db-wal"].map((name) => statSync(join(operator.data, name)).size)));
+    await until(async () => (await operator.post("topics/app/events", { event_type: "a", payload: { x: "y".repeat(50_000) } })).status === 503, "a full disk");
+  }, { alone: false });
+  assert.equal((await scrape(operator)).get("khala_store_writable"), 0);
 });
 
 test("the size of the store and failed checkpoints move their metrics", async (t) => {
-  const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20", RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "100000" } });
+  const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20", RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "100000", KHALA_DISK_RESERVE_BYTES: "0" } });
   const payload = { x: "y".repeat(60_000) };
   /** Appends so many megabytes, the writes of which move only those series that are asked about. */
   const fill = async (megabytes) => {

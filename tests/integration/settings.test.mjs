@@ -37,6 +37,7 @@ const ELSEWHERE = {
   KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without an answer"],
   KHALA_OPERATOR_KEY: ["append", "the operator key is given or generated, readable by its owner only, and never logged"],
   KHALA_SHUTDOWN_DELAY_MS: ["shutdown", "during the shutdown delay only readiness fails, and new clients are served"],
+  KHALA_DISK_RESERVE_BYTES: ["disk_reserve", "the setting says how much is reserved, and 0 gives the reserve back"],
   KHALA_BATCH_SPOOL_BYTES_MAX: ["batch", "a batch client that does not read its answers is closed, and others are served"],
   KHALA_PEER_TIMEOUT_MS: ["peers", "connections of a machine that vanishes are closed within seconds, and those of a stopped client are not"],
   KHALA_QUOTA_BATCH_BYTES: ["batch_shares", "a principal beyond its quota of batches gets 429 with the quota"],
