@@ -2,7 +2,7 @@
  * GET /internal/v1/usage: what operators allow owners, and what the owners have stored.
  *
  * A change is durable and in force at the writer before it is answered. The other nodes of the
- * store read it with their next beat. */
+ * store read it with their next beat, or before they show quotas. */
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -177,10 +177,13 @@ void handle_quota_delete(struct exchange *exchange) {
 /* ---- reading ---- */
 
 static void read_one(struct store_read *read, struct store_session *session) {
+    struct quota_table *table = api_of(read->exchange)->quotas;
     struct store_usage usage = {.owner = read->id};
-    enum status status = store_load_usages(session, &usage, 1);
+    enum status status = quota_table_read(table, session);
     if (status == STATUS_OK)
-        status = write_owner(&read->out, api_of(read->exchange)->quotas, &usage);
+        status = store_load_usages(session, &usage, 1);
+    if (status == STATUS_OK)
+        status = write_owner(&read->out, table, &usage);
     read->status = status == STATUS_OK ? buffer_append_byte(&read->out, '\n') : status;
 }
 
@@ -244,7 +247,9 @@ static void read_list(struct store_read *read,
                       enum status (*rows)(struct store_read *read, struct store_session *session),
                       struct store_session *session) {
     const struct owner_list *list = read->state;
-    enum status status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
+    enum status status = quota_table_read(api_of(read->exchange)->quotas, session);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
     if (status == STATUS_OK)
         status = rows(read, session);
     if (status == STATUS_LIMIT_REACHED)

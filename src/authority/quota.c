@@ -155,12 +155,13 @@ static bool has_settings(const struct owner_settings *owner) {
     return false;
 }
 
-/* A quota of a later build is left alone. */
-static enum status take_quota(void *user, const struct store_quota *row) {
-    struct quota_table *table = user;
+/* Under the lock. Rows come in the order of their serials, so another walk has brought the rows up
+ * to the table's serial, or newer ones in their place. A quota of a later build is left alone. */
+static enum status apply(struct quota_table *table, const struct store_quota *row) {
     enum quota quota;
-    if (row->serial > table->serial)
-        table->serial = row->serial;
+    if (row->serial <= table->serial)
+        return STATUS_OK;
+    table->serial = row->serial;
     if (!row->owner.data || !quota_parse(row->name, &quota))
         return STATUS_OK;
     struct owner_settings *owner = map_find(&table->by_owner, row->owner);
@@ -179,11 +180,20 @@ static enum status take_quota(void *user, const struct store_quota *row) {
     return STATUS_OK;
 }
 
-enum status quota_table_read(struct quota_table *table, struct store_session *session) {
+static enum status take_quota(void *user, const struct store_quota *row) {
+    struct quota_table *table = user;
     pthread_mutex_lock(&table->lock);
-    enum status status = store_walk_quotas(session, table->serial, table, take_quota);
+    enum status status = apply(table, row);
     pthread_mutex_unlock(&table->lock);
     return status;
+}
+
+/* The loops ask for limits, so the lock is never held while the store answers. */
+enum status quota_table_read(struct quota_table *table, struct store_session *session) {
+    pthread_mutex_lock(&table->lock);
+    uint64_t serial = table->serial;
+    pthread_mutex_unlock(&table->lock);
+    return store_walk_quotas(session, serial, table, take_quota);
 }
 
 void quota_limits_of(struct quota_table *table, struct slice owner, struct quota_limits *limits,

@@ -75,9 +75,9 @@ struct quota_table;
 MUST_CHECK enum status quota_table_open(struct quota_table **table,
                                         const struct quota_limits *defaults);
 void quota_table_close(struct quota_table *table);
-/* Reads the changes that the table does not have yet. Calls for one table follow each other. */
+/* Any thread. Reads the changes that the table does not have yet. */
 MUST_CHECK enum status quota_table_read(struct quota_table *table, struct store_session *session);
-/* Any thread. The limit of an owner, as this node knows it. */
+/* Any thread. The limit of an owner, as this node knows it. An empty owner has the limit of all. */
 uint64_t quota_limit(struct quota_table *table, struct slice owner, enum quota quota);
 /* Any thread. All limits of an owner. settings may be NULL. */
 void quota_limits_of(struct quota_table *table, struct slice owner, struct quota_limits *limits,

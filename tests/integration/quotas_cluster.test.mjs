@@ -32,8 +32,11 @@ test("a quota that three nodes fill at once is never exceeded, also while the wr
   const [writer, ...followers] = nodes;
   const limit = 3000 * EVENT_BYTES + 100;
   await set(followers[0], "user:ada", { bytes_stored: limit, subscriptions: 7 });
-  for (const node of nodes)
-    await until(async () => (await node.read("quotas/user:ada")).limits.subscriptions === 7, "the quota on every node");
+  // No beat has passed since.
+  for (const node of nodes) {
+    assert.equal((await node.read("quotas/user:ada")).limits.subscriptions, 7);
+    assert.equal((await node.read("quotas")).items[0].quotas.subscriptions, 7);
+  }
 
   /** Batches and single appends through a node until the quota is full or the node is killed. Answers the refusal. */
   const fill = async (node, name) => {
