@@ -17,16 +17,16 @@ struct subscription_user {
 struct subscription_quota {
     pthread_mutex_t lock;
     struct map users;
-    uint64_t limit_default;
+    struct quota_table *limits;
 };
 
-enum status subscription_quota_open(struct subscription_quota **quota, uint64_t limit_default) {
+enum status subscription_quota_open(struct subscription_quota **quota, struct quota_table *limits) {
     struct subscription_quota *opened = calloc(1, sizeof(*opened));
     if (!opened)
         return STATUS_OUT_OF_MEMORY;
     pthread_mutex_init(&opened->lock, NULL);
     map_init(&opened->users, MAP_COUNT_MAX);
-    opened->limit_default = limit_default;
+    opened->limits = limits;
     *quota = opened;
     return STATUS_OK;
 }
@@ -38,11 +38,6 @@ void subscription_quota_close(struct subscription_quota *quota) {
     map_release(&quota->users);
     pthread_mutex_destroy(&quota->lock);
     free(quota);
-}
-
-uint64_t subscription_quota_limit(const struct subscription_quota *quota, struct slice key) {
-    (void)key;
-    return quota->limit_default;
 }
 
 static struct slice key_of(const struct subscription_user *user) {
@@ -76,16 +71,14 @@ static struct subscription_user *user_make(struct subscription_quota *quota, str
     return NULL;
 }
 
+/* The refusal has the limit already. */
 static enum status set(struct subscription_quota *quota, struct subscription_count *count,
                        struct slice key, size_t wanted, struct quota_refusal *refusal) {
     struct subscription_user *user = map_find(&quota->users, key);
     size_t before = count->user == user ? count->count : 0;
-    size_t used = user ? user->used : 0;
-    uint64_t limit = subscription_quota_limit(quota, key);
-    if (wanted > before && used - before + wanted > limit) {
-        *refusal = (struct quota_refusal){used, limit};
+    refusal->used = user ? user->used : 0;
+    if (wanted > before && refusal->used - before + wanted > refusal->limit)
         return STATUS_QUOTA_EXCEEDED;
-    }
     if (!user && wanted > 0)
         user = user_make(quota, key);
     if (!user && wanted > 0)
@@ -103,12 +96,17 @@ enum status subscription_quota_set(struct subscription_quota *quota,
                                    const struct principal *principal, size_t wanted,
                                    struct quota_refusal *refusal) {
     char text[PRINCIPAL_KEY_BYTES_MAX];
+    char owner[QUOTA_OWNER_BYTES_MAX];
     struct quota_refusal unused;
     if (!quota || principal == &principal_operator)
         return STATUS_OK;
+    if (!refusal)
+        refusal = &unused;
     struct slice key = principal_key(principal, text);
+    refusal->limit =
+        quota_limit(quota->limits, quota_owner(&principal->identity, owner), QUOTA_SUBSCRIPTIONS);
     pthread_mutex_lock(&quota->lock);
-    enum status status = set(quota, count, key, wanted, refusal ? refusal : &unused);
+    enum status status = set(quota, count, key, wanted, refusal);
     pthread_mutex_unlock(&quota->lock);
     if (status == STATUS_QUOTA_EXCEEDED)
         metrics_add(METRIC_SUBSCRIPTIONS_REFUSED, METRIC_PLAIN, 1);

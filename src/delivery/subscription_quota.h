@@ -1,5 +1,5 @@
-/* How many subscriptions each principal has on this node, over all its connections, and the most
- * that it may have. A name that waits for its topic counts like any other.
+/* How many subscriptions each principal has on this node, over all its connections. The most that
+ * it may have is a quota of its owner. A name that waits for its topic counts like any other.
  * Any thread: a lock guards the table. A session's count belongs to its loop.
  * Memory: an entry for each principal with a subscription; it goes with the last one.
  * STATUS_QUOTA_EXCEEDED, with the numbers, for a count beyond the limit; STATUS_OUT_OF_MEMORY.
@@ -8,6 +8,7 @@
 #define DELIVERY_SUBSCRIPTION_QUOTA_H
 
 #include "auth/principal.h"
+#include "authority/quota.h"
 #include "base/buffer.h"
 
 struct subscription_quota;
@@ -27,12 +28,11 @@ struct subscription_count {
     size_t count;
 };
 
+/* The limits must outlive it. */
 MUST_CHECK enum status subscription_quota_open(struct subscription_quota **quota,
-                                               uint64_t limit_default);
+                                               struct quota_table *limits);
 /* After the last count was given back. NULL is fine. */
 void subscription_quota_close(struct subscription_quota *quota);
-/* The limit of a principal. The key is its principal_key. */
-uint64_t subscription_quota_limit(const struct subscription_quota *quota, struct slice key);
 
 /* The session has that many subscriptions from now on, of that principal. Fewer than before always
  * succeeds, if the principal is the same. The operator key has no limit and is not counted. refusal

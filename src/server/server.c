@@ -183,7 +183,7 @@ static enum status delivery_start(struct server *server) {
     if (status == STATUS_OK)
         status = consumers_open(&server->consumers, &consumers);
     if (status == STATUS_OK)
-        status = subscription_quota_open(&server->subscription_quota, config->quota_subscriptions);
+        status = subscription_quota_open(&server->subscription_quota, server->quotas);
     if (status == STATUS_OK)
         status = causes_open(&server->telemetry.causes, CAUSES_KEPT_MAX);
     return status == STATUS_OK ? topic_activity_open(&server->telemetry.activity, TOPICS_KEPT_MAX)
@@ -499,7 +499,7 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->started = clock_now();
     api->item_bytes_max = config_item_bytes_max(&server->config);
     api->batch_shares.bytes_max = server->config.batches_bytes_max;
-    api->batch_shares.quota_bytes = server->config.quota_batch_bytes;
+    api->batch_shares.quotas = server->quotas;
     batch_shares_init(&api->batch_shares);
     api->folder = server->config.data_dir;
     api->store = server->store;

@@ -132,6 +132,20 @@ test("a principal beyond its quota of batches gets 429 with the quota", async (t
   assert.equal((await operator.batch([{ topic: "app", event_type: "x" }]))[0].status, 200);
 });
 
+test("an owner's own quota of batches holds for batches that are open", async (t) => {
+  const operator = await started(t);
+  const { status, body } = await operator.ask("PUT", "quotas/user:a", JSON.stringify({ batch_bytes: 500_000 }));
+  assert.equal(status, 200, body);
+  const { batches, refused } = await fills(operator, "a", 429);
+  const { details } = assertError(refused, 429, "quota_exceeded");
+  assert.deepEqual([details.quota, details.limit, details.used >= 500_000], ["batch_bytes", 500_000, true]);
+  assert.equal((await sends(operator, "b", large("b", 100))).status, 200);
+  // More than what the open batches hold.
+  await operator.ask("PUT", "quotas/user:a", JSON.stringify({ batch_bytes: null }));
+  assert.equal((await sends(operator, "a", [itemOf("a", 900_001)])).status, 200);
+  for (const { socket } of batches) socket.destroy();
+});
+
 alone("a batch that is read in trickles while memory is short ends, and a retry is deduplicated", async (t) => {
   const operator = await started(t, { KHALA_REQUEST_TIMEOUT_MS: "5000" });
   const items = range(0, 3).map((n) => large("a", 500, n * 500));

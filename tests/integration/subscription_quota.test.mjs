@@ -132,6 +132,27 @@ test("event streams and sockets of topics count, and are refused in their own wo
   for (let i = 0; i < 4; i++) assert.equal((await Stream.open(operator, streamPath(a), { authorization: `Bearer ${operator.key}` })).status, 200);
 });
 
+test("an owner's own quota of subscriptions holds from the next subscribe on", async (t) => {
+  const operator = await serve(t, LIMIT);
+  const set = async (owner, subscriptions) => assert.equal((await operator.ask("PUT", `quotas/${owner}`, JSON.stringify({ subscriptions }))).status, 200);
+  const alice = await join(operator, tokenOf(operator, "alice"));
+  await alice.subscribe({ topics: names("a", 3) });
+  await set("user:alice", 2);
+  await set("guest:g", 1);
+  const refused = await alice.refused("sync:subscribe", { topics: names("b", 1) });
+  assert.deepEqual([refused.code, refused.used, refused.limit], ["quota_exceeded", 3, 2], "what is open stays");
+  await alice.subscribe({ topics: names("a", 2) });
+  await alice.ask("sync:unsubscribe", { topics: names("a", 3) });
+  await alice.subscribe({ topics: names("b", 2) });
+  const guest = await join(operator, operator.sign({ oa_guest_scope: "g", oa_sync_scopes: SCOPES }));
+  await guest.subscribe({ topics: names("a", 1) });
+  assert.equal((await guest.refused("sync:subscribe", { topics: names("b", 1) })).limit, 1);
+  await (await join(operator, tokenOf(operator, "bob"))).subscribe({ topics: names("a", LIMIT) });
+  await set("user:alice", null);
+  await alice.subscribe({ topics: names("a", LIMIT - 2) });
+  assert.equal(await used(operator, tokenOf(operator, "alice")), LIMIT);
+});
+
 alone("names without a topic cost little, and one principal's memory is bounded", async (t) => {
   const limit = 20_000;
   const operator = await serve(t, limit, { ...MEASURED, KHALA_LOG_LEVEL: "error" });

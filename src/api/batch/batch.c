@@ -636,8 +636,8 @@ void handle_batch(struct exchange *exchange) {
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);
     struct store_client client = exchange_client(exchange, batch->principal);
-    if (batch_shares_join(&api_of(exchange)->batch_shares, client.key, !client.is_bounded,
-                          &batch->holder) != STATUS_OK) {
+    if (batch_shares_join(&api_of(exchange)->batch_shares, exchange->principal, &batch->holder) !=
+        STATUS_OK) {
         free(batch);
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;

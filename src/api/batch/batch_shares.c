@@ -14,6 +14,7 @@ struct batch_holder {
     size_t batch_count; /* the lock guards it */
     bool is_operator;
     struct slice key;
+    struct slice owner; /* the owner that has the quota */
     char text[];
 };
 
@@ -30,21 +31,27 @@ void batch_shares_release(struct batch_shares *shares) {
     pthread_mutex_destroy(&shares->lock);
 }
 
-enum status batch_shares_join(struct batch_shares *shares, struct slice key, bool is_operator,
+enum status batch_shares_join(struct batch_shares *shares, const struct principal *principal,
                               struct batch_holder **found) {
+    char key_text[PRINCIPAL_KEY_BYTES_MAX];
+    char owner_text[QUOTA_OWNER_BYTES_MAX];
+    struct slice key = principal_key(principal, key_text);
+    struct slice owner = quota_owner(&principal->identity, owner_text);
     struct batch_holder *made = NULL;
     enum status status = STATUS_OK;
     pthread_mutex_lock(&shares->lock);
     struct batch_holder *holder = map_find(&shares->holders, key);
     if (!holder) {
-        made = calloc(1, sizeof(*made) + key.size);
+        made = calloc(1, sizeof(*made) + key.size + owner.size);
         if (!made) {
             status = STATUS_OUT_OF_MEMORY;
             goto out;
         }
         memcpy(made->text, key.data, key.size);
+        memcpy(made->text + key.size, owner.data, owner.size);
         made->key = (struct slice){made->text, key.size};
-        made->is_operator = is_operator;
+        made->owner = (struct slice){made->text + key.size, owner.size};
+        made->is_operator = principal == &principal_operator;
         status = map_insert(&shares->holders, made->key, made);
         if (status != STATUS_OK)
             goto out;
@@ -93,7 +100,8 @@ uint64_t batch_holder_bytes(const struct batch_holder *holder) {
 }
 
 uint64_t batch_shares_quota(const struct batch_shares *shares, const struct batch_holder *holder) {
-    return holder->is_operator ? UINT64_MAX : shares->quota_bytes;
+    return holder->is_operator ? UINT64_MAX
+                               : quota_limit(shares->quotas, holder->owner, QUOTA_BATCH_BYTES);
 }
 
 /* What is divided, and how much of it is used and by whom. The loops change the counts meanwhile,

@@ -24,13 +24,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "auth/principal.h"
+#include "authority/quota.h"
 #include "base/map.h"
 
 struct batch_holder;
 
 struct batch_shares {
-    uint64_t bytes_max;   /* of all batches */
-    uint64_t quota_bytes; /* of the batches of one principal */
+    uint64_t bytes_max;         /* of all batches */
+    struct quota_table *quotas; /* of the batches of one principal */
     pthread_mutex_t lock;
     struct map holders; /* by principal_key */
     atomic_size_t holder_count;
@@ -38,14 +40,15 @@ struct batch_shares {
     atomic_size_t operator_bytes; /* of these */
 };
 
-/* bytes_max and quota_bytes are set. */
+/* bytes_max and quotas are set. */
 void batch_shares_init(struct batch_shares *shares);
 /* Zeroed memory without init is fine: a server that cannot start has it. */
 void batch_shares_release(struct batch_shares *shares);
 
-/* A batch of the principal with that key opens. is_operator: its bytes have no quota. */
-MUST_CHECK enum status batch_shares_join(struct batch_shares *shares, struct slice key,
-                                         bool is_operator, struct batch_holder **holder);
+/* A batch of the principal opens. */
+MUST_CHECK enum status batch_shares_join(struct batch_shares *shares,
+                                         const struct principal *principal,
+                                         struct batch_holder **holder);
 /* The batch holds nothing any more. */
 void batch_shares_leave(struct batch_shares *shares, struct batch_holder *holder);
 
@@ -59,7 +62,7 @@ MUST_CHECK enum status batch_shares_check(const struct batch_shares *shares,
 bool batch_shares_is_short(const struct batch_shares *shares, const struct batch_holder *holder);
 /* For the answer to a principal beyond its quota. */
 uint64_t batch_holder_bytes(const struct batch_holder *holder);
-/* The one place that knows the quota of a principal; UINT64_MAX: none. */
+/* The quota of its owner. UINT64_MAX: the operator has none. */
 uint64_t batch_shares_quota(const struct batch_shares *shares, const struct batch_holder *holder);
 
 #endif

@@ -29,7 +29,7 @@ static int open_peer(void **state) {
                             .writer = peer.store->writer,
                             .appends = &peer.appends,
                             .item_bytes_max = FIXTURE_BODY_BYTES_MAX,
-                            .batch_shares = {.bytes_max = 64 << 20, .quota_bytes = 64 << 20}};
+                            .batch_shares = {.bytes_max = 64 << 20}};
     batch_shares_init(&peer.api.batch_shares);
     peer.http.http.api = &peer.api;
     peer.http.http.writer = peer.store->writer;

@@ -12,22 +12,37 @@
 
 static struct batch_shares shares;
 
-static int open_shares(void **state) {
-    (void)state;
-    shares = (struct batch_shares){.bytes_max = TOTAL, .quota_bytes = QUOTA};
+static int open_shares_of(uint64_t quota_bytes) {
+    const struct quota_limits defaults = {.of = {[QUOTA_BATCH_BYTES] = quota_bytes}};
+    shares = (struct batch_shares){.bytes_max = TOTAL};
+    if (quota_table_open(&shares.quotas, &defaults) != STATUS_OK)
+        return -1;
     batch_shares_init(&shares);
     return 0;
+}
+
+static int open_shares(void **state) {
+    (void)state;
+    return open_shares_of(QUOTA);
+}
+
+static int open_small_shares(void **state) {
+    (void)state;
+    return open_shares_of(MIB);
 }
 
 static int close_shares(void **state) {
     (void)state;
     batch_shares_release(&shares);
+    quota_table_close(shares.quotas);
     return 0;
 }
 
-static struct batch_holder *join(const char *key) {
+/* "*" is the operator. */
+static struct batch_holder *join(const char *name) {
+    const struct principal user = {.identity = {.user_id = slice_of(name)}};
     struct batch_holder *holder;
-    assert_ok(batch_shares_join(&shares, slice_of(key), key[0] == '*', &holder));
+    assert_ok(batch_shares_join(&shares, name[0] == '*' ? &principal_operator : &user, &holder));
     return holder;
 }
 
@@ -88,7 +103,6 @@ static void batches_of_one_principal_share_a_holder_with_a_quota(void **state) {
     (void)state;
     struct batch_holder *holder = join("ua");
     assert_ptr_equal(join("ua"), holder);
-    shares.quota_bytes = MIB;
     assert_int_equal(take_all(holder), MIB);
     assert_int_equal(batch_shares_check(&shares, holder, 0), STATUS_QUOTA_EXCEEDED);
     /* A batch that holds nothing but its own item may finish it. */
@@ -115,7 +129,7 @@ int main(void) {
             many_greedy_principals_keep_neither_a_newcomer_nor_the_operator_out, open_shares,
             close_shares),
         cmocka_unit_test_setup_teardown(batches_of_one_principal_share_a_holder_with_a_quota,
-                                        open_shares, close_shares),
+                                        open_small_shares, close_shares),
         cmocka_unit_test(progress_is_judged_against_what_is_held_only_while_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,14 +6,28 @@ static struct principal user(const char *name) {
     return (struct principal){.identity = {.user_id = slice_of(name)}};
 }
 
+static struct quota_table *limits;
+
+static struct subscription_quota *open_quota(uint64_t limit) {
+    struct subscription_quota *quota;
+    const struct quota_limits defaults = {.of = {[QUOTA_SUBSCRIPTIONS] = limit}};
+    assert_ok(quota_table_open(&limits, &defaults));
+    assert_ok(subscription_quota_open(&quota, limits));
+    return quota;
+}
+
+static void close_quota(struct subscription_quota *quota) {
+    subscription_quota_close(quota); /* asserts that nothing is left */
+    quota_table_close(limits);
+}
+
 static void counts_add_up_and_a_refusal_changes_nothing(void **state) {
     (void)state;
-    struct subscription_quota *quota;
     struct principal alice = user("alice");
     struct principal bob = user("bob");
     struct subscription_count counts[3] = {{0}};
     struct quota_refusal refusal = {0};
-    assert_ok(subscription_quota_open(&quota, 10));
+    struct subscription_quota *quota = open_quota(10);
     assert_ok(subscription_quota_set(quota, &counts[0], &alice, 6, &refusal));
     assert_int_equal(subscription_quota_set(quota, &counts[1], &alice, 5, &refusal),
                      STATUS_QUOTA_EXCEEDED);
@@ -33,17 +47,16 @@ static void counts_add_up_and_a_refusal_changes_nothing(void **state) {
         subscription_quota_lower(quota, &counts[i], 0);
         assert_null(counts[i].user);
     }
-    subscription_quota_close(quota); /* asserts that nothing is left */
+    close_quota(quota);
 }
 
 static void a_count_moves_to_another_principal_that_has_room(void **state) {
     (void)state;
-    struct subscription_quota *quota;
     struct principal alice = user("alice");
     struct principal bob = user("bob");
     struct subscription_count count = {0};
     struct subscription_count other = {0};
-    assert_ok(subscription_quota_open(&quota, 10));
+    struct subscription_quota *quota = open_quota(10);
     assert_ok(subscription_quota_set(quota, &count, &alice, 6, NULL));
     assert_ok(subscription_quota_set(quota, &other, &bob, 5, NULL));
     assert_int_equal(subscription_quota_set(quota, &count, &bob, 6, NULL), STATUS_QUOTA_EXCEEDED);
@@ -51,18 +64,17 @@ static void a_count_moves_to_another_principal_that_has_room(void **state) {
     assert_int_equal(subscription_quota_set(quota, &other, &alice, 5, NULL), STATUS_QUOTA_EXCEEDED);
     subscription_quota_lower(quota, &count, 0);
     subscription_quota_lower(quota, &other, 0);
-    subscription_quota_close(quota);
+    close_quota(quota);
 }
 
 static void the_operator_key_is_not_counted(void **state) {
     (void)state;
-    struct subscription_quota *quota;
+    struct subscription_quota *quota = open_quota(1);
     struct subscription_count count = {0};
-    assert_ok(subscription_quota_open(&quota, 1));
     assert_ok(subscription_quota_set(quota, &count, &principal_operator, 100, NULL));
     assert_int_equal(count.count, 0);
     assert_ok(subscription_quota_set(NULL, &count, &principal_operator, 100, NULL));
-    subscription_quota_close(quota);
+    close_quota(quota);
 }
 
 int main(void) {
