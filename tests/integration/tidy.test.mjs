@@ -104,6 +104,10 @@ const faults = {
     { "docs/plan.md": "# Plan\n\nSee [it](absent.md#part).\n" }, /^docs\/plan\.md:3: links to absent\.md, which does not exist$/],
   "a page that names a function that is not there": [
     { "docs/plan.md": "# Plan\n\nIt calls `thing_absent(number)`.\n" }, /^docs\/plan\.md:3: names thing_absent, which does not exist$/],
+  "a threat without a test": [
+    { "SECURITY.md": "## Keys\n\n### Guesses\n\nText.\n\nCode: `base/thing.c`.\n" }, /^SECURITY\.md:3: the threat 'Guesses' names no tests$/],
+  "a threat whose test is no path": [
+    { "SECURITY.md": "### Guesses\n\nCode: `base/thing.c`.\n\nTests: `base/thing.c`,\n`test_thing.c`.\n" }, /^SECURITY\.md:1: test_thing\.c is no path$/],
   "a page of codes that is out of date": [
     { "docs/codes.md": "# Codes\n" }, /^docs\/codes\.md: out of date; run .*tools\/generate docs/],
   "a page of metrics that is out of date": [
