@@ -29,7 +29,7 @@ struct audit {
     struct audit_init init; /* the filters are in use as long as the session */
     bool has_init;          /* the init was read */
     bool has_begun;         /* init_ack was sent */
-    enum status denied;     /* the capability was refused, which the client learns later */
+    enum status denied;     /* the init was refused, which the client learns later */
     struct session_lookup lookup;
     struct single_use use;             /* of the nonce, then of the token */
     const struct principal *principal; /* the session's, during a use */
@@ -367,7 +367,19 @@ static enum status use_once(struct session *session, enum single_use_kind kind, 
     return STATUS_OK;
 }
 
+/* The refusal waits, so that a client which opens the next socket at once costs little. */
+static void deny_later(struct session *session, enum status status, uint64_t delay_ms) {
+    struct audit *audit = session->dialect_state;
+    audit->denied = status;
+    io_loop_deadline_in(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
+                        delay_ms);
+}
+
 static void admitted(struct session *session, enum status status, const char *reason) {
+    if (status == STATUS_RATE_LIMITED) {
+        deny_later(session, status, CONN_RETRY_MS);
+        return;
+    }
     if (status == STATUS_OK) {
         status = begin(session);
         reason = status_code(status);
@@ -427,9 +439,7 @@ static enum status admit(struct session *session) {
                             ? session->outlet->table->charge_failure(session->outlet)
                             : 0;
     if (delay_ms > 0) {
-        audit->denied = status;
-        io_loop_deadline_in(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
-                            delay_ms);
+        deny_later(session, status, delay_ms);
         return STATUS_OK;
     }
     if (status != STATUS_OK)
