@@ -140,6 +140,20 @@ test("bytes of metadata count at creation, in patches and when they shrink", asy
   assertCounted(operator);
 });
 
+test("texts count their bytes, not their characters", async (t) => {
+  const operator = await operate(t);
+  const metadata = { "mü": "漢字 😀" };
+  await operator.did("runs", owned("ädä", { run_id: "lauf-ü", thread_id: "fädön", metadata }), 201);
+  await operator.did("workers", owned("ädä", { worker_id: "wörker", workspace_ref: "größe", codex_home_ref: "ø", adapter: "ñ", metadata }), 201);
+  await operator.did(`topics/${encodeURIComponent("räume")}/events`, owned("ädä", { event_type: "gesagt.ß", payload: metadata }));
+  const bytes = (...texts) => texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  assert.equal((await usage(operator, "user:ädä")).metadata_bytes, 2 * bytes(JSON.stringify(metadata)));
+  const [run] = await operator.events(encodeURIComponent("lauf-ü"));
+  const { bytes_stored } = await usage(operator, "user:ädä");
+  assert.ok(bytes_stored > 5 * ROW_BYTES + bytes("lauf-ü", "fädön", JSON.stringify(metadata), JSON.stringify(run.payload)), `${bytes_stored}`);
+  assertCounted(operator);
+});
+
 test("rates refuse with the time to wait, and items of a batch see each other", async (t) => {
   const operator = await operate(t, { settings: { ...UNHURRIED, KHALA_QUOTA_EVENTS_PER_SECOND: "5" } });
   const items = range(1, 20).map((i) => owned("ada", { topic: `room:${i}`, event_type: "said", payload: { i } }));
