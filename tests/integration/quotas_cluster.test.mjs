@@ -9,6 +9,7 @@ import { range } from "../lib/samples.mjs";
 import { until } from "../lib/wait.mjs";
 
 const EVENT = { event_type: "said", owner_user_id: "ada" };
+const ROUNDS_MAX = 300; // of 41 events on each node; the quota is full after about 25
 const EVENT_BYTES = 256 + "said".length + 2;
 
 async function cluster(t) {
@@ -41,6 +42,7 @@ test("a quota that three nodes fill at once is never exceeded, also while the wr
   /** Batches and single appends through a node until the quota is full or the node is killed. Answers the refusal. */
   const fill = async (node, name) => {
     for (let round = 0; !node.server.crashed; round++) {
+      assert.ok(round < ROUNDS_MAX, `${stored(url)} bytes are stored, and no quota was met`);
       const items = range(1, 40).map((i) => ({ ...EVENT, topic: `${name}:${i}` }));
       const answers = await node.batch(items).catch(() => []);
       const single = await node.post(`topics/${name}/events`, EVENT).catch(() => null);
