@@ -30,7 +30,7 @@ static enum status write_limits(struct buffer *out, const struct quota_limits *l
 
 static enum status write_usage(struct buffer *out, const struct store_usage *usage) {
     struct object_writer object = object_begin(out);
-    object_number(&object, SLICE("bytes_stored"), usage->bytes);
+    object_number(&object, SLICE("bytes_stored"), usage_bytes_stored(usage));
     object_number(&object, SLICE("events"), usage->events);
     object_number(&object, SLICE("metadata_bytes"), usage->metadata_bytes);
     object_number(&object, SLICE("open_runs"), usage->open_runs);

@@ -327,12 +327,17 @@ static enum status check_quotas(struct ledger *ledger, struct draft *draft) {
         .is_unrefused = request->import || request->is_rate_free,
         .is_unpaced = request->import != NULL,
     };
-    if (owner->user_id.data || owner->guest_scope.data || owner->org_id.data) {
-        draft->use.events = 1;
-        draft->use.bytes = (int64_t)bytes;
-    }
     if (!has_event_owner)
         use_entity(ledger, draft);
+    if (owner->user_id.data || owner->guest_scope.data || owner->org_id.data) {
+        draft->use.events = 1;
+        draft->use.bytes += (int64_t)bytes;
+    } else {
+        /* Its producer stores the event, and does not own the entity. */
+        draft->use.unowned_bytes = bytes;
+        draft->use.bytes = draft->use.metadata_bytes = 0;
+        draft->use.open_runs = draft->use.open_workers = 0;
+    }
     draft->usage = draft->lookup->usage;
     if (!draft->usage) {
         char text[QUOTA_OWNER_BYTES_MAX];

@@ -257,6 +257,10 @@ uint64_t usage_entity_bytes(const struct store_entity *entity) {
            entity->adapter.size + entity->metadata.size;
 }
 
+uint64_t usage_bytes_stored(const struct store_usage *usage) {
+    return usage->bytes + usage->unowned_bytes;
+}
+
 bool usage_is_open(const struct store_entity *entity) {
     enum run_state run;
     enum worker_state worker;
@@ -349,10 +353,10 @@ enum status usage_check(struct usages *usages, struct usage *usage, const struct
         return STATUS_OK;
     renew_limits(usages, usage, now_ns);
     const struct store_usage *stored = &usage->stored;
-    const uint64_t used[QUOTA_RATE_FIRST] = {stored->bytes, stored->metadata_bytes,
+    const uint64_t used[QUOTA_RATE_FIRST] = {usage_bytes_stored(stored), stored->metadata_bytes,
                                              stored->open_runs, stored->open_workers};
-    const int64_t more[QUOTA_RATE_FIRST] = {use->bytes, use->metadata_bytes, use->open_runs,
-                                            use->open_workers};
+    const int64_t more[QUOTA_RATE_FIRST] = {use->bytes + (int64_t)use->unowned_bytes,
+                                            use->metadata_bytes, use->open_runs, use->open_workers};
     for (unsigned i = 0; i < QUOTA_RATE_FIRST; i++) {
         bool is_exempt = more[i] <= 0 || (i == QUOTA_BYTES_STORED && use->is_ending);
         if (!is_exempt && used[i] + (uint64_t)more[i] > usage->limits.of[i])
@@ -393,6 +397,7 @@ void usage_take(struct usages *usages, struct usage *usage, const struct quota_u
     }
     stored->events += use->events;
     stored->bytes = moved(stored->bytes, use->bytes);
+    stored->unowned_bytes += use->unowned_bytes;
     stored->metadata_bytes = moved(stored->metadata_bytes, use->metadata_bytes);
     stored->open_runs = moved(stored->open_runs, use->open_runs);
     stored->open_workers = moved(stored->open_workers, use->open_workers);
@@ -516,9 +521,7 @@ enum status usages_fetch(struct usages *usages, struct store_session *session) {
 void usages_fill(struct usages *usages, struct store_batch *rows) {
     size_t count = 0;
     for (size_t i = 0; i < usages->changed_count; i++)
-        /* An owner that only produced events without an owner has nothing stored. */
-        if (usages->changed[i]->stored.events > 0)
-            usages->rows[count++] = usages->changed[i]->stored;
+        usages->rows[count++] = usages->changed[i]->stored;
     rows->usages = usages->rows;
     rows->usage_count = count;
 }

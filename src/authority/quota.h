@@ -92,8 +92,9 @@ bool quota_table_has_room(struct quota_table *table, struct slice owner);
 
 /* What one event would use. */
 struct quota_use {
-    uint64_t events; /* stored; 0: the event has no owner, and only rates count */
-    int64_t bytes;   /* stored */
+    uint64_t events;        /* stored; 0: the event has no owner, and its producer pays */
+    int64_t bytes;          /* stored */
+    uint64_t unowned_bytes; /* stored, of an event without an owner */
     int64_t metadata_bytes;
     int64_t open_runs;
     int64_t open_workers;
@@ -160,6 +161,8 @@ void usages_committed(struct usages *usages);
 /* What the entity's row counts: all of its texts. */
 uint64_t usage_entity_bytes(const struct store_entity *entity);
 bool usage_is_open(const struct store_entity *entity);
+/* What the quota of stored bytes counts. */
+uint64_t usage_bytes_stored(const struct store_usage *usage);
 /* How many copies of an entity's metadata a commit with events of the entity writes beside the row:
  * its document, and a frame for each summary topic. */
 unsigned usage_metadata_copies(enum entity_kind kind);

@@ -293,6 +293,9 @@ struct store_usage {
     uint64_t metadata_bytes; /* of runs and workers; part of bytes too */
     uint64_t open_runs;
     uint64_t open_workers;
+    /* Of events without an owner that tokens of this owner produced. The log does not say so, and a
+     * count cannot find them. */
+    uint64_t unowned_bytes;
 };
 
 /* A quota that an operator set for one owner. */

@@ -19,17 +19,19 @@ static void assert_usage(const struct store_usage *usage, const struct store_usa
     assert_int_equal(usage->metadata_bytes, wanted->metadata_bytes);
     assert_int_equal(usage->open_runs, wanted->open_runs);
     assert_int_equal(usage->open_workers, wanted->open_workers);
+    assert_int_equal(usage->unowned_bytes, wanted->unowned_bytes);
 }
 
 static void a_commit_replaces_the_usage_of_its_owners(void **state) {
     struct fixture *fixture = *state;
-    struct store_usage rows[] = {{SLICE("user:a"), 1, 2, 3, 4, 5},
-                                 {SLICE("org:ä"), 6, 7, 8, 9, 10}};
+    struct store_usage rows[] = {{SLICE("user:a"), 1, 2, 3, 4, 5, 6},
+                                 {SLICE("org:ä"), 7, 8, 9, 10, 11, 12}};
     struct store_event event = rows_event(1, 1, 1);
     struct store_batch batch = {
         .events = &event, .event_count = 1, .usages = rows, .usage_count = 2};
     assert_ok(store_commit(fixture->writer, &batch));
     rows[0].events = 11;
+    rows[0].unowned_bytes = 13;
     rows[0].bytes = STORE_SEQ_MAX;
     event = rows_event(2, 1, 2);
     batch.usage_count = 1;
@@ -43,7 +45,7 @@ static void a_commit_replaces_the_usage_of_its_owners(void **state) {
 
 static void a_failed_commit_changes_no_usage(void **state) {
     struct fixture *fixture = *state;
-    struct store_usage row = {SLICE("user:a"), 1, 2, 3, 4, 5};
+    struct store_usage row = {SLICE("user:a"), 1, 2, 3, 4, 5, 6};
     struct store_event event = rows_event(1, 1, 1);
     struct store_batch batch = {
         .events = &event, .event_count = 1, .usages = &row, .usage_count = 1};
@@ -62,14 +64,15 @@ static enum status see_usage(void *user, const struct store_usage *usage) {
     struct seen *seen = user;
     seen->count++;
     snprintf(seen->text + strlen(seen->text), sizeof(seen->text) - strlen(seen->text), "%.*s %llu;",
-             (int)usage->owner.size, usage->owner.data, (unsigned long long)usage->bytes);
+             (int)usage->owner.size, usage->owner.data,
+             (unsigned long long)(usage->bytes + usage->unowned_bytes));
     return STATUS_OK;
 }
 
 static void usages_are_listed_by_owner(void **state) {
     struct fixture *fixture = *state;
     const struct store_usage rows[] = {{.owner = SLICE("user:b"), .bytes = 1},
-                                       {.owner = SLICE("guest:x"), .bytes = 2},
+                                       {.owner = SLICE("guest:x"), .unowned_bytes = 2},
                                        {.owner = SLICE("user:B"), .bytes = 3}};
     struct store_event event = rows_event(1, 1, 1);
     struct seen all = {0}, some = {0};
@@ -112,8 +115,11 @@ static void a_count_finds_a_row_that_differs(void **state) {
     struct store_entity run = rows_run(2, &id);
     struct store_event events[] = {rows_event(1, 2, 1), rows_event(2, 1, 1)};
     const uint64_t event_bytes = STORE_USAGE_ROW_BYTES + strlen("run.note") + PAYLOAD_BYTES;
-    struct store_usage row = {
-        .owner = SLICE("user:user"), .events = 1, .metadata_bytes = 7, .open_runs = 1};
+    struct store_usage row = {.owner = SLICE("user:user"),
+                              .events = 1,
+                              .metadata_bytes = 7,
+                              .open_runs = 1,
+                              .unowned_bytes = 99};
     events[1].owner = (struct owner){.guest_scope = SLICE("g"), .org_id = SLICE("o")};
     row.bytes = event_bytes + STORE_USAGE_ROW_BYTES + run.id.size + run.worker_id.size +
                 run.thread_id.size + run.workspace_ref.size + run.codex_home_ref.size +

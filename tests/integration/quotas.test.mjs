@@ -212,6 +212,36 @@ test("a producer's token pays for its events without an owner by its own rates",
   assertCounted(operator);
 });
 
+test("events without an owner count for the producer that stores them, also after a restart", async (t) => {
+  const operator = await operate(t, { settings: UNHURRIED });
+  const producer = (node) => ({ authorization: `Bearer ${node.sign({ oa_user_id: "ada", oa_sync_scopes: ["runtime.append"],
+    oa_sync_topics: ["room", "run:free:events"] })}` });
+  const says = (node, body = {}) => node.ask("POST", "/v1/topics/room/events", JSON.stringify({ event_type: "said", ...body }), producer(node));
+  const bytes = ROW_BYTES + "said".length + 2;
+  await set(operator, "user:ada", { bytes_stored: 4 * bytes });
+  for (const body of [{}, {}, owned("ada")]) assert.equal((await says(operator, body)).status, 200);
+  assert.equal((await usage(operator, "user:ada")).bytes_stored, 3 * bytes);
+  await operator.server.crash();
+  const next = await operate(t, { data: operator.data, settings: UNHURRIED });
+  assert.equal((await says(next)).status, 200);
+  const { details } = assertError(await says(next), 429, "quota_exceeded");
+  assert.deepEqual(details, { quota: "bytes_stored", used: 4 * bytes, limit: 4 * bytes });
+  assertError(await says(next, owned("ada")), 429, "quota_exceeded");
+  const { bytes_stored, events } = await usage(next, "user:ada");
+  assert.deepEqual([bytes_stored, events], [4 * bytes, 1]);
+  // The operator's own events are nobody's.
+  await next.did("topics/room/events", { event_type: "said" });
+
+  // A run without an owner is not its producer's either.
+  await set(next, "user:ada", { bytes_stored: null });
+  await next.did("runs", { run_id: "free" }, 201);
+  await next.did("runs", owned("ada", { run_id: "adas" }), 201);
+  const finished = { event_type: "run.finished", payload: { status: "succeeded" } };
+  assert.equal((await next.ask("POST", "/v1/runs/free/events", JSON.stringify(finished), producer(next))).status, 200);
+  assert.equal((await usage(next, "user:ada")).open_runs, 1);
+  assertCounted(next);
+});
+
 test("what is deduplicated uses nothing", async (t) => {
   const operator = await operate(t);
   const event_id = "01a1de6e-baa9-744d-bf0e-772106485e79";

@@ -12,17 +12,23 @@ enum status postgres_send_usages(struct postgres_session *session,
         postgres_put_number(session, usage->metadata_bytes);
         postgres_put_number(session, usage->open_runs);
         postgres_put_number(session, usage->open_workers);
+        postgres_put_number(session, usage->unowned_bytes);
     }
     return postgres_pipeline_send(session);
 }
 
-/* The numbers in columns that begin at first. */
+/* What a count finds too, in columns that begin at first. */
 static void read_numbers(struct postgres_row row, int first, struct store_usage *usage) {
     usage->events = postgres_number(row, first);
     usage->bytes = postgres_number(row, first + 1);
     usage->metadata_bytes = postgres_number(row, first + 2);
     usage->open_runs = postgres_number(row, first + 3);
     usage->open_workers = postgres_number(row, first + 4);
+}
+
+static void read_usage(struct postgres_row row, struct store_usage *usage) {
+    read_numbers(row, 1, usage);
+    usage->unowned_bytes = postgres_number(row, 6);
 }
 
 enum status postgres_load_usages(struct store_session *base, struct store_usage *usages,
@@ -37,9 +43,9 @@ enum status postgres_load_usages(struct store_session *base, struct store_usage 
     enum status status = postgres_query(session, &result);
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
         struct postgres_row row = {result, i};
-        uint64_t number = postgres_number(row, 6);
+        uint64_t number = postgres_number(row, 7);
         if (number >= 1 && number <= count)
-            read_numbers(row, 1, &usages[number - 1]);
+            read_usage(row, &usages[number - 1]);
     }
     PQclear(result);
     return status;
@@ -56,7 +62,7 @@ enum status postgres_walk_usages(struct store_session *base, struct slice after_
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
         struct postgres_row row = {result, i};
         struct store_usage usage = {.owner = postgres_text(row, 0)};
-        read_numbers(row, 1, &usage);
+        read_usage(row, &usage);
         status = callback(user, &usage);
     }
     PQclear(result);

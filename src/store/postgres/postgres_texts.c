@@ -220,20 +220,22 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                              "SELECT o, gone, before + gone, head FROM asked ORDER BY o",
          "NNN"},
     [STATEMENT_PUT_USAGES] =
-        {"INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers) "
-         "SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], "
-         "$6::bigint[]) ON CONFLICT (owner) DO UPDATE SET events = excluded.events, bytes = "
-         "excluded.bytes, metadata_bytes = excluded.metadata_bytes, open_runs = "
-         "excluded.open_runs, open_workers = excluded.open_workers",
-         "TNNNNN"},
+        {"INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers, "
+         "unowned_bytes) SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], "
+         "$4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) ON CONFLICT (owner) DO UPDATE "
+         "SET events = excluded.events, bytes = excluded.bytes, metadata_bytes = "
+         "excluded.metadata_bytes, open_runs = excluded.open_runs, open_workers = "
+         "excluded.open_workers, unowned_bytes = excluded.unowned_bytes",
+         "TNNNNNN"},
     [STATEMENT_LOAD_USAGE] =
-        {"SELECT u.owner, u.events, u.bytes, u.metadata_bytes, u.open_runs, u.open_workers, k.o "
+        {"SELECT u.owner, u.events, u.bytes, u.metadata_bytes, u.open_runs, u.open_workers, "
+         "u.unowned_bytes, k.o "
          "FROM unnest($1::text[]) WITH ORDINALITY k(owner, o) JOIN owner_usage u ON u.owner = "
          "k.owner",
          "T"},
     [STATEMENT_WALK_USAGES] =
-        {"SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers FROM owner_usage "
-         "WHERE owner > $1::text ORDER BY owner LIMIT $2::bigint",
+        {"SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers, unowned_bytes FROM "
+         "owner_usage WHERE owner > $1::text ORDER BY owner LIMIT $2::bigint",
          "tn"},
     [STATEMENT_CHECK_USAGES] =
         {"SELECT coalesce(u.owner, c.owner), coalesce(u.events, 0), coalesce(u.bytes, 0), "

@@ -13,6 +13,7 @@ static enum status run_usage(struct sqlite_session *session, enum statement_id i
     sqlite_bind_number(statement, 4, usage->metadata_bytes);
     sqlite_bind_number(statement, 5, usage->open_runs);
     sqlite_bind_number(statement, 6, usage->open_workers);
+    sqlite_bind_number(statement, 7, usage->unowned_bytes);
     return sqlite_run(session, statement);
 }
 
@@ -27,13 +28,18 @@ enum status sqlite_put_usages(struct sqlite_session *session, const struct store
     return status;
 }
 
-/* The numbers in columns that begin at first. */
+/* What a count finds too, in columns that begin at first. */
 static void read_numbers(sqlite3_stmt *statement, int first, struct store_usage *usage) {
     usage->events = sqlite_number(statement, first);
     usage->bytes = sqlite_number(statement, first + 1);
     usage->metadata_bytes = sqlite_number(statement, first + 2);
     usage->open_runs = sqlite_number(statement, first + 3);
     usage->open_workers = sqlite_number(statement, first + 4);
+}
+
+static void read_usage(sqlite3_stmt *statement, struct store_usage *usage) {
+    read_numbers(statement, 1, usage);
+    usage->unowned_bytes = sqlite_number(statement, 6);
 }
 
 enum status sqlite_load_usages(struct store_session *base, struct store_usage *usages,
@@ -46,7 +52,7 @@ enum status sqlite_load_usages(struct store_session *base, struct store_usage *u
         sqlite_bind_text(statement, 1, usages[i].owner);
         status = sqlite_next(session, statement);
         if (status == STATUS_OK)
-            read_numbers(statement, 1, &usages[i]);
+            read_usage(statement, &usages[i]);
         else if (status == STATUS_NOT_FOUND)
             status = STATUS_OK;
         sqlite3_reset(statement);
@@ -65,7 +71,7 @@ enum status sqlite_walk_usages(struct store_session *base, struct slice after_ow
     sqlite_bind_bound(statement, 2, limit);
     while ((status = sqlite_next(session, statement)) == STATUS_OK) {
         struct store_usage usage = {.owner = sqlite_text(statement, 0)};
-        read_numbers(statement, 1, &usage);
+        read_usage(statement, &usage);
         status = callback(user, &usage);
         if (status != STATUS_OK)
             break;

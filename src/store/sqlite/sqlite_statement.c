@@ -144,15 +144,16 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CLEAR_UNPROJECTED] = "DELETE FROM meta WHERE name = 'unprojected_from'",
     [STATEMENT_PUT_USAGE] =
         "UPDATE owner_usage SET events = ?2, bytes = ?3, metadata_bytes = ?4, open_runs = ?5, "
-        "open_workers = ?6 WHERE owner = ?1",
+        "open_workers = ?6, unowned_bytes = ?7 WHERE owner = ?1",
     [STATEMENT_ADD_USAGE] =
-        "INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers) "
-        "VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    [STATEMENT_LOAD_USAGE] = "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers "
-                             "FROM owner_usage WHERE owner = ?",
+        "INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers, "
+        "unowned_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [STATEMENT_LOAD_USAGE] =
+        "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers, "
+        "unowned_bytes FROM owner_usage WHERE owner = ?",
     [STATEMENT_WALK_USAGES] =
-        "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers FROM owner_usage "
-        "WHERE owner > ? ORDER BY owner LIMIT ?",
+        "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers, unowned_bytes FROM "
+        "owner_usage WHERE owner > ? ORDER BY owner LIMIT ?",
     [STATEMENT_CHECK_USAGES] =
         "SELECT coalesce(u.owner, c.owner), coalesce(u.events, 0), coalesce(u.bytes, 0), "
         "coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, 0), "

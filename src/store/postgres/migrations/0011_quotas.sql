@@ -1,12 +1,14 @@
 -- What each owner has stored, which every commit keeps, and the quotas that operators set. owner is
--- "user:ID", "guest:SCOPE" or "org:ID". Events and entities without an owner count for none.
+-- "user:ID", "guest:SCOPE" or "org:ID". Entities without an owner count for none. unowned_bytes are
+-- those of events without an owner that tokens of this owner produced, which the log does not say.
 CREATE TABLE owner_usage (
     owner text COLLATE "C" PRIMARY KEY,
     events bigint NOT NULL,
     bytes bigint NOT NULL,
     metadata_bytes bigint NOT NULL,
     open_runs bigint NOT NULL,
-    open_workers bigint NOT NULL
+    open_workers bigint NOT NULL,
+    unowned_bytes bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 -- A quota whose value is NULL was removed. Serials rise in the order of the commits, so that a node
@@ -20,7 +22,7 @@ CREATE TABLE owner_quotas (
 );
 CREATE INDEX owner_quotas_by_serial ON owner_quotas (serial);
 
--- The same as owner_usage, counted from the log and the entities. An event counts its type and
+-- The same as owner_usage, counted from the log and the entities, with no unowned_bytes. An event counts its type and
 -- payload, an entity its texts, and each 256 bytes for everything else.
 CREATE VIEW owner_usage_counted AS
 WITH counted (owner, events, bytes, metadata_bytes, open_runs, open_workers) AS (
@@ -44,7 +46,8 @@ WITH counted (owner, events, bytes, metadata_bytes, open_runs, open_workers) AS 
 )
 SELECT owner COLLATE "C" AS owner, sum(events)::bigint AS events, sum(bytes)::bigint AS bytes,
        sum(metadata_bytes)::bigint AS metadata_bytes, sum(open_runs)::bigint AS open_runs,
-       sum(open_workers)::bigint AS open_workers
+       sum(open_workers)::bigint AS open_workers,
+       0::bigint AS unowned_bytes
 FROM counted WHERE owner IS NOT NULL GROUP BY owner COLLATE "C";
 
 INSERT INTO owner_usage SELECT * FROM owner_usage_counted;

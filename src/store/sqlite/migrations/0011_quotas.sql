@@ -1,12 +1,14 @@
 -- What each owner has stored, which every commit keeps, and the quotas that operators set. owner is
--- "user:ID", "guest:SCOPE" or "org:ID". Events and entities without an owner count for none.
+-- "user:ID", "guest:SCOPE" or "org:ID". Entities without an owner count for none. unowned_bytes are
+-- those of events without an owner that tokens of this owner produced, which the log does not say.
 CREATE TABLE owner_usage (
     owner TEXT PRIMARY KEY,
     events INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
     metadata_bytes INTEGER NOT NULL,
     open_runs INTEGER NOT NULL,
-    open_workers INTEGER NOT NULL
+    open_workers INTEGER NOT NULL,
+    unowned_bytes INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- A quota whose value is NULL was removed. Serials rise, so that a reader asks for the latest ones.
@@ -18,7 +20,7 @@ CREATE TABLE owner_quotas (
     PRIMARY KEY (owner, quota)
 ) STRICT, WITHOUT ROWID;
 
--- The same as owner_usage, counted from the log and the entities. An event counts its type and
+-- The same as owner_usage, counted from the log and the entities, with no unowned_bytes. An event counts its type and
 -- payload, an entity its texts, and each 256 bytes for everything else. length() of a text counts
 -- characters, and of a blob bytes.
 CREATE VIEW owner_usage_counted AS
@@ -43,7 +45,8 @@ WITH counted (owner, events, bytes, metadata_bytes, open_runs, open_workers) AS 
     FROM entities WHERE kind < 2
 )
 SELECT owner, sum(events) AS events, sum(bytes) AS bytes, sum(metadata_bytes) AS metadata_bytes,
-       sum(open_runs) AS open_runs, sum(open_workers) AS open_workers
+       sum(open_runs) AS open_runs, sum(open_workers) AS open_workers,
+       0 AS unowned_bytes
 FROM counted WHERE owner IS NOT NULL GROUP BY owner;
 
 INSERT INTO owner_usage SELECT * FROM owner_usage_counted;
