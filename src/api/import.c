@@ -167,7 +167,7 @@ static enum status take_line(struct import_work *work, struct store_session *ses
 
 static bool group_is_full(const struct import_work *work) {
     return work->group.request_count == APPEND_GROUP_REQUESTS_MAX ||
-           work->group.arena.bytes_held >= BATCH_GROUP_BYTES_MAX;
+           work->group.arena.bytes_held >= IMPORT_GROUP_BYTES;
 }
 
 static enum status take_item(struct import_work *work, struct store_session *session,

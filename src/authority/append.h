@@ -7,6 +7,8 @@
 #define AUTHORITY_APPEND_H
 
 #include "auth/principal.h"
+#include "base/fair_queue.h"
+#include "base/limits.h"
 #include "base/mailbox.h"
 #include "store/store.h"
 
@@ -116,14 +118,15 @@ struct append_group {
     /* Called on the writer's thread, once; typically posts the group back to a loop. */
     void (*done)(struct append_group *group);
     void *user;
-    uint64_t bytes_waiting; /* the writer's */
+    /* The writer's: its memory, and what it costs in its turn. */
+    struct fair_item waiting;
 };
 
-static inline size_t append_group_payload_bytes(const struct append_group *group) {
-    size_t bytes = 0;
+static inline uint64_t append_group_cost(const struct append_group *group) {
+    uint64_t cost = group->request_count * APPEND_EVENT_COST;
     for (size_t i = 0; i < group->request_count; i++)
-        bytes += group->requests[i].payload.size + group->requests[i].metadata.size;
-    return bytes;
+        cost += group->requests[i].payload.size + group->requests[i].metadata.size;
+    return cost;
 }
 
 #endif

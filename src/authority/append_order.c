@@ -9,6 +9,8 @@
 
 void append_order_init(struct append_order *order) {
     order->blocks_all = false;
+    order->last_waiting = NULL;
+    atomic_init(&order->is_abandoned, false);
     map_init(&order->entities, BATCH_BLOCKED_ENTITIES_MAX);
     arena_init(&order->names, BATCH_BLOCKED_BYTES_MAX);
 }

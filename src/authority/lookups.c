@@ -270,6 +270,14 @@ void lookups_gather(struct lookups *lookups, const struct lookup_sources *source
         lookup->status = gather_events(lookups, sources, lookup, arena);
 }
 
+void lookups_gather_owner(struct lookups *lookups, const struct lookup_sources *sources,
+                          const struct append_request *request) {
+    assert(lookups->request_count < BATCH_REQUESTS_MAX);
+    struct request_lookup *lookup = &lookups->requests[lookups->request_count++];
+    *lookup = (struct request_lookup){.request = request};
+    lookup->status = gather_entity(lookups, sources, lookup);
+}
+
 /* ---- asking ---- */
 
 struct filling {
@@ -317,6 +325,16 @@ struct slice append_payer(const struct append_request *request, const struct own
 static bool is_same_owner(const struct owner *a, const struct owner *b) {
     return slice_equal(a->user_id, b->user_id) && slice_equal(a->guest_scope, b->guest_scope) &&
            slice_equal(a->org_id, b->org_id);
+}
+
+const struct owner *append_owner(const struct append_request *request,
+                                 const struct entity_cache *cache) {
+    enum entity_kind kind = append_entity_kind(request->kind);
+    if (entity_row(kind)->has_event_owner || append_is_creation(request->kind))
+        return &request->owner;
+    struct slice id = append_entity_id(request);
+    const struct entity_entry *entry = id.data ? entity_cache_find(cache, kind, id) : NULL;
+    return entry ? &entry->entity.owner : NULL;
 }
 
 /* The owner of the event that the request asks for. NULL: an earlier request of the batch makes the

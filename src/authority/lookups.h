@@ -53,6 +53,9 @@ struct lookup_sources {
 /* Adds the lookups of a request. arena is its group's. A failure is kept for lookups_take. */
 void lookups_gather(struct lookups *lookups, const struct lookup_sources *sources,
                     const struct append_request *request, struct arena *arena);
+/* Adds the lookup of a request's entity alone. Nothing of these lookups is taken. */
+void lookups_gather_owner(struct lookups *lookups, const struct lookup_sources *sources,
+                          const struct append_request *request);
 /* Asks for everything that was gathered, and fills the cache. Does not call the store when nothing
  * is asked for. */
 MUST_CHECK enum status lookups_fetch(struct lookups *lookups, struct entity_cache *cache,
@@ -64,6 +67,10 @@ MUST_CHECK enum status lookups_fetch_usages(struct lookups *lookups, struct usag
  * without an owner are its producer's. */
 struct slice append_payer(const struct append_request *request, const struct owner *owner,
                           char text[QUOTA_OWNER_BYTES_MAX]);
+/* The owner of what a request writes to, as far as memory knows it; NULL: its entity is not in
+ * memory. */
+const struct owner *append_owner(const struct append_request *request,
+                                 const struct entity_cache *cache);
 /* The answers for the next request, in the order of gathering. */
 const struct request_lookup *lookups_take(struct lookups *lookups,
                                           const struct append_request *request);

@@ -1,6 +1,9 @@
-/* One turn: wait, take all items of the mailbox, and form batches of whole groups until none is
- * left. A batch is prefetched, applied, folded, committed, announced and answered, in this order.
- * The next batch gathers while a commit runs, so that no request is delayed to fill a batch. */
+/* One turn: take all items of the mailbox, run the jobs, and form one batch of the groups that
+ * wait. A batch is prefetched, applied, folded, committed, announced and answered, in this order.
+ * The next batch gathers while a commit runs, so that no request is delayed to fill a batch. What
+ * costs no more than one slice and finds no other group waiting is a batch of its own. All other
+ * groups wait in a fair queue (authority/writer_queue.h), which decides what the next batch holds.
+ */
 #include "authority/writer.h"
 
 #include <assert.h>
@@ -13,6 +16,7 @@
 #include "authority/committer.h"
 #include "authority/outbox/outbox.h"
 #include "authority/rules/apply.h"
+#include "authority/writer_queue.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -39,6 +43,7 @@ struct writer {
     struct mailbox mailbox;
     struct store_session *session;
     struct ledger ledger;
+    struct writer_queue queue;
     struct clock clock;
     pthread_t thread;
     struct writer_counters counters;
@@ -68,24 +73,6 @@ static struct writer_job *job_of(struct mailbox_item *item) {
 
 static void count(_Atomic uint64_t *counter, uint64_t more) {
     atomic_fetch_add_explicit(counter, more, memory_order_relaxed);
-}
-
-/* ---- forming a batch ---- */
-
-/* The end of the batch that begins with first: as many whole groups as the limits allow, at least
- * one. A job ends a batch too. */
-static struct mailbox_item *batch_end(struct mailbox_item *first) {
-    size_t requests = 0;
-    size_t bytes = 0;
-    struct mailbox_item *item = first;
-    for (; item && !job_of(item); item = item->next) {
-        const struct append_group *group = group_of(item);
-        requests += group->request_count;
-        bytes += append_group_payload_bytes(group);
-        if (item != first && (requests > BATCH_REQUESTS_MAX || bytes > BATCH_PAYLOAD_BYTES_MAX))
-            break;
-    }
-    return item;
 }
 
 /* ---- committing ---- */
@@ -248,7 +235,7 @@ static void count_appends(const struct append_group *group) {
 }
 
 static void answer_group(struct writer *writer, struct append_group *group) {
-    remove_waiting(writer, group->bytes_waiting);
+    remove_waiting(writer, group->waiting.bytes);
     uint64_t refused = 0;
     uint64_t deduplicated = 0;
     for (size_t i = 0; i < group->request_count; i++) {
@@ -313,6 +300,16 @@ static void apply_groups(struct writer *writer, struct mailbox_item *first,
         fail_batch(writer, status);
 }
 
+static void answer_groups(struct writer *writer, struct mailbox_item *first,
+                          const struct mailbox_item *end) {
+    while (first != end) {
+        /* The group may be freed once it is answered. */
+        struct mailbox_item *next = first->next;
+        answer_group(writer, group_of(first));
+        first = next;
+    }
+}
+
 static void run_batch(struct writer *writer, struct mailbox_item *first,
                       const struct mailbox_item *end) {
     clock_tick(&writer->clock);
@@ -322,12 +319,45 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
         refuse_groups(first, end, (enum status)atomic_load(&writer->refusal));
     else
         apply_groups(writer, first, end);
-    while (first != end) {
-        /* The group may be freed once it is answered. */
-        struct mailbox_item *next = first->next;
-        answer_group(writer, group_of(first));
-        first = next;
+    answer_groups(writer, first, end);
+}
+
+/* ---- turns ---- */
+
+/* Groups that were posted one after the other. */
+static void take_groups(struct writer *writer, struct mailbox_item *first,
+                        const struct mailbox_item *end) {
+    uint64_t cost = 0;
+    for (struct mailbox_item *item = first; item != end; item = item->next)
+        cost += group_of(item)->waiting.cost;
+    if (writer_queue_is_empty(&writer->queue) && (cost <= WRITER_QUANTUM || first->next == end)) {
+        run_batch(writer, first, end);
+        return;
     }
+    clock_tick(&writer->clock);
+    if (!writer->is_role_lost)
+        writer_queue_find_owners(&writer->queue, first, end, writer->clock.reading);
+    for (struct mailbox_item *item = first, *next; item != end; item = next) {
+        struct append_group *group = group_of(item);
+        next = item->next;
+        enum status status = writer_queue_add(&writer->queue, group, clock_mono_ns(&writer->clock));
+        if (status == STATUS_OK)
+            continue;
+        metrics_add(METRIC_APPEND_OVERLOAD, METRIC_LABELS(status), 1);
+        append_group_refuse(group, status);
+        answer_group(writer, group);
+    }
+}
+
+/* One batch of the groups that wait. */
+static void run_waiting(struct writer *writer) {
+    struct mailbox_item *abandoned;
+    clock_tick(&writer->clock);
+    struct mailbox_item *first =
+        writer_queue_take(&writer->queue, clock_mono_ns(&writer->clock), &abandoned);
+    answer_groups(writer, abandoned, NULL);
+    if (first)
+        run_batch(writer, first, NULL);
 }
 
 static void run_job(struct writer *writer, struct writer_job *job) {
@@ -375,7 +405,9 @@ static int64_t poll_outbox(struct writer *writer) {
     writer->poll_at_ns = now_ns + (uint64_t)poll_ms * CLOCK_NS_PER_MS;
     if (atomic_load_explicit(&writer->is_importing, memory_order_relaxed))
         return poll_ms;
-    enum status status = outbox_read(writer->outbox, writer->session);
+    bool is_shared = writer_queue_is_shared(&writer->queue, now_ns);
+    enum status status = outbox_read(writer->outbox, writer->session,
+                                     is_shared ? APPEND_SLICE_REQUESTS_MAX : OUTBOX_ROWS_MAX);
     if (is_loss(status))
         fail_batch(writer, status);
     struct append_group *group = outbox_group(writer->outbox);
@@ -407,17 +439,26 @@ static int64_t idle(struct writer *writer) {
 static void *writer_main(void *argument) {
     struct writer *writer = argument;
     struct mailbox_item *items;
-    while (mailbox_wait(&writer->mailbox, idle(writer), &items) == STATUS_OK) {
+    bool is_open = true;
+    while (is_open || !writer_queue_is_empty(&writer->queue)) {
+        int64_t idle_ms = idle(writer);
+        if (!writer_queue_is_empty(&writer->queue))
+            idle_ms = 0;
+        is_open = mailbox_wait(&writer->mailbox, idle_ms, &items) == STATUS_OK;
         while (items) {
             struct writer_job *job = job_of(items);
             /* A job or group may be freed once it was run or answered. */
-            struct mailbox_item *end = job ? items->next : batch_end(items);
+            struct mailbox_item *end = items->next;
+            while (!job && end && !job_of(end))
+                end = end->next;
             if (job)
                 run_job(writer, job);
             else
-                run_batch(writer, items, end);
+                take_groups(writer, items, end);
             items = end;
         }
+        if (!writer_queue_is_empty(&writer->queue))
+            run_waiting(writer);
     }
     return NULL;
 }
@@ -477,6 +518,7 @@ static enum status open_ledger(struct writer *writer) {
 static void writer_free(struct writer *writer) {
     follow_close(&writer->follow);
     outbox_close(writer->outbox);
+    writer_queue_release(&writer->queue);
     ledger_release(&writer->ledger);
     store_session_close(writer->session);
     mailbox_release(&writer->mailbox);
@@ -503,6 +545,7 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
     }
     note_cursor(made);
     clock_init_source(&made->clock, options->clock_user, options->clock_read);
+    writer_queue_init(&made->queue, &made->ledger, options->group_max, options->bytes_max);
     mailbox_init(&made->mailbox, options->group_max, NULL, NULL);
     if (pthread_create(&made->thread, NULL, writer_main, made) != 0) {
         writer_free(made);
@@ -517,7 +560,7 @@ enum status writer_post_silently(struct writer *writer, struct append_group *gro
     uint64_t bytes = group->arena.bytes_held + group->request_count * sizeof(group->requests[0]);
     uint64_t before = add_waiting(writer, bytes);
     enum status status = STATUS_LIMIT_REACHED;
-    group->bytes_waiting = bytes;
+    group->waiting = (struct fair_item){.cost = append_group_cost(group), .bytes = bytes};
     group->posted.is_job = false;
     if (before == 0 || before + bytes <= writer->options.bytes_max)
         status = mailbox_post_silently(&writer->mailbox, &group->posted.item);

@@ -8,7 +8,9 @@
  * STATUS_NOT_WRITER. The thread then follows the log, and tries to take the role. A commit of which
  * the store does not say
  * whether it succeeded is answered with STATUS_APPEND_OUTCOME_UNKNOWN.
- * Sequences, cursors and answers follow the order of posting. Damaged derived rows refuse nothing.
+ * Groups take turns by principal (authority/writer_queue.h). Sequences, cursors and answers of one
+ * principal follow the order of posting. A group beyond its principal's share of the queue is
+ * answered with STATUS_LIMIT_REACHED. Damaged derived rows refuse nothing.
  */
 #ifndef AUTHORITY_WRITER_H
 #define AUTHORITY_WRITER_H
@@ -43,8 +45,9 @@ struct writer_options {
     /* A request is refused, on the writer's thread, before it is answered. May be NULL. */
     void (*on_refused)(void *user, const struct append_request *request);
     void *on_commit_user; /* of both */
-    uint64_t group_max;   /* groups that may wait */
-    uint64_t bytes_max;   /* memory that waiting groups may hold; one alone may always wait */
+    /* Groups that may wait, in the mailbox and again by turns; principals have shares of them. */
+    uint64_t group_max;
+    uint64_t bytes_max; /* memory that waiting groups may hold; one alone may always wait */
     /* Time from elsewhere, for tests. NULL: the system's. */
     clock_read_cb *clock_read;
     void *clock_user;
@@ -77,8 +80,9 @@ MUST_CHECK static inline enum status writer_post(struct writer *writer,
         writer_announce_posts(writer);
     return status;
 }
-/* Runs between two batches, in order of posting. Appends wait while it runs, so long work is posted
- * in pieces. Takes no place in the queue of appends: a job is the one job of its caller. */
+/* Runs between two batches. Jobs run in order of posting, but groups that were posted before a job
+ * may wait longer than it. Appends wait while it runs, so long work is posted in pieces. Takes no
+ * place in the queue of appends: a job is the one job of its caller. */
 MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job *job);
 /* NULL: nothing is derived. Its functions belong to the writer's thread. */
 const struct projection *writer_projection(const struct writer *writer);

@@ -25,6 +25,9 @@
     X(BATCH_REQUESTS_MAX,                 8192,      ITEMS, PROCESS,      1, "requests of one commit")                                                       \
     X(BATCH_PAYLOAD_BYTES_MAX,            16 << 20,  BYTES, WITHIN,       1, "payloads of one commit, part of the writer's queue")                           \
     X(APPEND_GROUP_REQUESTS_MAX,          1024,      ITEMS, WITHIN,       1, "appends posted to the writer as one group")                                    \
+    X(APPEND_SLICE_REQUESTS_MAX,           256,       ITEMS, WITHIN,       1, "appends of a batch that wait for their turn together")                        \
+    X(APPEND_SLICE_BYTES_MAX,              512 << 10, BYTES, WITHIN,       1, "items of such a slice, and one more")                                         \
+    X(APPEND_EVENT_COST,                   4096,      ITEMS, WITHIN,       1, "cost of an append in its turn, besides the bytes of its texts")               \
     X(RECENT_IDS_MAX,                     65536,     ITEMS, PROCESS,      1, "event ids the writer recognises without a query; a power of two")              \
     X(RECENT_IDS_BYTES,                   2 << 20,   BYTES, PROCESS,      1, "those ids, and their hash slots")                                              \
     X(OUTBOX_ROWS_MAX,                   1024,      ITEMS, WITHIN,       1, "rows of the outbox in one commit")                                              \
@@ -69,6 +72,7 @@
     X(IMPORT_PART_IDS_MAX,                1 << 20,   ITEMS, PROCESS,      1, "event ids of an import that are compared in one pass")                         \
     X(IMPORT_STEP_BYTES,                  1 << 20,   BYTES, PROCESS,      2, "bytes of an import read or checked at once; one import at a time")             \
     X(IMPORT_LINE_ARENA_BYTES_MAX,        64 << 20,  BYTES, PROCESS,      1, "the texts of one line of an import")                                           \
+    X(IMPORT_GROUP_BYTES,                 4 << 20,   BYTES, WITHIN,       1, "texts of the events of an import that are appended at once")                   \
     /* Process: shared tables. */                                                                                                                            \
     X(STORE_POOL_TASKS_MAX,               100000,    ITEMS, PROCESS,      1, "reads that wait for a thread of the store pool")                               \
     X(STORE_TASK_ROWS,                    1024,      ITEMS, WITHIN,       1, "rows that a slice of a long read looks at; then other principals have a turn") \
@@ -203,10 +207,9 @@
     X(POLL_PAGE_BYTES_MAX,                160 << 20, BYTES, POLL,         2, "messages of one poll, and its answer")                                         \
     X(POLL_ENVELOPE_BYTES_MAX,           65536,     BYTES, POLL,         1, "members of the answer around the messages")                                     \
     X(POLL_PAGE_BYTES,                    1 << 20,   BYTES, WITHIN,       1, "size at which a poll ends; its next_cursor says where to continue")            \
-    X(BATCH_GROUPS_MAX,                   2,         ITEMS, WITHIN,       1, "groups of one batch posted and not answered")                                  \
+    X(BATCH_GROUPS_MAX,                   8,         ITEMS, WITHIN,       1, "slices of one batch posted and not answered")                                  \
     X(BATCH_SHARE_BYTES_MIN,              1 << 20,  BYTES, WITHIN,       1, "batches of one principal that may grow when memory is nearly used up")           \
     X(BATCH_HELD_BYTES_MIN,               64 << 10, BYTES, WITHIN,       1, "batches that hold less need not move a part of it")                              \
-    X(BATCH_GROUP_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "items of one group of a batch")                                                \
     X(BATCH_GROUP_ARENA_BYTES_MAX,        256 << 20, BYTES, WITHIN,       1, "one group of a batch; KHALA_BATCHES_BYTES_MAX bounds all")                     \
     X(BATCH_BLOCKED_ENTITIES_MAX,         512,       ITEMS, WITHIN,       1, "refused entities of one batch; beyond, no later item is attempted")             \
     X(BATCH_BLOCKED_BYTES_MAX,            256 << 10, BYTES, APPEND,       1, "ids of those entities")                                                        \

@@ -87,6 +87,8 @@ void exchange_detach(struct exchange *exchange) {
         call_cancel(exchange->store_call);
     if (exchange->refs == 0)
         exchange_free(exchange);
+    else if (exchange->stream && exchange->stream->gone)
+        exchange->stream->gone(exchange);
 }
 
 void exchange_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange)) {

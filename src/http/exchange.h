@@ -25,6 +25,8 @@ struct exchange_stream {
     void (*body_end)(struct exchange *exchange);
     /* The piece that exchange_send could not write at once is written. */
     void (*sent)(struct exchange *exchange);
+    /* The connection is gone while calls on other threads have not returned. May be NULL. */
+    void (*gone)(struct exchange *exchange);
 };
 
 struct exchange {

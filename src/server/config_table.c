@@ -242,8 +242,9 @@ const struct setting config_settings[] = {
      .fallback = "10000",
      .min = 1,
      .max = 1000000,
-     .help = "appends (single, or a group of a batch) that may wait for the writer; beyond it the "
-             "answer is 503"},
+     .help =
+         "appends (single, or a slice of a batch) that may wait for the writer; a principal that "
+         "has its share of them, or of their memory, gets 503"},
     {.name = "KHALA_WRITER_QUEUE_BYTES_MAX",
      .type = SETTING_NUMBER,
      .offset = FIELD(writer_queue_bytes_max),

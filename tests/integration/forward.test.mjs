@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before } from "node:test";
+import { backlog, BATCHES, hold, ITEMS, producer, runs, single, TURN } from "../lib/backlog.mjs";
 import { test, alone } from "../lib/cases.mjs";
 import { appended, join, pair } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
@@ -172,6 +173,19 @@ async function holdCommits(t, url) {
   await session.run("BEGIN", "SELECT term FROM runtime.writer FOR UPDATE");
   return () => session.run("ROLLBACK");
 }
+
+test("forwarded appends wait by their principal at the writer", async (t) => {
+  const { url, writer, follower } = await pair(t, PATIENT);
+  await runs(writer, "a", "b");
+  const release = await hold(writer, () => holdCommits(t, url));
+  const answered = await backlog(follower, writer, "a", producer(writer, "a"));
+  const placed = await single(follower, writer, "b", "/v1", producer(writer, "b"));
+  await release();
+  await answered();
+  const place = await placed();
+  // Behind two creations, the event that was held, and one turn.
+  assert.ok(place > 3 && place <= 3 + TURN, `the append is event ${place} of ${BATCHES * ITEMS}`);
+});
 
 test("a client that goes while its append is forwarded leaves the follower usable, and the append whole or absent", async (t) => {
   const { url, follower } = await pair(t, PATIENT);

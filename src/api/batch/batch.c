@@ -6,7 +6,9 @@
  *
  * At most BATCH_GROUPS_MAX groups are posted and not answered. Then the body waits, so that a
  * writer that is behind costs bounded memory. A group is posted when it is full, or when no other
- * group is posted. So a single item is answered at once, and groups grow under load.
+ * group is posted. So a single item is answered at once, and groups grow under load. A group is one
+ * slice of the batch in the writer's fair queue, so it is full soon. When the connection is gone,
+ * the groups that still wait there are dropped.
  *
  * Most clients write their whole body before they read. So answers that the socket does not take go
  * to a spool, and the body is read on. When the spool is full, the body waits until the client
@@ -180,7 +182,7 @@ static struct batch_group *group_new(struct batch *batch) {
 /* The caller sets all of the request. */
 static struct append_request *group_add(struct batch_group *group) {
     struct append_group *posted = &group->group;
-    assert(posted->request_count < APPEND_GROUP_REQUESTS_MAX);
+    assert(posted->request_count < APPEND_SLICE_REQUESTS_MAX);
     if (posted->request_count == group->capacity) {
         size_t capacity = group->capacity ? group->capacity * 4 : REQUESTS_INITIAL;
         void *requests = realloc(posted->requests, capacity * sizeof(posted->requests[0]));
@@ -266,8 +268,8 @@ static bool batch_take(struct batch *batch, struct slice *input) {
         enum status room =
             batch_shares_check(shares, batch->holder, is_waiting ? 0 : batch->charged_bytes);
         bool is_over = room != STATUS_OK;
-        if (filling && (is_over || filling->group.request_count == APPEND_GROUP_REQUESTS_MAX ||
-                        filling->item_bytes >= BATCH_GROUP_BYTES_MAX)) {
+        if (filling && (is_over || filling->group.request_count == APPEND_SLICE_REQUESTS_MAX ||
+                        filling->item_bytes >= APPEND_SLICE_BYTES_MAX)) {
             if (batch->group_count == BATCH_GROUPS_MAX)
                 return false;
             batch_post(batch);
@@ -562,10 +564,18 @@ static void batch_sent(struct exchange *exchange) {
     batch_advance(exchange->work);
 }
 
+/* The groups that the writer has not begun are not appended. The client has no answer for them, so
+ * it sends them again, or not, as after any lost connection. */
+static void batch_gone(struct exchange *exchange) {
+    struct batch *batch = exchange->work;
+    atomic_store(&batch->order.is_abandoned, true);
+}
+
 static const struct exchange_stream batch_stream = {
     .body = batch_body,
     .body_end = batch_body_end,
     .sent = batch_sent,
+    .gone = batch_gone,
 };
 
 static bool media_type_is(struct slice value, struct slice wanted) {

@@ -88,7 +88,9 @@ static void add_row(void *user, const struct store_outbox_row *row) {
     outbox->group.request_count++;
 }
 
-enum status outbox_read(struct outbox *outbox, struct store_session *session) {
+enum status outbox_read(struct outbox *outbox, struct store_session *session, size_t row_max) {
+    assert(row_max <= OUTBOX_ROWS_MAX);
+    outbox->query.row_max = row_max;
     if (outbox->group.request_count > 0) {
         arena_reset(&outbox->group.arena);
         append_order_release(&outbox->order);

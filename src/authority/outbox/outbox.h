@@ -19,8 +19,9 @@ MUST_CHECK enum status outbox_open(struct outbox **outbox, size_t row_bytes_max,
                                    const struct policy_table *policies);
 void outbox_close(struct outbox *outbox);
 
-/* Reads the rows that are visible now, up to a limit, into the group. */
-MUST_CHECK enum status outbox_read(struct outbox *outbox, struct store_session *session);
+/* Reads the rows that are visible now into the group, at most row_max, and OUTBOX_ROWS_MAX. */
+MUST_CHECK enum status outbox_read(struct outbox *outbox, struct store_session *session,
+                                   size_t row_max);
 struct append_group *outbox_group(struct outbox *outbox);
 /* After the group was applied: tells the batch which rows its commit removes. */
 void outbox_settle(struct outbox *outbox, struct batch *batch);
