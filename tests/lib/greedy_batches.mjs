@@ -4,8 +4,9 @@
 //   "slow"     sends without end, and all connections together read that many bytes a second
 //   "deaf"     sends without end, and reads nothing
 //   "trickle"  sends most of one large item, and then a few bytes now and then
+//   "busy"     sends without end, and asks for the answers of refused items only, which it reads
 // A connection that the server closes is opened again, until the message "close". The thread posts "full" when the server
-// takes nothing more of any connection.
+// takes nothing more of any connection; with "busy", when it has taken something of each.
 import net from "node:net";
 import os from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
@@ -16,7 +17,8 @@ const QUIET_MS = 700; // a server that takes nothing for so long is full
 const AGAIN_MS = 200;
 const FULL_MS_MAX = 5000; // slow readers and connections that open again go on for ever
 const TRICKLE_BYTES = 20; // each tick
-const LINES_PER_CHUNK = Math.max(1, Math.floor(1_000_000 / lineBytes));
+const LINES_PER_CHUNK = Math.max(1, Math.floor((mode === "busy" ? 100_000 : 1_000_000) / lineBytes));
+const REFUSED = /^HTTP\/1\.1 (429|503)/;
 
 os.setPriority(0, os.constants.priority.PRIORITY_BELOW_NORMAL);
 
@@ -34,6 +36,13 @@ function bodyOf(number) {
   return mode === "trickle" ? chunkOf(line.slice(0, line.length * 0.8)) : chunkOf(line.repeat(LINES_PER_CHUNK));
 }
 
+/** A busy client whose batch is refused as a whole comes again later. */
+function leave(socket, piece) {
+  if (!REFUSED.test(piece.subarray(0, 12).toString("latin1"))) return;
+  counts.refused++;
+  socket.destroy();
+}
+
 const bodies = tokens.map((_, number) => bodyOf(number));
 
 function open(peer) {
@@ -44,12 +53,14 @@ function open(peer) {
   peer.debt = 0;
   counts.opened++;
   socket.on("error", () => {});
-  socket.pause();
-  const head = ["POST /v1/events:batch HTTP/1.1", "Host: khala", `Authorization: Bearer ${tokens[number]}`,
+  if (mode === "busy") socket.on("data", (piece) => leave(socket, piece));
+  else socket.pause();
+  const head = [`POST /v1/events:batch${mode === "busy" ? "?answers=errors" : ""} HTTP/1.1`, "Host: khala", `Authorization: Bearer ${tokens[number]}`,
     "Content-Type: application/x-ndjson", "Transfer-Encoding: chunked", "", ""].join("\r\n");
   const more = (error) => {
     if (error) return;
     lastTaken = performance.now();
+    peer.isTaken = true;
     if (!isOver && !socket.destroyed && mode !== "trickle") socket.write(bodies[number], more);
   };
   socket.on("connect", () => socket.write(head, (error) => {
@@ -73,7 +84,7 @@ const reads = setInterval(() => {
     if (!piece) continue;
     peer.debt -= piece.length;
     counts.read += piece.length;
-    if (/^HTTP\/1\.1 (429|503)/.test(piece.subarray(0, 12).toString("latin1"))) counts.refused++;
+    if (REFUSED.test(piece.subarray(0, 12).toString("latin1"))) counts.refused++;
   }
 }, TICK_MS);
 
@@ -85,7 +96,8 @@ for (let index = 0; index < connections; index++) {
 const begun = performance.now();
 const asking = setInterval(() => {
   const now = performance.now();
-  if (now - lastTaken < QUIET_MS && now - begun < FULL_MS_MAX) return;
+  const isFull = mode === "busy" ? peers.every((peer) => peer.isTaken) : now - lastTaken >= QUIET_MS;
+  if (!isFull && now - begun < FULL_MS_MAX) return;
   clearInterval(asking);
   parentPort.postMessage("full");
 }, TICK_MS);
