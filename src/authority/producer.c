@@ -44,9 +44,9 @@ static enum status check_creation(struct append_request *request,
                                    "so it creates no runs and no workers.";
         return STATUS_FORBIDDEN_TOPIC;
     }
-    /* An id belongs to one owner. */
+    /* The answer that a different run of its own would get, which does not say whose the id is. */
     return !entity || principal_owns(request->producer, &entity->owner) ? STATUS_OK
-                                                                        : STATUS_OWNER_MISMATCH;
+                                                                        : STATUS_ALREADY_EXISTS;
 }
 
 static bool is_cancel(const struct append_request *request) {

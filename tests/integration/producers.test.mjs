@@ -94,8 +94,17 @@ test("a producer neither writes to, reads from nor learns about another tenant",
     await write("/v1/workers", { worker_id: "new", ...owner }, "owner_mismatch");
     await write("/v1/notifications", { payload: {}, ...owner }, "owner_mismatch");
   }
-  await write("/v1/runs", { run_id: "bobs" }, "owner_mismatch");
-  await write("/v1/workers", { worker_id: "bobw" }, "owner_mismatch");
+  // An id that is taken answers the same, whoever has it: not even the owner follows from it.
+  await ada.did("/v1/runs", { run_id: "taken", metadata: { n: 1 } }, 201);
+  const taken_by_ada = await refused(operator, () => ada.post("/v1/runs", { run_id: "taken" }), 409, "already_exists");
+  for (const [path, body] of [["/v1/runs", { run_id: "bobs" }], ["/v1/workers", { worker_id: "bobw" }]]) {
+    for (const one of [ada, all]) {
+      const answer = await refused(operator, () => one.post(path, body), 409, "already_exists");
+      const { request_id: id, ...seen } = answer.body, { request_id: other, ...expected } = taken_by_ada.body;
+      assert.ok(id !== other);
+      assert.deepEqual(seen, expected);
+    }
+  }
   await absent(ada, "/v1/workers/bobw/heartbeat", {}, "worker_not_found");
   await absent(ada, "/v1/workers/bobw/status", { status: "stopped" }, "worker_not_found");
   await absent(ada, "/v1/workers/bobw/events", { event_type: "worker.output" }, "worker_not_found");

@@ -38,7 +38,7 @@ static void only_the_owner_or_an_exact_grant_appends(void **state) {
     as(*state, &ada);
     refused(*state, APPEND_RUN_EVENT, "bobs", LOG, STATUS_RUN_NOT_FOUND);
     refused(*state, APPEND_RUN_EVENT, "none", LOG, STATUS_RUN_NOT_FOUND);
-    refused(*state, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"bobs\"}", STATUS_OWNER_MISMATCH);
+    refused(*state, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"bobs\"}", STATUS_ALREADY_EXISTS);
     refused(*state, APPEND_TOPIC_EVENT, "room:1", LOG, STATUS_FORBIDDEN_TOPIC);
     refused(*state, APPEND_AUDIT_EVENT, NULL, LOG, STATUS_FORBIDDEN_TOPIC);
     as(*state, &everything);
@@ -102,7 +102,7 @@ static void the_owner_counts_within_one_commit(void **state) {
     gate_open(fixture);
     assert_int_equal(wait_for(created)->status, STATUS_OK);
     assert_int_equal(wait_for(foreign)->status, STATUS_RUN_NOT_FOUND);
-    assert_int_equal(wait_for(taken)->status, STATUS_OWNER_MISMATCH);
+    assert_int_equal(wait_for(taken)->status, STATUS_ALREADY_EXISTS);
 }
 
 static void a_producer_changes_no_owner(void **state) {
