@@ -80,6 +80,7 @@ void append_parser_init(struct append_parser *parser, size_t body_bytes_max) {
     canonical_scratch_init(&parser->scratch, body_bytes_max);
     buffer_init(&parser->text, parser->scratch.text.size_max);
     parser->producer = NULL;
+    parser->takes_reserved = false;
 }
 
 void append_parser_release(struct append_parser *parser) {
@@ -96,6 +97,10 @@ void append_refuse(struct append_request *request, enum status status, const cha
 bool append_id_valid(struct slice id) {
     return id.size > 0 && id.size <= APPEND_ID_BYTES_MAX && utf8_valid(id) &&
            !utf8_has_control(id) && !utf8_has_outer_space(id);
+}
+
+bool append_type_is_reserved(struct slice type) {
+    return slice_starts(type, SLICE("operator.")) || slice_ends(type, SLICE(".erased"));
 }
 
 /* ---- refusing ---- */
@@ -197,8 +202,11 @@ static enum status read_payload(struct reading *reading) {
 static enum status read_event_type(struct reading *reading) {
     if (!is_given(reading, FIELD_EVENT_TYPE))
         return refuse(reading, FIELD_EVENT_TYPE, "is required");
-    return read_text(reading, FIELD_EVENT_TYPE, APPEND_TYPE_BYTES_MAX,
-                     &reading->request->event_type);
+    struct slice *type = &reading->request->event_type;
+    enum status status = read_text(reading, FIELD_EVENT_TYPE, APPEND_TYPE_BYTES_MAX, type);
+    if (status == STATUS_OK && !reading->parser->takes_reserved && append_type_is_reserved(*type))
+        status = STATUS_RESERVED_EVENT_TYPE;
+    return status;
 }
 
 /* ---- groups of fields ---- */

@@ -3,7 +3,8 @@
  * Any thread; a parser belongs to one thread at a time and keeps its memory between calls. Texts of
  * a request are copied into the caller's arena (the group's), so the JSON may be freed afterwards.
  * STATUS_INVALID_REQUEST with a message that names the field; STATUS_INVALID_TOPIC; duplicate keys
- * and numbers out of range of a payload by their own codes; STATUS_OUT_OF_MEMORY, arena full.
+ * and numbers out of range of a payload by their own codes; STATUS_RESERVED_EVENT_TYPE;
+ * STATUS_OUT_OF_MEMORY, arena full.
  * The request holds the status too, so that a refused request can be posted with the others. */
 #ifndef AUTHORITY_APPEND_READ_H
 #define AUTHORITY_APPEND_READ_H
@@ -15,6 +16,7 @@ struct append_parser {
     struct canonical_scratch scratch;
     struct buffer text;
     const struct principal *producer; /* of the requests that are read next; NULL: the operator */
+    bool takes_reserved;              /* reads events of another log, which had these types */
 };
 
 /* body_bytes_max: the largest JSON text that will be read. */
@@ -33,6 +35,10 @@ MUST_CHECK enum status append_read_item(struct append_parser *parser, struct jso
                                         struct arena *arena, struct append_request *request);
 /* Refuses a request that could not be parsed. It keeps its position among the others. */
 void append_refuse(struct append_request *request, enum status status, const char *message);
+
+/* Only the server writes events of these types, operator.* and *.erased. A caller that could write
+ * them could forge the record of what operators did, or of what was erased. */
+bool append_type_is_reserved(struct slice type);
 
 /* 1 to 256 bytes of UTF-8, no control characters, no white space at either end. */
 bool append_id_valid(struct slice id);

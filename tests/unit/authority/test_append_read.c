@@ -287,6 +287,29 @@ static void event_types_that_change_a_workers_state_are_refused_as_plain_events(
     taken(*state, APPEND_WORKER_EVENT, "w", "{\"event_type\":\"worker.heartbeats\"}");
 }
 
+static void types_that_only_the_server_writes_are_refused(void **state) {
+    static const char *const reserved[] = {"operator.", "operator.token_minted", "run.erased",
+                                           "worker.erased", ".erased"};
+    static const char *const free_ones[] = {"operator", "operators.x", "run.operator.x",
+                                            "erased",   "run.erased.", "run.Erased"};
+    static const enum append_kind kinds[] = {APPEND_RUN_EVENT, APPEND_TOPIC_EVENT,
+                                             APPEND_AUDIT_EVENT, APPEND_NOTIFICATION};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        for (size_t j = 0; j < sizeof(reserved) / sizeof(reserved[0]); j++) {
+            char body[100];
+            (void)snprintf(body, sizeof(body), "{\"event_type\":\"%s\"}", reserved[j]);
+            assert_int_equal(read_body(fixture, kinds[i], "r", body)->status,
+                             STATUS_RESERVED_EVENT_TYPE);
+        }
+        for (size_t j = 0; j < sizeof(free_ones) / sizeof(free_ones[0]); j++) {
+            char body[100];
+            (void)snprintf(body, sizeof(body), "{\"event_type\":\"%s\"}", free_ones[j]);
+            taken(fixture, kinds[i], "r", body);
+        }
+    }
+}
+
 static void an_item_names_its_target(void **state) {
     static const struct {
         const char *json;
@@ -364,6 +387,7 @@ int main(void) {
         TEST(a_worker_is_read),
         TEST(reports_of_a_worker_are_read),
         TEST(event_types_that_change_a_workers_state_are_refused_as_plain_events),
+        TEST(types_that_only_the_server_writes_are_refused),
         TEST(an_item_names_its_target),
         TEST(an_item_without_one_target_is_refused),
         TEST(a_full_arena_is_reported),
