@@ -25,7 +25,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 11
+#define STORE_SCHEMA_VERSION 12
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -305,6 +305,19 @@ struct store_quota {
     bool is_set; /* false: it was removed */
     uint64_t value;
     uint64_t serial; /* read only: rises with each change */
+};
+
+/* An operator key. Only its SHA-256 is kept. */
+struct store_operator_key {
+    struct slice name;
+    struct slice role; /* by name, as in auth/key_role.h */
+    struct slice id;   /* changes with each rotation; revocations name it */
+    uint8_t digest[SHA256_BYTES];
+    uint64_t created_at_ms;
+    uint64_t rotated_at_ms;   /* 0: never */
+    struct slice previous_id; /* of the key before the last rotation; absent: there is none */
+    uint8_t previous_digest[SHA256_BYTES];
+    uint64_t previous_until_ms; /* it is valid until then */
 };
 
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
@@ -607,6 +620,16 @@ MUST_CHECK enum status store_keep_secret(struct store_session *session, struct s
 MUST_CHECK enum status store_put_quotas(struct store_session *session,
                                         const struct store_quota *quotas, size_t count);
 
+/* Adds an operator key, or replaces the one of that name. */
+MUST_CHECK enum status store_put_operator_key(struct store_session *session,
+                                              const struct store_operator_key *key);
+/* Also where there is no such key. */
+MUST_CHECK enum status store_drop_operator_key(struct store_session *session, struct slice name);
+/* Leaves an event of the audit log to the writer, which sequences it soon: for nodes that are not
+ * the writer. STATUS_NOT_WRITER: the engine has no other nodes. */
+MUST_CHECK enum status store_leave_audit_event(struct store_session *session, struct slice type,
+                                               struct slice payload);
+
 /* Sets and removes properties in one transaction. */
 MUST_CHECK enum status store_put_properties(struct store_session *session,
                                             const struct store_property *properties, size_t count);
@@ -684,6 +707,11 @@ MUST_CHECK enum status store_check_usages(struct store_session *session, uint64_
 /* Those that changed after a serial, also removed ones, by serial. */
 MUST_CHECK enum status store_walk_quotas(struct store_session *session, uint64_t after_serial,
                                          void *user, store_quota_cb *callback);
+/* All of them, by name. They are few, so that a caller reads them again instead of changes. The
+ * callback may not use the session. */
+typedef enum status store_operator_key_cb(void *user, const struct store_operator_key *key);
+MUST_CHECK enum status store_walk_operator_keys(struct store_session *session, void *user,
+                                                store_operator_key_cb *callback);
 
 /* Walks: rows in order until the limit, or until the callback returns a status other than
  * STATUS_OK, which the walk then returns. All rows show the store as it was when the walk began.

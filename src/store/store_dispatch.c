@@ -283,6 +283,30 @@ enum status store_walk_quotas(struct store_session *session, uint64_t after_seri
     return session->engine->walk_quotas(session, after_serial, user, callback);
 }
 
+enum status store_put_operator_key(struct store_session *session,
+                                   const struct store_operator_key *key) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->put_operator_key(session, key);
+}
+
+enum status store_drop_operator_key(struct store_session *session, struct slice name) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->drop_operator_key(session, name);
+}
+
+enum status store_walk_operator_keys(struct store_session *session, void *user,
+                                     store_operator_key_cb *callback) {
+    return session->engine->walk_operator_keys(session, user, callback);
+}
+
+enum status store_leave_audit_event(struct store_session *session, struct slice type,
+                                    struct slice payload) {
+    assert(session->mode != STORE_READ);
+    return session->engine->leave_audit_event
+               ? session->engine->leave_audit_event(session, type, payload)
+               : STATUS_NOT_WRITER;
+}
+
 bool store_has_secrets(const struct store *store) {
     return store->engine->keep_secret != NULL;
 }

@@ -91,6 +91,15 @@ struct store_engine {
     enum status (*walk_quotas)(struct store_session *session, uint64_t after_serial, void *user,
                                store_quota_cb *callback);
 
+    enum status (*put_operator_key)(struct store_session *session,
+                                    const struct store_operator_key *key);
+    enum status (*drop_operator_key)(struct store_session *session, struct slice name);
+    enum status (*walk_operator_keys)(struct store_session *session, void *user,
+                                      store_operator_key_cb *callback);
+    /* NULL: the store has one server. */
+    enum status (*leave_audit_event)(struct store_session *session, struct slice type,
+                                     struct slice payload);
+
     /* Closed: STATUS_ALREADY_EXISTS where rows of users' transactions wait for the writer. */
     enum status (*put_properties)(struct store_session *session,
                                   const struct store_property *properties, size_t count,

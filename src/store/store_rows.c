@@ -73,6 +73,11 @@ const struct store_table store_tables[] = {
      .columns = "owner, quota, value, serial",
      .kinds = "ttnn",
      .key_count = 2},
+    {.name = "operator_keys",
+     .columns = "name, role, key_id, digest, created_at, rotated_at, previous_id, "
+                "previous_digest, previous_until",
+     .kinds = "tttbnntbn",
+     .key_count = 1},
     {.name = "sync_single_uses", .columns = "kind, id, expires_at", .kinds = "stn", .key_count = 2},
     {.name = "minted_ids",
      .columns = "id, mark, unmarked_max",

@@ -41,7 +41,7 @@ static void make_old(struct fixture *fixture) {
     execute(fixture->place, "DROP VIEW sync_topic_sequences; DROP VIEW sync_stream_events; "
                             "DROP VIEW khala_projection_checkpoints; "
                             "DROP VIEW owner_usage_counted; DROP TABLE owner_usage; "
-                            "DROP TABLE owner_quotas; "
+                            "DROP TABLE owner_quotas; DROP TABLE operator_keys; "
                             "ALTER TABLE topics RENAME TO sync_topic_sequences; "
                             "ALTER TABLE journal RENAME TO sync_stream_events; "
                             "ALTER TABLE checkpoints RENAME TO khala_projection_checkpoints; "

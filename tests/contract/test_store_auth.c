@@ -1,12 +1,12 @@
-/* Revocations and single uses: durable, and gone when they have expired. Properties of the store.
- */
+/* Revocations and single uses: durable, and gone when they have expired. Properties of the store,
+ * and operator keys. */
 #include "backend.h"
 
 struct seen {
     size_t count;
     struct store_revocation last;
     char id[64];
-    char reason[64];
+    char reason[256];
 };
 
 static enum status see(void *user, const struct store_revocation *revocation) {
@@ -138,6 +138,50 @@ static void properties_are_set_replaced_and_removed_together(void **state) {
     assert_property(fixture, "b", "é");
 }
 
+static enum status see_key(void *user, const struct store_operator_key *key) {
+    struct seen *seen = user;
+    seen->count++;
+    assert_int_equal(key->digest[0], 7);
+    assert_int_equal(key->digest[SHA256_BYTES - 1], 7);
+    snprintf(seen->reason + strlen(seen->reason), sizeof(seen->reason) - strlen(seen->reason),
+             "%.*s %.*s %.*s %d %d %.*s %d %d;", (int)key->name.size, key->name.data,
+             (int)key->role.size, key->role.data, (int)key->id.size, key->id.data,
+             (int)key->created_at_ms, (int)key->rotated_at_ms, (int)key->previous_id.size,
+             key->previous_id.data ? key->previous_id.data : "", key->previous_digest[1],
+             (int)key->previous_until_ms);
+    return STATUS_OK;
+}
+
+static void assert_keys(struct fixture *fixture, const char *wanted) {
+    struct seen seen = {.count = 0};
+    assert_ok(store_walk_operator_keys(fixture->reader, &seen, see_key));
+    assert_string_equal(seen.reason, wanted);
+}
+
+static void operator_keys_are_added_replaced_and_removed(void **state) {
+    struct fixture *fixture = *state;
+    struct store_operator_key ci = {
+        .name = SLICE("ci"), .role = SLICE("append"), .id = SLICE("1"), .created_at_ms = 5};
+    struct store_operator_key all = {
+        .name = SLICE("all"), .role = SLICE("admin"), .id = SLICE("2"), .created_at_ms = 6};
+    memset(ci.digest, 7, SHA256_BYTES);
+    memset(all.digest, 7, SHA256_BYTES);
+    assert_keys(fixture, "");
+    assert_ok(store_put_operator_key(fixture->writer, &ci));
+    assert_ok(store_put_operator_key(fixture->writer, &all));
+    fixture_reopen(fixture);
+    assert_keys(fixture, "all admin 2 6 0  0 0;ci append 1 5 0  0 0;");
+    ci.id = SLICE("3");
+    ci.rotated_at_ms = 8;
+    ci.previous_id = SLICE("1");
+    ci.previous_digest[1] = 9;
+    ci.previous_until_ms = 10;
+    assert_ok(store_put_operator_key(fixture->writer, &ci));
+    assert_ok(store_drop_operator_key(fixture->writer, SLICE("all")));
+    assert_ok(store_drop_operator_key(fixture->writer, SLICE("none")));
+    assert_keys(fixture, "ci append 3 5 8 1 9 10;");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(revocations_survive_a_reopen),
@@ -147,6 +191,7 @@ int main(void) {
         cmocka_unit_test(a_use_is_forgotten_when_it_has_expired),
         cmocka_unit_test(uses_of_one_call_are_decided_one_by_one),
         cmocka_unit_test(properties_are_set_replaced_and_removed_together),
+        cmocka_unit_test(operator_keys_are_added_replaced_and_removed),
     };
     return CONTRACT_RUN("auth", tests);
 }

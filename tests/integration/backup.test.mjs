@@ -16,7 +16,7 @@ import { repeat } from "../lib/wait.mjs";
 
 const KILLS = 8;
 // The schema before a store knew where its epochs part.
-const BEFORE_FORKS = `DELETE FROM meta WHERE name LIKE 'fork%'; DROP VIEW owner_usage_counted; DROP TABLE owner_usage; DROP TABLE owner_quotas;
+const BEFORE_FORKS = `DELETE FROM meta WHERE name LIKE 'fork%'; DROP VIEW owner_usage_counted; DROP TABLE owner_usage; DROP TABLE owner_quotas; DROP TABLE operator_keys;
   PRAGMA user_version = 9`;
 const FIRST_SCHEMA = new URL("../../src/store/sqlite/migrations/0001_log.sql", import.meta.url);
 const epoch = (data) => sql(data, "SELECT value FROM meta WHERE name = 'epoch'");

@@ -19,7 +19,7 @@ const COLUMNS = {
 };
 const TABLES = ["topics", "journal", "checkpoints"];
 const MIGRATIONS = new URL("../../src/store/sqlite/migrations/", import.meta.url);
-const NEWER = ["owner_usage", "owner_quotas"]; // tables that these versions do not have
+const NEWER = ["owner_usage", "owner_quotas", "operator_keys"]; // tables that these versions do not have
 // The tables of older schema versions. Up to version 7 they had the names of the contract.
 const OLD_NAMES = {
   7: { topics: "sync_topic_sequences", journal: "sync_stream_events", checkpoints: "khala_projection_checkpoints" },

@@ -80,6 +80,10 @@ enum statement_id {
     STATEMENT_CHECK_USAGES,
     STATEMENT_PUT_QUOTA,
     STATEMENT_WALK_QUOTAS,
+    STATEMENT_PUT_OPERATOR_KEY,
+    STATEMENT_DROP_OPERATOR_KEY,
+    STATEMENT_WALK_OPERATOR_KEYS,
+    STATEMENT_LEAVE_AUDIT_EVENT,
     STATEMENT_PUT_REVOCATIONS,
     STATEMENT_DROP_REVOCATIONS,
     STATEMENT_ADD_SINGLE_USES,
@@ -562,6 +566,13 @@ enum status postgres_check_usages(struct store_session *base, uint64_t limit, vo
                                   store_usage_difference_cb *callback);
 enum status postgres_walk_quotas(struct store_session *base, uint64_t after_serial, void *user,
                                  store_quota_cb *callback);
+enum status postgres_put_operator_key(struct store_session *base,
+                                      const struct store_operator_key *key);
+enum status postgres_drop_operator_key(struct store_session *base, struct slice name);
+enum status postgres_walk_operator_keys(struct store_session *base, void *user,
+                                        store_operator_key_cb *callback);
+enum status postgres_leave_audit_event(struct store_session *base, struct slice type,
+                                       struct slice payload);
 enum status postgres_put_revocations(struct store_session *base,
                                      const struct store_revocation *revocations, size_t count,
                                      uint64_t now_ms);

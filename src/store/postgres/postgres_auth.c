@@ -1,5 +1,6 @@
-/* Revocations, tokens and nonces that may be used once, and generated secrets. Each write removes a
- * bounded number of expired rows, so that the tables stay small and no write takes long. */
+/* Revocations, tokens and nonces that may be used once, operator keys, and generated secrets.
+ * Writes of the first two remove a bounded number of expired rows, so that the tables stay small
+ * and no write takes long. */
 #include "store/postgres/postgres.h"
 
 /* Sends the removal of expired rows, after the beginning of the transaction. */
@@ -139,4 +140,73 @@ enum status postgres_load_secret(struct store_session *base, struct slice name, 
     postgres_begin(session, STATEMENT_SECRET);
     postgres_put_text(session, name);
     return postgres_query_text(session, arena, value);
+}
+
+/* ---- operator keys ---- */
+
+enum status postgres_put_operator_key(struct store_session *base,
+                                      const struct store_operator_key *key) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = postgres_write_begin(session);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, STATEMENT_PUT_OPERATOR_KEY);
+    postgres_put_text(session, key->name);
+    postgres_put_text(session, key->role);
+    postgres_put_text(session, key->id);
+    postgres_put_bytes(session, key->digest, SHA256_BYTES);
+    postgres_put_number(session, key->created_at_ms);
+    postgres_put_number(session, key->rotated_at_ms);
+    postgres_put_text(session, key->previous_id);
+    postgres_put_bytes(session, key->previous_digest, SHA256_BYTES);
+    postgres_put_number(session, key->previous_until_ms);
+    return finish(session, 1);
+}
+
+enum status postgres_drop_operator_key(struct store_session *base, struct slice name) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = postgres_write_begin(session);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, STATEMENT_DROP_OPERATOR_KEY);
+    postgres_put_text(session, name);
+    return finish(session, 1);
+}
+
+enum status postgres_walk_operator_keys(struct store_session *base, void *user,
+                                        store_operator_key_cb *callback) {
+    struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_WALK_OPERATOR_KEYS);
+    enum status status = postgres_query(session, &result);
+    for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
+        struct postgres_row row = {result, i};
+        struct store_operator_key key = {
+            .name = postgres_text(row, 0),
+            .role = postgres_text(row, 1),
+            .id = postgres_text(row, 2),
+            .created_at_ms = postgres_number(row, 4),
+            .rotated_at_ms = postgres_number(row, 5),
+            .previous_id = postgres_text(row, 6),
+            .previous_until_ms = postgres_number(row, 8),
+        };
+        status = postgres_bytes(row, 3, key.digest, SHA256_BYTES) &&
+                         postgres_bytes(row, 7, key.previous_digest, SHA256_BYTES)
+                     ? callback(user, &key)
+                     : postgres_damaged(session, "operator key", key.created_at_ms);
+    }
+    PQclear(result);
+    return status;
+}
+
+enum status postgres_leave_audit_event(struct store_session *base, struct slice type,
+                                       struct slice payload) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = postgres_write_begin(session);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, STATEMENT_LEAVE_AUDIT_EVENT);
+    postgres_put_text(session, type);
+    postgres_put_text(session, payload);
+    return finish(session, 1);
 }

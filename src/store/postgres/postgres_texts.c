@@ -259,6 +259,23 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_WALK_QUOTAS] = {"SELECT owner, quota, value, serial FROM owner_quotas WHERE serial "
                                "> $1::bigint ORDER BY serial",
                                "n"},
+    [STATEMENT_PUT_OPERATOR_KEY] =
+        {"INSERT INTO operator_keys (name, role, key_id, digest, created_at, rotated_at, "
+         "previous_id, previous_digest, previous_until) VALUES ($1::text, $2::text, $3::text, "
+         "$4::bytea, $5::bigint, $6::bigint, $7::text, $8::bytea, $9::bigint) ON CONFLICT (name) "
+         "DO UPDATE SET role = excluded.role, key_id = excluded.key_id, digest = excluded.digest, "
+         "created_at = excluded.created_at, rotated_at = excluded.rotated_at, previous_id = "
+         "excluded.previous_id, previous_digest = excluded.previous_digest, previous_until = "
+         "excluded.previous_until",
+         "tttbnntbn"},
+    [STATEMENT_DROP_OPERATOR_KEY] = {"DELETE FROM operator_keys WHERE name = $1::text", "t"},
+    [STATEMENT_WALK_OPERATOR_KEYS] =
+        {"SELECT name, role, key_id, digest, created_at, rotated_at, previous_id, "
+         "previous_digest, previous_until FROM operator_keys ORDER BY name",
+         ""},
+    [STATEMENT_LEAVE_AUDIT_EVENT] =
+        {"INSERT INTO outbox (kind, event_type, payload) VALUES ('audit', $1::text, $2::text)",
+         "tt"},
     [STATEMENT_PUT_REVOCATIONS] =
         {"INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at, serial) SELECT "
          "a, b, c, d, e, nextval('revocation_serials') FROM (SELECT DISTINCT ON (a, b) a::smallint "

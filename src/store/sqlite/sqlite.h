@@ -68,6 +68,9 @@ enum statement_id {
     STATEMENT_CHECK_USAGES,
     STATEMENT_PUT_QUOTA,
     STATEMENT_WALK_QUOTAS,
+    STATEMENT_PUT_OPERATOR_KEY,
+    STATEMENT_DROP_OPERATOR_KEY,
+    STATEMENT_WALK_OPERATOR_KEYS,
     STATEMENT_PUT_REVOCATION,
     STATEMENT_DROP_REVOCATIONS,
     STATEMENT_ADD_SINGLE_USE,
@@ -425,6 +428,11 @@ enum status sqlite_walk_quotas(struct store_session *base, uint64_t after_serial
                                store_quota_cb *callback);
 
 /* sqlite_auth.c */
+enum status sqlite_put_operator_key(struct store_session *base,
+                                    const struct store_operator_key *key);
+enum status sqlite_drop_operator_key(struct store_session *base, struct slice name);
+enum status sqlite_walk_operator_keys(struct store_session *base, void *user,
+                                      store_operator_key_cb *callback);
 enum status sqlite_put_revocations(struct store_session *base,
                                    const struct store_revocation *revocations, size_t count,
                                    uint64_t now_ms);

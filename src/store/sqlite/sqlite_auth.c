@@ -1,5 +1,6 @@
-/* Revocations, and tokens and nonces that may be used once. Each write removes a bounded number of
- * expired rows, so that the tables stay small and no write takes long. */
+/* Revocations, tokens and nonces that may be used once, and operator keys. Writes of the first two
+ * remove a bounded number of expired rows, so that the tables stay small and no write takes long.
+ */
 #include "store/sqlite/sqlite.h"
 
 static enum status drop_expired(struct sqlite_session *session, enum statement_id id,
@@ -60,4 +61,67 @@ enum status sqlite_use_once(struct store_session *base, struct store_single_use 
     for (size_t i = 0; status == STATUS_OK && i < count; i++)
         status = use(session, &uses[i]);
     return sqlite_end(session, status);
+}
+
+enum status sqlite_put_operator_key(struct store_session *base,
+                                    const struct store_operator_key *key) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_PUT_OPERATOR_KEY, &statement);
+    if (status == STATUS_OK) {
+        sqlite_bind_text(statement, 1, key->name);
+        sqlite_bind_text(statement, 2, key->role);
+        sqlite_bind_text(statement, 3, key->id);
+        sqlite_bind_bytes(statement, 4, key->digest, SHA256_BYTES);
+        sqlite_bind_number(statement, 5, key->created_at_ms);
+        sqlite_bind_number(statement, 6, key->rotated_at_ms);
+        sqlite_bind_text(statement, 7, key->previous_id);
+        sqlite_bind_bytes(statement, 8, key->previous_digest, SHA256_BYTES);
+        sqlite_bind_number(statement, 9, key->previous_until_ms);
+        status = sqlite_run(session, statement);
+    }
+    return sqlite_end(session, status);
+}
+
+enum status sqlite_drop_operator_key(struct store_session *base, struct slice name) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_DROP_OPERATOR_KEY, &statement);
+    if (status == STATUS_OK) {
+        sqlite_bind_text(statement, 1, name);
+        status = sqlite_run(session, statement);
+    }
+    return sqlite_end(session, status);
+}
+
+enum status sqlite_walk_operator_keys(struct store_session *base, void *user,
+                                      store_operator_key_cb *callback) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_WALK_OPERATOR_KEYS, &statement);
+    if (status != STATUS_OK)
+        return status;
+    while ((status = sqlite_next(session, statement)) == STATUS_OK) {
+        struct store_operator_key key = {
+            .name = sqlite_text(statement, 0),
+            .role = sqlite_text(statement, 1),
+            .id = sqlite_text(statement, 2),
+            .created_at_ms = sqlite_number(statement, 4),
+            .rotated_at_ms = sqlite_number(statement, 5),
+            .previous_id = sqlite_text(statement, 6),
+            .previous_until_ms = sqlite_number(statement, 8),
+        };
+        status = sqlite_bytes(statement, 3, key.digest, SHA256_BYTES) &&
+                         sqlite_bytes(statement, 7, key.previous_digest, SHA256_BYTES)
+                     ? callback(user, &key)
+                     : sqlite_damaged(session, "operator key", key.created_at_ms);
+        if (status != STATUS_OK)
+            break;
+    }
+    sqlite3_reset(statement);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }

@@ -172,6 +172,13 @@ static const char *const texts[STATEMENT_COUNT] = {
         "UPDATE SET value = excluded.value, serial = excluded.serial",
     [STATEMENT_WALK_QUOTAS] = "SELECT owner, quota, value, serial FROM owner_quotas WHERE serial > "
                               "? ORDER BY serial",
+    [STATEMENT_PUT_OPERATOR_KEY] =
+        "INSERT OR REPLACE INTO operator_keys (name, role, key_id, digest, created_at, rotated_at, "
+        "previous_id, previous_digest, previous_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [STATEMENT_DROP_OPERATOR_KEY] = "DELETE FROM operator_keys WHERE name = ?",
+    [STATEMENT_WALK_OPERATOR_KEYS] =
+        "SELECT name, role, key_id, digest, created_at, rotated_at, previous_id, previous_digest, "
+        "previous_until FROM operator_keys ORDER BY name",
     [STATEMENT_PUT_REVOCATION] =
         "INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) "
         "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, id) DO UPDATE SET "
