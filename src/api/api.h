@@ -66,12 +66,12 @@ static inline struct append_parser *api_parser(const struct exchange *exchange) 
     return &api_appends(exchange)->parser;
 }
 
-/* The producer whose token the request has; NULL: the operator. */
+/* The producer whose token the request has; NULL: an operator. */
 static inline const struct principal *api_producer(const struct exchange *exchange) {
-    return exchange->principal == &principal_operator ? NULL : exchange->principal;
+    return principal_is_operator(exchange->principal) ? NULL : exchange->principal;
 }
-/* STATUS_OK while the token of the exchange, if it has one, may append: the body may come long
- * after the head that was admitted. */
+/* STATUS_OK while the token or key of the exchange may append: the body may come long after the
+ * head that was admitted. */
 MUST_CHECK enum status api_check_producer(const struct exchange *exchange);
 
 #endif

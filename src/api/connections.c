@@ -81,7 +81,7 @@ static void set_name(struct row *row, const struct conn *conn) {
     if (conn->session)
         principal = conn->session->principal;
     else if (exchange)
-        principal = exchange_caller(exchange, STATUS_OK);
+        principal = exchange->principal;
     row->name_size = principal ? principal_name(principal, row->name) : 0;
 }
 

@@ -89,6 +89,10 @@ void handle_why(struct exchange *exchange);
 void handle_quota_get(struct exchange *exchange);
 void handle_quota_put(struct exchange *exchange);
 void handle_quota_delete(struct exchange *exchange);
+void handle_keys(struct exchange *exchange);
+void handle_key_add(struct exchange *exchange);
+void handle_key_rotate(struct exchange *exchange);
+void handle_key_remove(struct exchange *exchange);
 void handle_quotas(struct exchange *exchange);
 void handle_usage(struct exchange *exchange);
 /* revoke.c */

@@ -336,7 +336,10 @@ static void finish(struct import_work *work) {
         text, sizeof(text), "{\"events\":%llu,\"imported\":%llu,\"already_stored\":%llu}\n",
         (unsigned long long)work->event_count, (unsigned long long)work->imported_count,
         (unsigned long long)(work->event_count - work->imported_count));
-    log_event(LOG_INFO, "import.done", log_int("events", (int64_t)work->event_count),
+    /* No event records it: the log ends where the imported one ends, so that a longer export of the
+     * same log continues it. */
+    log_event(LOG_INFO, "import.done", log_slice("key", work->exchange->principal->subject),
+              log_int("events", (int64_t)work->event_count),
               log_int("imported", (int64_t)work->imported_count));
     if (!work->exchange->answered)
         exchange_begin(work->exchange, 200, SLICE("application/x-ndjson"));

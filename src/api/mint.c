@@ -90,17 +90,16 @@ static enum status check_scopes(const struct grant_list *scopes, struct mint_rea
     return STATUS_OK;
 }
 
-/* The scopes that the mint key may not mint. */
-static enum status check_mint_key(const struct grant_list *scopes, struct mint_reason *reason) {
-    static const char *const forbidden[] = {SCOPE_READ_ALL_NAME, "runtime.replay_all",
-                                            "runtime.audit"};
-    for (size_t i = 0; i < scopes->count; i++)
-        for (size_t j = 0; j < sizeof(forbidden) / sizeof(forbidden[0]); j++)
-            if (slice_equal(scopes->names[i], slice_of(forbidden[j]))) {
-                snprintf(reason->text, sizeof(reason->text),
-                         "The mint key may not mint the scope %s.", forbidden[j]);
-                return STATUS_FORBIDDEN_SCOPE;
-            }
+/* The scopes were checked, so each is known. */
+static enum status check_mint_role(const struct grant_list *scopes, struct mint_reason *reason) {
+    for (size_t i = 0; i < scopes->count; i++) {
+        if (scope_of(scopes->names[i]) & SCOPES_MINTABLE)
+            continue;
+        snprintf(reason->text, sizeof(reason->text),
+                 "A key of the role mint may not mint the scope %.*s.", (int)scopes->names[i].size,
+                 scopes->names[i].data);
+        return STATUS_FORBIDDEN_SCOPE;
+    }
     return STATUS_OK;
 }
 
@@ -205,8 +204,22 @@ static enum status write_answer(const struct minting *minting, const struct gate
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
 }
 
+/* Sorted by name: the payload of the event is canonical. */
+static void write_record(const struct token_request *request, struct slice subject,
+                         struct object_writer *record) {
+    object_text_given(record, SLICE("device_id"), request->device_id);
+    object_number(record, SLICE("expires_at"), (request->issued_at_s + request->ttl_s) * MS_PER_S);
+    object_text(record, SLICE("jti"), request->token_id);
+    put_list(record, SLICE("scopes"), &request->scopes);
+    object_text(record, SLICE("session_id"), request->session_id);
+    put_list(record, SLICE("streams"), &request->streams);
+    object_text(record, SLICE("subject"), subject);
+    put_list(record, SLICE("topics"), &request->topics);
+}
+
 static enum status sign_and_answer(const struct minting *minting, const struct gate *gate,
-                                   const struct key_set *keys, struct buffer *out) {
+                                   const struct key_set *keys, struct buffer *out,
+                                   struct object_writer *record) {
     struct buffer token;
     struct buffer subject;
     buffer_init(&token, 8 * MINT_BYTES_MAX);
@@ -217,13 +230,15 @@ static enum status sign_and_answer(const struct minting *minting, const struct g
     if (status == STATUS_OK)
         status = write_answer(minting, gate, key_set_signer(keys, minting->request.issued_at_s),
                               (struct slice[]){buffer_slice(&token), buffer_slice(&subject)}, out);
+    if (status == STATUS_OK && record)
+        write_record(&minting->request, buffer_slice(&subject), record);
     buffer_release(&token);
     buffer_release(&subject);
     return status;
 }
 
 enum status mint(const struct gate *gate, struct slice request, const struct mint_moment *moment,
-                 struct buffer *out, struct mint_reason *reason) {
+                 struct buffer *out, struct mint_reason *reason, struct object_writer *record) {
     struct minting minting = {
         .fields = {[FIELD_USER_ID] = {.name = SLICE("user_id")},
                    [FIELD_GUEST_SCOPE] = {.name = SLICE("guest_scope")},
@@ -240,12 +255,12 @@ enum status mint(const struct gate *gate, struct slice request, const struct min
     reason->text[0] = '\0';
     buffer_init(&minting.memory, CLAIMS_BYTES_MAX);
     enum status status = read_request(&minting, request, reason);
-    if (status == STATUS_OK && moment->has_mint_key)
-        status = check_mint_key(&minting.request.scopes, reason);
+    if (status == STATUS_OK && moment->has_mint_role)
+        status = check_mint_role(&minting.request.scopes, reason);
     if (status == STATUS_OK) {
         struct key_set *keys = keys_current(gate->keys);
         set_ids(&minting, moment);
-        status = sign_and_answer(&minting, gate, keys, out);
+        status = sign_and_answer(&minting, gate, keys, out, record);
         if (status == STATUS_PAYLOAD_TOO_LARGE)
             snprintf(reason->text, sizeof(reason->text),
                      "The token would be longer than 8192 bytes: grant fewer or shorter names.");

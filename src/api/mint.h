@@ -9,6 +9,7 @@
 
 #include "base/uuid7.h"
 #include "http/admit/gate.h"
+#include "wire/object_writer.h"
 
 #define MINT_BYTES_MAX CLAIMS_BYTES_MAX
 
@@ -17,7 +18,7 @@ struct mint_moment {
     uint64_t now_ms;
     struct uuid token_id;
     struct uuid session_id; /* used if the request names none */
-    bool has_mint_key;      /* the caller may not mint scopes that read beyond one owner */
+    bool has_mint_role;     /* the caller may not mint scopes that read beyond one owner */
 };
 
 /* A sentence that says more than the message of the status; empty: there is none. */
@@ -25,9 +26,10 @@ struct mint_reason {
     char text[CLAIMS_TEXT_BYTES_MAX + 512];
 };
 
-/* A token that opens nothing is minted; the answer then has warnings. */
+/* A token that opens nothing is minted; the answer then has warnings. record gets the members of
+ * the event that records the token, without the token; NULL: none is recorded. */
 MUST_CHECK enum status mint(const struct gate *gate, struct slice request,
                             const struct mint_moment *moment, struct buffer *out,
-                            struct mint_reason *reason);
+                            struct mint_reason *reason, struct object_writer *record);
 
 #endif

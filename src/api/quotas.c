@@ -7,6 +7,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/record.h"
 #include "authority/quota.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -116,7 +117,6 @@ static void change_run(struct call *call, struct store_session *session) {
         work->status = store_load_usages(session, &work->usage, 1);
 }
 
-/* The place where a change of quotas becomes known: an audit event of it belongs here. */
 static void change_answer(struct exchange_call *call) {
     struct quota_work *work = container_of(call, struct quota_work, call);
     struct exchange *exchange = call->exchange;
@@ -136,6 +136,39 @@ static void change_answer(struct exchange_call *call) {
     else
         exchange_answer_status(exchange, status);
     buffer_release(&out);
+}
+
+static void change_post(struct exchange *exchange) {
+    struct quota_work *work = exchange->work;
+    exchange_call_writer(&work->call);
+}
+
+/* {"by":…,"owner":…,"quotas":[{"name":"open_runs","value":5}]}: the value of a removed one is
+ * null. */
+static void record_change(struct quota_work *work, bool removes_all) {
+    struct record *record = record_new(work->call.exchange, 1);
+    if (!record)
+        return;
+    struct object_writer event = record_begin(record);
+    object_text(&event, SLICE("owner"), work->usage.owner);
+    if (!removes_all) {
+        (void)buffer_append_slice(event.out, SLICE(",\"quotas\":["));
+        for (size_t i = 0; i < work->quota_count; i++) {
+            const struct store_quota *quota = &work->quotas[i];
+            if (i > 0)
+                (void)buffer_append_byte(event.out, ',');
+            struct object_writer one = object_begin(event.out);
+            object_text(&one, SLICE("name"), quota->name);
+            if (quota->is_set)
+                object_number(&one, SLICE("value"), quota->value);
+            else
+                object_json(&one, SLICE("value"), SLICE("null"));
+            object_close(&one);
+        }
+        (void)buffer_append_byte(event.out, ']');
+    }
+    record_end(record, &event, removes_all ? "operator.quotas_removed" : "operator.quotas_set");
+    record_post(record, change_post);
 }
 
 static void change(struct exchange *exchange, bool removes_all) {
@@ -163,7 +196,7 @@ static void change(struct exchange *exchange, bool removes_all) {
     if (fault)
         refuse(exchange, fault);
     else
-        exchange_call_writer(&work->call);
+        record_change(work, removes_all);
 }
 
 void handle_quota_put(struct exchange *exchange) {

@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/record.h"
 #include "authority/append_read.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -290,6 +291,25 @@ static enum status read_request(struct reproject_work *work) {
     return status;
 }
 
+static void run(struct exchange *exchange) {
+    post_step(exchange->work);
+}
+
+static void record_reproject(struct reproject_work *work) {
+    struct record *record = record_new(work->exchange, 1);
+    if (!record)
+        return;
+    struct object_writer event = record_begin(record);
+    if (work->all) {
+        object_json(&event, SLICE("journal"), work->journal ? SLICE("true") : SLICE("false"));
+    } else {
+        enum entity_kind kind = document_row((enum document_kind)work->document)->entity;
+        object_text(&event, slice_of(entity_row(kind)->id_member), buffer_slice(&work->id));
+    }
+    record_end(record, &event, "operator.reprojected");
+    record_post(record, run);
+}
+
 void handle_reproject(struct exchange *exchange) {
     struct reproject_work *work = calloc(1, sizeof(*work));
     if (!work) {
@@ -320,7 +340,7 @@ void handle_reproject(struct exchange *exchange) {
     if (status == STATUS_OK)
         status = buffer_append_slice(&work->out, SLICE("{\"rewritten\":["));
     if (status == STATUS_OK)
-        post_step(work);
+        record_reproject(work);
     else
         exchange_answer_status(exchange, status);
 }

@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/record.h"
 #include "base/limits.h"
 #include "http/exchange.h"
 #include "io/call.h"
@@ -114,6 +115,17 @@ static bool is_empty(struct slice body) {
     return !json_next_member(&members, &name, &member);
 }
 
+static void run(struct exchange *exchange) {
+    struct retention_work *work = exchange->work;
+    exchange_ref(exchange);
+    call_begin(&work->done, exchange->loop);
+    enum status status = retention_run_post(api_of(exchange)->retention, &work->request);
+    if (status != STATUS_OK) {
+        work->done.status = status;
+        call_return_post(&work->done);
+    }
+}
+
 void handle_retention_run(struct exchange *exchange) {
     if (!is_empty(buffer_slice(&exchange->body))) {
         exchange_answer_error(exchange,
@@ -134,11 +146,11 @@ void handle_retention_run(struct exchange *exchange) {
     exchange->work = work;
     exchange->work_free = work_free;
     exchange->stream = &retention_stream;
-    exchange_ref(exchange);
-    call_begin(&work->done, exchange->loop);
-    enum status status = retention_run_post(api_of(exchange)->retention, &work->request);
-    if (status != STATUS_OK) {
-        work->done.status = status;
-        call_return_post(&work->done);
-    }
+    /* Retention makes room on a full disk, where nothing can be recorded. */
+    struct record *record = record_new(exchange, 1);
+    if (!record)
+        return;
+    struct object_writer event = record_begin(record);
+    record_end(record, &event, "operator.retention_run");
+    record_post_anyway(record, run);
 }

@@ -1,33 +1,18 @@
 /* POST /internal/v1/sync/sessions/revoke: revokes sessions, devices or tokens.
  *
- *   writer: durable ──▶ in memory ──▶ every loop: sweep ──▶ other nodes: the same ──▶ answer
- *
- * The order matters: the answer survives a crash, no revoked token is admitted after the sweep, and
- * nothing is delivered to a revoked principal after the answer. */
+ *   record ──▶ writer: durable ──▶ in memory ──▶ every loop: sweep ──▶ other nodes: the same
+ *          ──▶ answer
+ */
+#include "api/revoke.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
 #include "api/api.h"
 #include "api/handlers.h"
-#include "api/revoke_request.h"
+#include "api/record.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/exchange.h"
-#include "http/sweep.h"
-#include "io/call.h"
-#include "wire/object_writer.h"
-
-struct revoke_work {
-    struct call call;
-    struct writer_job job;
-    struct sweep sweep;
-    struct nodes_wait wait;
-    struct exchange *exchange;
-    uint64_t forget_ms;
-    uint64_t expires_at_ms;
-    enum status status;
-    struct revoke_request request;
-};
 
 static void work_free(void *memory) {
     struct revoke_work *work = memory;
@@ -80,12 +65,34 @@ static void log_revocation(const struct revoke_work *work) {
               log_slice("reason", request->reason.data ? request->reason : SLICE("-")));
 }
 
+void revoke_add(struct revoke_work *work, enum revocation_kind kind, struct slice id) {
+    struct revoke_request *request = &work->request;
+    assert(request->count < REVOKE_IDS_MAX);
+    request->revocations[request->count++] =
+        (struct store_revocation){.kind = kind,
+                                  .id = id,
+                                  .reason = request->reason,
+                                  .revoked_at_ms = work->now_ms,
+                                  .expires_at_ms = work->expires_at_ms};
+    request->counts[kind]++;
+}
+
 static void job_run(struct writer_job *job, struct store_session *session) {
     struct revoke_work *work = container_of(job, struct revoke_work, job);
-    work->status = store_put_revocations(session, work->request.revocations, work->request.count,
-                                         work->forget_ms);
+    const struct api *api = api_of(work->exchange);
+    work->status = work->first ? work->first(work, session) : STATUS_OK;
+    if (work->status == STATUS_OK && work->request.count == 0) {
+        /* Other nodes read what first changed with their next beat. */
+        if (api->is_shared)
+            fanout_nudge(api->fanout, api->epoch);
+        call_return_post(&work->call);
+        return;
+    }
     struct store_progress progress;
-    if (work->status == STATUS_OK && api_of(work->exchange)->is_shared) {
+    if (work->status == STATUS_OK)
+        work->status = store_put_revocations(session, work->request.revocations,
+                                             work->request.count, work->forget_ms);
+    if (work->status == STATUS_OK && api->is_shared) {
         work->status = store_read_progress(session, 0, &progress);
         work->wait.serial = progress.revocation_serial;
     }
@@ -112,9 +119,13 @@ static void count_and_log(struct revoke_work *work) {
               log_int("connections", (int64_t)sessions), log_int("requests", (int64_t)requests));
 }
 
-static void answer(struct revoke_work *work) {
+static void answer_revoked(struct revoke_work *work) {
     const struct revoke_request *request = &work->request;
     struct buffer out;
+    if (work->status != STATUS_OK) {
+        exchange_answer_status(work->exchange, work->status);
+        return;
+    }
     buffer_init(&out, 1024);
     struct object_writer object = object_begin(&out);
     object_number(&object, SLICE("sessions_revoked"), request->counts[REVOCATION_SESSION]);
@@ -139,18 +150,15 @@ static void answer(struct revoke_work *work) {
 static void revoke_done(struct call *call) {
     struct revoke_work *work = container_of(call, struct revoke_work, call);
     enum status status = call->status == STATUS_OK ? work->status : call->status;
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && work->request.count > 0)
         count_and_log(work);
-    if (!exchange_unref(work->exchange))
-        return;
-    if (status == STATUS_OK)
-        answer(work);
-    else
-        exchange_answer_status(work->exchange, status);
+    work->status = status;
+    if (exchange_unref(work->exchange))
+        work->answer(work);
 }
 
-static void post(struct revoke_work *work) {
-    struct exchange *exchange = work->exchange;
+void revoke_post(struct exchange *exchange) {
+    struct revoke_work *work = exchange->work;
     exchange_ref(exchange);
     call_begin(&work->call, exchange->loop);
     enum status status = writer_post_job(api_of(exchange)->writer, &work->job);
@@ -160,16 +168,59 @@ static void post(struct revoke_work *work) {
     call_return_post(&work->call);
 }
 
-void handle_revoke(struct exchange *exchange) {
-    struct api *api = api_of(exchange);
-    const char *message = NULL;
+bool revoke_is_possible(struct exchange *exchange) {
     /* A loop that is starting could admit a revoked token and miss the sweep. */
-    if (atomic_load(&api->http->loops_started) < api->http->loop_count) {
-        exchange_answer_error(exchange,
-                              &(struct exchange_error){.status = STATUS_LIMIT_REACHED,
-                                                       .message = "The server is still starting."});
-        return;
+    const struct http *http = exchange->http;
+    if (atomic_load(&http->loops_started) == http->loop_count)
+        return true;
+    exchange_answer_error(exchange,
+                          &(struct exchange_error){.status = STATUS_LIMIT_REACHED,
+                                                   .message = "The server is still starting."});
+    return false;
+}
+
+void revoke_begin(struct revoke_work *work, struct exchange *exchange) {
+    /* Made on the loop: the writer only reads it. */
+    (void)exchange_request_id(exchange);
+    work->exchange = exchange;
+    work->job.run = job_run;
+    work->job.any_node = !work->first;
+    work->sweep.done = sweep_done;
+    work->call.done = revoke_done;
+    work->now_ms = clock_wall_ms(&exchange->loop->clock);
+    work->forget_ms = io_loop_forget_ms(exchange->loop);
+    work->expires_at_ms = gate_revocation_expires_at_ms(&exchange->http->gate, work->now_ms);
+    for (size_t i = 0; i < work->request.count; i++) {
+        work->request.revocations[i].revoked_at_ms = work->now_ms;
+        work->request.revocations[i].expires_at_ms = work->expires_at_ms;
     }
+}
+
+/* One event for each id, so that a search for an id finds it. */
+static void record_all(struct revoke_work *work) {
+    static const char *const kinds[REVOCATION_KIND_COUNT] = {"session_id", "device_id", "jti"};
+    const struct revoke_request *request = &work->request;
+    struct record *record = record_new(work->exchange, request->count);
+    if (!record)
+        return;
+    for (size_t i = 0; i < request->count; i++) {
+        const struct store_revocation *one = &request->revocations[i];
+        struct object_writer event = record_begin(record);
+        bool is_after = one->kind == REVOCATION_SESSION; /* members are sorted by name */
+        if (is_after)
+            object_text_given(&event, SLICE("reason"), one->reason);
+        object_text(&event, slice_of(kinds[one->kind]), one->id);
+        if (!is_after)
+            object_text_given(&event, SLICE("reason"), one->reason);
+        record_end(record, &event, "operator.token_revoked");
+    }
+    record_post_anyway(record, revoke_post);
+}
+
+void handle_revoke(struct exchange *exchange) {
+    const char *message = NULL;
+    if (!revoke_is_possible(exchange))
+        return;
     struct revoke_work *work = calloc(1, sizeof(*work));
     enum status status =
         work ? revoke_request_read(buffer_slice(&exchange->body), &work->request, &message)
@@ -180,21 +231,9 @@ void handle_revoke(struct exchange *exchange) {
                               &(struct exchange_error){.status = status, .message = message});
         return;
     }
-    /* Made on the loop: the writer only reads it. */
-    (void)exchange_request_id(exchange);
-    work->exchange = exchange;
-    work->job.run = job_run;
-    work->job.any_node = true;
-    work->sweep.done = sweep_done;
-    work->call.done = revoke_done;
-    work->forget_ms = io_loop_forget_ms(exchange->loop);
-    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
-    work->expires_at_ms = gate_revocation_expires_at_ms(&exchange->http->gate, now_ms);
-    for (size_t i = 0; i < work->request.count; i++) {
-        work->request.revocations[i].revoked_at_ms = now_ms;
-        work->request.revocations[i].expires_at_ms = work->expires_at_ms;
-    }
+    work->answer = answer_revoked;
     exchange->work = work;
     exchange->work_free = work_free;
-    post(work);
+    revoke_begin(work, exchange);
+    record_all(work);
 }

@@ -1,14 +1,24 @@
 #include "api/routes.h"
 
 #include "api/handlers.h"
+#include "api/key_request.h"
 #include "api/mint.h"
 #include "api/revoke_request.h"
 #include "base/limits.h"
 #include "dialect/handlers.h"
 
-/* Routes of backends and operators. They need the operator key. */
+/* The roles of operator keys that may call a route. admin may call each that takes a key. */
+#define NO_KEY       0
+#define ROLE_ADMIN   KEY_ROLE_BIT(KEY_ROLE_ADMIN)
+#define ROLE_APPEND  (ROLE_ADMIN | KEY_ROLE_BIT(KEY_ROLE_APPEND))
+#define ROLE_MINT    (ROLE_ADMIN | KEY_ROLE_BIT(KEY_ROLE_MINT))
+#define ROLE_READ    (ROLE_ADMIN | KEY_ROLE_BIT(KEY_ROLE_READ))
+#define ROLE_METRICS (ROLE_READ | KEY_ROLE_BIT(KEY_ROLE_METRICS))
+
+/* Routes of backends and operators. They need an operator key, or to read a token with the scope
+ * runtime.dashboard. */
 #define OPERATOR_GET(path, handle, parameters)                                                     \
-    { HTTP1_METHOD_GET, "/internal/v1" path, handle, 0, ROUTE_OPERATOR, parameters }
+    { HTTP1_METHOD_GET, "/internal/v1" path, handle, 0, ROUTE_OPERATOR, ROLE_READ, parameters }
 /* Appends, under their two names. Tokens with the scope runtime.append or
  * runtime.cancel may use them too. */
 #define APPEND_POST(path, handle)                                                                  \
@@ -17,14 +27,18 @@
      handle,                                                                                       \
      0,                                                                                            \
      ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_APPEND | ROUTE_WRITER,                                \
+     ROLE_APPEND,                                                                                  \
      ANY},                                                                                         \
     {                                                                                              \
         HTTP1_METHOD_POST, "/v1" path, handle, 0, ROUTE_PRODUCER | ROUTE_APPEND | ROUTE_WRITER,    \
-            ANY                                                                                    \
+            ROLE_APPEND, ANY                                                                       \
     }
 
 #define MINT_POST(path)                                                                            \
-    { HTTP1_METHOD_POST, path, handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR | ROUTE_MINT, ANY }
+    {                                                                                              \
+        HTTP1_METHOD_POST, path, handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR | ROUTE_WRITER,      \
+            ROLE_MINT, ANY                                                                         \
+    }
 
 /* Names of query parameters, for the last column. Routes that read answer 400 to other names, since
  * a misspelt one would change the answer unnoticed. */
@@ -35,8 +49,8 @@
 #define POLL     "after_seq since epoch from replay form limit wait_ms"
 
 static const struct route routes[] = {
-    {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, ANY},
-    {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0, ANY},
+    {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, NO_KEY, ANY},
+    {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0, NO_KEY, ANY},
     APPEND_POST("/runs", handle_run_create),
     OPERATOR_GET("/runs", handle_runs, ENTITIES),
     OPERATOR_GET("/runs/{run_id}", handle_run, NONE),
@@ -58,55 +72,58 @@ static const struct route routes[] = {
     OPERATOR_GET("/principals", handle_principals, "after limit prefix"),
     OPERATOR_GET("/topics/{topic}/events", handle_topic_events, EVENTS),
     {HTTP1_METHOD_POST, "/internal/v1/events:batch", handle_batch, UINT64_MAX,
-     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_STREAM | ROUTE_WRITER | ROUTE_ITEMS, ANY},
+     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_STREAM | ROUTE_WRITER | ROUTE_ITEMS, ROLE_APPEND, ANY},
     {HTTP1_METHOD_POST, "/v1/events:batch", handle_batch, UINT64_MAX,
-     ROUTE_PRODUCER | ROUTE_STREAM | ROUTE_WRITER | ROUTE_ITEMS, ANY},
+     ROUTE_PRODUCER | ROUTE_STREAM | ROUTE_WRITER | ROUTE_ITEMS, ROLE_APPEND, ANY},
     OPERATOR_GET("/projectors/checkpoints/{projection}/{entity}", handle_checkpoint, NONE),
     OPERATOR_GET("/projectors/run-summary/{run_id}", handle_run_summary, NONE),
     OPERATOR_GET("/projectors/worker-summary/{worker_id}", handle_worker_summary, NONE),
     OPERATOR_GET("/projectors/drift", handle_drift, "limit"),
     {HTTP1_METHOD_POST, "/internal/v1/projectors/reproject", handle_reproject, 4096,
-     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
+     ROUTE_OPERATOR | ROUTE_WRITER, ROLE_ADMIN, ANY},
     {HTTP1_METHOD_POST, "/internal/v1/retention/run", handle_retention_run, 4096,
-     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
+     ROUTE_OPERATOR | ROUTE_WRITER, ROLE_ADMIN, ANY},
     {HTTP1_METHOD_GET, "/api/events", handle_audit_list, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT,
-     "after_cursor start_cursor since limit"},
+     ROLE_READ, "after_cursor start_cursor since limit"},
     {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0,
-     ROUTE_OPERATOR | ROUTE_APPEND | ROUTE_WRITER, ANY},
+     ROUTE_OPERATOR | ROUTE_APPEND | ROUTE_WRITER, ROLE_APPEND, ANY},
     {HTTP1_METHOD_POST, "/api/events/import", handle_event_import, UINT64_MAX,
-     ROUTE_OPERATOR | ROUTE_STREAM | ROUTE_WRITER, ANY},
+     ROUTE_OPERATOR | ROUTE_STREAM | ROUTE_WRITER, ROLE_ADMIN, ANY},
     {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, "after_cursor start_cursor since until_cursor format"},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, ROLE_READ,
+     "after_cursor start_cursor since until_cursor format"},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
-     ROUTE_TOKEN_OR_OPERATOR, NONE},
+     ROUTE_TOKEN_OR_OPERATOR, ROLE_READ, NONE},
     MINT_POST("/api/sync/token"),
     MINT_POST("/api/v1/sync/token"),
     MINT_POST("/internal/v1/sync/token"),
     {HTTP1_METHOD_GET, "/v1/topics/{topic}", handle_topic, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC,
-     NONE},
+     ROLE_READ, NONE},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/messages", handle_messages, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, POLL},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, ROLE_READ, POLL},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/messages", handle_messages, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, POLL},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, ROLE_READ, POLL},
     {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0,
-     ROUTE_TOKEN | ROUTE_VERSION_AT_JOIN | ROUTE_STAYS_OPEN, ANY},
+     ROUTE_TOKEN | ROUTE_VERSION_AT_JOIN | ROUTE_STAYS_OPEN, NO_KEY, ANY},
     {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0,
-     ROUTE_TOKEN | ROUTE_VERSION_AT_JOIN | ROUTE_STAYS_OPEN, ANY},
+     ROUTE_TOKEN | ROUTE_VERSION_AT_JOIN | ROUTE_STAYS_OPEN, NO_KEY, ANY},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC | ROUTE_STAYS_OPEN, ANY},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC | ROUTE_STAYS_OPEN, ROLE_READ, ANY},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/ws", handle_topic_ws, 0,
-     ROUTE_TOKEN | ROUTE_TOPIC | ROUTE_STAYS_OPEN, ANY},
+     ROUTE_TOKEN | ROUTE_TOPIC | ROUTE_STAYS_OPEN, NO_KEY, ANY},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0,
-     ROUTE_TOKEN | ROUTE_TOPIC | ROUTE_STAYS_OPEN, ANY},
+     ROUTE_TOKEN | ROUTE_TOPIC | ROUTE_STAYS_OPEN, NO_KEY, ANY},
     {HTTP1_METHOD_GET, "/events", handle_log_sse, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT | ROUTE_STAYS_OPEN, ANY},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT | ROUTE_STAYS_OPEN, ROLE_READ, ANY},
     /* Its first message carries the token. */
-    {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, ROUTE_TOKEN_IN_FIRST_MESSAGE, ANY},
+    {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, ROUTE_TOKEN_IN_FIRST_MESSAGE,
+     NO_KEY, ANY},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, NONE},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, ROLE_READ, NONE},
     OPERATOR_GET("/nodes", handle_nodes, NONE),
     OPERATOR_GET("/khala/snapshots", handle_snapshots, NONE),
-    {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS, ANY},
+    {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS, ROLE_METRICS,
+     ANY},
     OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks, "topic_limit"),
     OPERATOR_GET("/khala/fanout/metrics", handle_fanout_metrics, "topic_limit"),
     OPERATOR_GET("/khala/why", handle_why, "connection principal topic limit"),
@@ -114,11 +131,18 @@ static const struct route routes[] = {
     OPERATOR_GET("/quotas", handle_quotas, "after limit"),
     OPERATOR_GET("/quotas/{owner}", handle_quota_get, NONE),
     {HTTP1_METHOD_PUT, "/internal/v1/quotas/{owner}", handle_quota_put, 4096,
-     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
+     ROUTE_OPERATOR | ROUTE_WRITER, ROLE_ADMIN, ANY},
     {HTTP1_METHOD_DELETE, "/internal/v1/quotas/{owner}", handle_quota_delete, 0,
-     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
+     ROUTE_OPERATOR | ROUTE_WRITER, ROLE_ADMIN, ANY},
+    {HTTP1_METHOD_GET, "/internal/v1/keys", handle_keys, 0, ROUTE_OPERATOR, ROLE_ADMIN, NONE},
+    {HTTP1_METHOD_POST, "/internal/v1/keys", handle_key_add, OPERATOR_KEY_BODY_BYTES_MAX,
+     ROUTE_OPERATOR | ROUTE_WRITER, ROLE_ADMIN, ANY},
+    {HTTP1_METHOD_DELETE, "/internal/v1/keys/{name}", handle_key_remove, 0,
+     ROUTE_OPERATOR | ROUTE_WRITER, ROLE_ADMIN, ANY},
+    {HTTP1_METHOD_POST, "/internal/v1/keys/{name}/rotate", handle_key_rotate,
+     OPERATOR_KEY_BODY_BYTES_MAX, ROUTE_OPERATOR | ROUTE_WRITER, ROLE_ADMIN, ANY},
     {HTTP1_METHOD_POST, "/internal/v1/sync/sessions/revoke", handle_revoke, REVOKE_BYTES_MAX,
-     ROUTE_OPERATOR, ANY},
+     ROUTE_OPERATOR, ROLE_ADMIN, ANY},
 };
 
 const struct route_table api_routes = {routes, sizeof(routes) / sizeof(routes[0])};

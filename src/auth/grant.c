@@ -261,7 +261,8 @@ bool grant_opens_any(const struct principal *principal) {
     if (principal->read_all)
         return true;
     if (!principal_is_narrowed(principal))
-        return (principal->scopes & ~(unsigned)SCOPE_REPLAY_ALL) != 0 && has_identity(principal);
+        return principal->scopes & SCOPE_DASHBOARD ||
+               ((principal->scopes & ~(unsigned)SCOPE_REPLAY_ALL) != 0 && has_identity(principal));
     for (size_t i = 0; i < principal->topics.count; i++) {
         struct slice name = principal->topics.names[i];
         bool is_topic = address_kind(name) == ADDRESS_TOPIC;

@@ -12,7 +12,10 @@
 
 _Static_assert(PRINCIPAL_KEY_BYTES_MAX > CLAIMS_TEXT_BYTES_MAX, "a key has a whole name");
 
-const struct principal principal_operator = {.read_all = true};
+const struct principal principal_operator = {
+    .role = KEY_ROLE_ADMIN, .read_all = true, .subject = SLICE(PRINCIPAL_OPERATOR_NAME)};
+const struct principal principal_mint_key = {.role = KEY_ROLE_MINT,
+                                             .subject = SLICE("KHALA_MINT_KEY")};
 
 /* ---- copies ---- */
 
@@ -59,6 +62,7 @@ enum status principal_new(const struct principal *from, const struct principal *
         .subject = copy_text(&at, from->subject),
         .token_id = copy_text(&at, from->token_id),
         .expires_at_ms = from->expires_at_ms,
+        .role = from->role,
         .read_all = from->read_all,
         .scopes = from->scopes,
     };
@@ -128,7 +132,8 @@ static bool same_list(const struct grant_list *a, const struct grant_list *b) {
 
 static bool same_content(const struct principal *a, const struct principal *b) {
     return a->expires_at_ms == b->expires_at_ms && a->read_all == b->read_all &&
-           a->scopes == b->scopes && same_text(a->identity.user_id, b->identity.user_id) &&
+           a->role == b->role && a->scopes == b->scopes &&
+           same_text(a->identity.user_id, b->identity.user_id) &&
            same_text(a->identity.guest_scope, b->identity.guest_scope) &&
            same_text(a->identity.org_id, b->identity.org_id) &&
            same_text(a->session_id, b->session_id) && same_text(a->device_id, b->device_id) &&
@@ -251,7 +256,8 @@ size_t owner_keys(const struct owner *owner, uint32_t keys[PRINCIPAL_KEYS_MAX]) 
 }
 
 bool principal_may_replay_all(const struct principal *principal) {
-    return principal == &principal_operator || principal->scopes & SCOPE_REPLAY_ALL;
+    return (principal_is_operator(principal) && principal->read_all) ||
+           principal->scopes & SCOPE_REPLAY_ALL;
 }
 
 struct slice principal_key(const struct principal *principal, char key[PRINCIPAL_KEY_BYTES_MAX]) {
@@ -263,10 +269,16 @@ struct slice principal_key(const struct principal *principal, char key[PRINCIPAL
         {'o', principal->identity.org_id},  {'s', principal->subject},
         {'j', principal->token_id},
     };
+    /* A key is no token, whatever the token says in its claims. */
+    if (principal_is_operator(principal)) {
+        key[0] = '*';
+        memcpy(key + 1, principal->subject.data, principal->subject.size);
+        return (struct slice){key, 1 + principal->subject.size};
+    }
     size_t chosen = 0;
     while (chosen < sizeof(names) / sizeof(names[0]) && !names[chosen].name.data)
         chosen++;
-    key[0] = principal == &principal_operator ? '*' : '-';
+    key[0] = '-';
     if (chosen == sizeof(names) / sizeof(names[0]))
         return (struct slice){key, 1};
     struct slice name = names[chosen].name;
@@ -284,8 +296,14 @@ size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAM
     struct slice id = identity->user_id.data       ? identity->user_id
                       : identity->guest_scope.data ? identity->guest_scope
                                                    : identity->org_id;
-    if (!id.data) {
-        kind = principal == &principal_operator ? "operator" : "service";
+    if (principal == &principal_operator) {
+        kind = "";
+        id = principal->subject;
+    } else if (principal_is_operator(principal)) {
+        kind = "key:";
+        id = principal->subject;
+    } else if (!id.data) {
+        kind = "service";
         id = SLICE("");
     }
     int size = snprintf(text, PRINCIPAL_NAME_BYTES_MAX, "%s%.*s", kind, (int)id.size, id.data);

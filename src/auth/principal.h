@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "auth/key_role.h"
 #include "spec/codes.h"
 #include "topic/owner.h"
 #include "topic/topic_table.h"
@@ -28,6 +29,7 @@ struct principal {
     struct slice subject;     /* the sub of the token */
     struct slice token_id;    /* the jti of the token */
     uint64_t expires_at_ms;   /* no delivery from this time on; 0: never expires */
+    enum key_role role;       /* of an operator key; KEY_ROLE_NONE: it has a token */
     bool read_all;            /* ignores ownership and scopes; grants still narrow */
     unsigned scopes;          /* bits of enum scope */
     struct grant_list topics; /* both empty: the token does not narrow */
@@ -37,8 +39,21 @@ struct principal {
     atomic_bool is_shared;
 };
 
-/* The holder of the operator key: reads everything and never expires. */
+#define PRINCIPAL_OPERATOR_NAME "operator"
+/* The holder of the operator key that was generated or is a setting: may do everything, never
+ * expires, and cannot be revoked. */
 extern const struct principal principal_operator;
+/* The holder of KHALA_MINT_KEY. */
+extern const struct principal principal_mint_key;
+
+/* The holder of an operator key of any role, which has no owner and no limits of an owner. */
+static inline bool principal_is_operator(const struct principal *principal) {
+    return principal->role != KEY_ROLE_NONE;
+}
+/* False for keys of the settings, which are valid until the next start. */
+static inline bool principal_is_revocable(const struct principal *principal) {
+    return !principal_is_operator(principal) || principal->token_id.data;
+}
 
 /* A deep copy with one reference. */
 MUST_CHECK enum status principal_new(const struct principal *from, const struct principal **made);
@@ -80,8 +95,9 @@ bool principal_may_replay_all(const struct principal *principal);
 struct slice principal_key(const struct principal *principal, char key[PRINCIPAL_KEY_BYTES_MAX]);
 
 #define PRINCIPAL_NAME_BYTES_MAX 192
-/* The name for people: "user:42", "guest:…", "org:…", "operator", or "service" for a
- * token without an identity. A longer name is truncated. Returns the size. */
+/* The name for people: "user:42", "guest:…", "org:…", "operator", "key:NAME" for an operator key
+ * with a name, or "service" for a token without an identity. A longer name is truncated. Returns
+ * the size. */
 size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]);
 
 static inline bool principal_is_expired(const struct principal *principal, uint64_t now_ms) {

@@ -80,6 +80,7 @@
     X(JOB_GROUPS_MAX,                     8,         ITEMS, LOOP,         1, "principals whose sessions of one turn read the store together")                \
     X(STORE_POOL_DEBTORS_MAX,             4096,      ITEMS, PROCESS,      1, "principals without a read whose long reads are remembered")                    \
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
+    X(OPERATOR_KEYS_MAX,                  256,       ITEMS, PROCESS,      1, "operator keys with names; twice as many while all are being rotated")           \
     X(RATE_PRINCIPALS_MAX,                16384,     ITEMS, PROCESS,      2, "principals whose single uses of the last seconds are counted")                 \
     X(RATE_ADDRESSES_MAX,                 65536,     ITEMS, PROCESS,      1, "addresses whose wrong keys and tokens of the last minutes are counted")        \
     X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \
@@ -181,6 +182,8 @@
     X(CURSORS_PLAN_CURSOR_ROWS_MAX,      1 << 16,   ITEMS, WITHIN,       1, "rows that a cursor plan looks at for one of its cursors")                       \
     X(CURSORS_PLAN_KEYS_BYTES_MAX,       2 << 20,   BYTES, READ,         1, "cursors of a plan, so that a repeated one is planned once")                     \
     X(REVOKE_BYTES_MAX,                  1 << 20,   BYTES, WITHIN,       1, "body of a revocation")                                                          \
+    X(RECORD_BYTES_MAX,                  16 << 20,  BYTES, WITHIN,       1, "events that record one request of an operator")                                  \
+    X(RECORD_EVENT_BYTES_MAX,            64 << 10,  BYTES, WITHIN,       1, "one of them")                                                                   \
     X(REVOKE_IDS_MAX,                    1000,      ITEMS, WITHIN,       1, "ids of a revocation")                                                           \
     X(REVOKE_REASON_BYTES_MAX,           512,       BYTES, WITHIN,       1, "reason of a revocation")                                                        \
     /* Connection: a request of one kind at a time. */                                                                                                       \

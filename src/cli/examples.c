@@ -22,7 +22,7 @@ static bool can_mint(const struct server *server) {
     moment.session_id = uuid7_next(&ids, moment.now_ms);
     buffer_init(&answer, ANSWER_BYTES_MAX);
     status = mint(&server->http.gate, SLICE("{\"topics\":[\"" EXAMPLES_TOPIC "\"]}"), &moment,
-                  &answer, &reason);
+                  &answer, &reason, NULL);
     buffer_release(&answer);
     return status == STATUS_OK;
 }

@@ -98,7 +98,7 @@ enum status subscription_quota_set(struct subscription_quota *quota,
     char text[PRINCIPAL_KEY_BYTES_MAX];
     char owner[QUOTA_OWNER_BYTES_MAX];
     struct quota_refusal unused;
-    if (!quota || principal == &principal_operator)
+    if (!quota || principal_is_operator(principal))
         return STATUS_OK;
     if (!refusal)
         refusal = &unused;

@@ -260,7 +260,7 @@ uint64_t conn_charge_failure(struct conn *conn, bool is_token) {
 enum status conn_admit(struct conn *conn, const struct principal *principal) {
     struct http *http = conn_loop(conn)->http;
     enum status status = STATUS_OK;
-    if (principal && principal != &principal_operator && !conn->is_node)
+    if (principal && !principal_is_operator(principal) && !conn->is_node)
         status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
                                            clock_wall_ms(&conn->transport.loop->clock));
     if (status == STATUS_OK)

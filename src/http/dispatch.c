@@ -21,6 +21,8 @@
 static void answer_refused(struct exchange *exchange, enum status status) {
     if (compatibility_refuses(status))
         version_gate_answer(exchange, status);
+    else if (status == STATUS_FORBIDDEN_ROLE)
+        admission_answer_role(exchange);
     else
         exchange_answer_status(exchange, status);
 }

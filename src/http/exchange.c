@@ -45,11 +45,11 @@ static void exchange_free(struct exchange *exchange) {
 
 struct store_client exchange_client(const struct exchange *exchange,
                                     char key[PRINCIPAL_KEY_BYTES_MAX]) {
-    const struct principal *principal = exchange_caller(exchange, STATUS_OK);
+    const struct principal *principal = exchange->principal;
     if (!principal)
         return (struct store_client){.key = {"", 0}};
     return (struct store_client){.key = principal_key(principal, key),
-                                 .is_bounded = principal != &principal_operator};
+                                 .is_bounded = !principal_is_operator(principal)};
 }
 
 /* Replaces what is held for the exchange: the bytes of its answer, or of the next piece. A bounded
@@ -178,16 +178,6 @@ static void log_answered(struct exchange *exchange, unsigned http_status) {
         log_answer(exchange, http_status, took_ns);
 }
 
-const struct principal *exchange_caller(const struct exchange *exchange, enum status status) {
-    if (exchange->principal)
-        return exchange->principal;
-    unsigned flags = exchange->match.route ? exchange->match.route->flags : 0;
-    bool is_operators = flags & ROUTE_OPERATOR && !(flags & ROUTE_PRODUCER);
-    return is_operators && !exchange->has_mint_key && status_http(status) != 401
-               ? &principal_operator
-               : NULL;
-}
-
 static struct slice topic_of(const struct exchange *exchange) {
     static const struct slice parameter = SLICE("{topic}");
     bool has_topic = exchange->match.route && exchange->match.parameter_count > 0 &&
@@ -198,7 +188,7 @@ static struct slice topic_of(const struct exchange *exchange) {
 
 static struct cause cause_of(struct exchange *exchange, enum status status,
                              struct cause_names *names) {
-    const struct principal *caller = exchange_caller(exchange, status);
+    const struct principal *caller = exchange->principal;
     struct cause cause = {.connection = exchange_request_id(exchange),
                           .topic = topic_of(exchange),
                           .status = status,
@@ -326,9 +316,9 @@ static const char *message_of(const struct exchange *exchange, const struct exch
     if (error->message)
         return error->message;
     if (is_operators && error->status == STATUS_INVALID_TOKEN)
-        return "This is not the operator key of this server.";
+        return "This is not an operator key of this server.";
     if (is_operators && status_http(error->status) == 401)
-        return "This address needs the operator key, as Authorization: Bearer KEY.";
+        return "This address needs an operator key, as Authorization: Bearer KEY.";
     if (error->status == STATUS_MISSING_SCOPE)
         return scopes_needed(exchange->scopes_needed, text);
     return status_message(error->status);
@@ -550,8 +540,7 @@ bool exchange_token_expired(const struct exchange *exchange) {
 enum status exchange_token_status(const struct exchange *exchange) {
     if (exchange_token_expired(exchange))
         return STATUS_TOKEN_EXPIRED;
-    /* The operator key cannot be revoked. */
-    bool is_revocable = exchange->principal && exchange->principal != &principal_operator;
+    bool is_revocable = exchange->principal && principal_is_revocable(exchange->principal);
     return !is_revocable || revocations_is_fresh(exchange->http->gate.revocations)
                ? STATUS_OK
                : STATUS_REVOCATIONS_UNKNOWN;

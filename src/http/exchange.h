@@ -34,8 +34,8 @@ struct exchange {
     struct io_loop *loop;
     struct http *http;
     const struct http1_request *request; /* NULL without conn, or when the parser refused it */
-    const struct principal *principal;   /* a reference; NULL: not admitted by a token */
-    char *bearer;           /* name of the principal of a refused token; NULL: unknown */
+    const struct principal *principal; /* a reference, of a token or an operator key; NULL: none */
+    char *bearer;                      /* name of the principal of a refused token; NULL: unknown */
     const char *token_rule; /* static: the rule that a refused token breaks; for operators only */
     enum grant_view view;   /* which frames of its topic the principal gets */
     unsigned
@@ -47,7 +47,6 @@ struct exchange {
     struct buffer body;
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
     enum status refused;     /* decided at the head; answered when the request is complete */
-    bool has_mint_key;       /* admitted by the mint key, not by the operator key */
     bool answered;           /* the answer is written, or has started */
     bool chunked;            /* the answer is in chunks; false: closing ends it */
     bool head_failed;        /* the answer's head could not be written */
@@ -90,9 +89,6 @@ struct slice exchange_request_id(struct exchange *exchange);
  * answer that a cache or a proxy repeats for another request. */
 bool exchange_id_header(struct exchange *exchange, struct http1_header *header);
 bool exchange_is_head(const struct exchange *exchange);
-/* NULL: unknown, or the bearer of the mint key. A request to an operator's route had the key if the
- * status of its answer is not 401. */
-const struct principal *exchange_caller(const struct exchange *exchange, enum status status);
 /* The queue and the bounds of its principal. */
 struct store_client exchange_client(const struct exchange *exchange,
                                     char key[PRINCIPAL_KEY_BYTES_MAX]);

@@ -15,6 +15,7 @@
 #include "http/admit/conn_tickets.h"
 #include "http/admit/gate.h"
 #include "http/admit/operator_key.h"
+#include "http/admit/operator_keys.h"
 #include "http/admit/single_use.h"
 #include "http/http_date.h"
 #include "http/route.h"
@@ -54,7 +55,8 @@ struct http {
     struct operator_key operator_key;
     struct operator_key mint_key; /* mints tokens, and nothing else */
     bool has_mint_key;
-    struct tls_context *tls; /* NULL: plain bytes, on every listener */
+    struct operator_keys *operator_keys; /* the ones with names */
+    struct tls_context *tls;             /* NULL: plain bytes, on every listener */
     struct telemetry *telemetry;
     struct store_pool *store_pool;
     struct unread_answers unread_answers;

@@ -136,6 +136,7 @@ static const struct {
     {"/api/events", "", LABEL_ROUTE_CLASS_AUDIT},
     {"/internal/v1/khala/", "", LABEL_ROUTE_CLASS_OPERATOR},
     {"/internal/v1/sync/", "", LABEL_ROUTE_CLASS_OPERATOR},
+    {"/internal/v1/keys", "", LABEL_ROUTE_CLASS_OPERATOR},
     {"/internal/v1/retention", "", LABEL_ROUTE_CLASS_OPERATOR},
     {"/internal/v1/projectors/reproject", "", LABEL_ROUTE_CLASS_OPERATOR},
     {"/", "", LABEL_ROUTE_CLASS_READ},

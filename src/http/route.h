@@ -7,6 +7,7 @@
 #ifndef HTTP_ROUTE_H
 #define HTTP_ROUTE_H
 
+#include "auth/key_role.h"
 #include "base/buffer.h"
 #include "spec/metrics.h"
 #include "wire/http1_request.h"
@@ -16,12 +17,12 @@
 struct exchange;
 
 enum route_flag {
-    ROUTE_OPERATOR = 1,            /* needs the operator key */
+    ROUTE_OPERATOR = 1,            /* needs an operator key */
     ROUTE_STREAM = 2,              /* the handler runs at the head; the body comes in pieces */
     ROUTE_APPEND = 4,              /* the body may be as large as an append's */
     ROUTE_TOKEN = 8,               /* needs a client's token */
     ROUTE_KEYLESS = 64,            /* an operator's route; the operator's listener needs no key */
-    ROUTE_TOKEN_OR_OPERATOR = 128, /* takes a token, or the operator key in the header */
+    ROUTE_TOKEN_OR_OPERATOR = 128, /* takes a token, or an operator key in the header */
     ROUTE_TOPIC = 256,             /* its parameter is a topic; the caller must be entitled to it */
     ROUTE_AUDIT = 512,             /* reads the whole log; the caller must be entitled to it */
     ROUTE_STAYS_OPEN = 1024,       /* becomes a session */
@@ -29,7 +30,6 @@ enum route_flag {
     ROUTE_VERSION_AT_JOIN = 4096,        /* the client sends its version when it joins */
     ROUTE_PRODUCER = 8192, /* also takes a token that may append; without ROUTE_OPERATOR it is on
                               both listeners */
-    ROUTE_MINT = 16384,    /* also takes the mint key */
     ROUTE_WRITER = 32768,  /* needs the writer role: other nodes pass the request to the writer */
     ROUTE_ITEMS = 65536,   /* its answer has a line for each item of the body */
 };
@@ -40,6 +40,8 @@ struct route {
     void (*handle)(struct exchange *exchange);
     uint64_t body_bytes_max; /* 0: takes no body */
     unsigned flags;
+    /* The roles of operator keys that may call it, as bits. 0: it takes no operator key. */
+    unsigned roles;
     /* The names of its query parameters, with a blank between each two. NULL: a name that it does
      * not know is ignored. */
     const char *parameters;

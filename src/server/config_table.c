@@ -194,7 +194,8 @@ const struct setting config_settings[] = {
      .fallback = "",
      .max = 256,
      .help = "a key, 1 to 256 visible ASCII characters, that mints tokens and does nothing else; "
-             "not with the scopes `runtime.read_all`, `runtime.replay_all` and `runtime.audit`"},
+             "not with the scopes `runtime.read_all`, `runtime.replay_all`, `runtime.audit` and "
+             "`runtime.dashboard`"},
     {.name = "KHALA_TLS_CERT_FILE",
      .type = SETTING_OPTIONAL,
      .offset = FIELD(tls_cert_file),

@@ -94,7 +94,14 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
     metrics_set(METRIC_CLUSTER_LAG_EVENTS, METRIC_PLAIN, behind);
     /* The row is written first: a node whose row is old has no fresh revocations either. */
     status = nodes_beat(nodes, side, beat, progress.term, revoked_seen(following->revoked));
-    if (status == STATUS_OK && !beat->is_ending)
+    /* The operator keys are read before the revocations: where those are fresh, a removed key is
+     * gone, also when its revocation is forgotten. */
+    bool has_keys = status == STATUS_OK && !beat->is_ending &&
+                    operator_keys_read(following->operator_keys, side) == STATUS_OK;
+    if (status == STATUS_OK && !beat->is_ending && !has_keys)
+        log_event(LOG_WARN, "operator_keys.unread", log_str("error", store_session_error(side)),
+                  log_str("effect", "the next beat reads them"));
+    if (has_keys)
         revoked_beat(following->revoked, side, &progress, boot_ms);
     if (status == STATUS_OK && !beat->is_ending &&
         quota_table_read(following->quotas, side) != STATUS_OK)

@@ -10,6 +10,7 @@
 #include "authority/follow/follow.h"
 #include "cluster/nodes.h"
 #include "delivery/topic_activity.h"
+#include "http/admit/operator_keys.h"
 #include "hub/hub.h"
 #include "server/revoked.h"
 
@@ -26,6 +27,7 @@ struct following {
     struct nodes *nodes;
     struct revoked *revoked;
     struct quota_table *quotas;
+    struct operator_keys *operator_keys;
     const char *folder;            /* of the keys */
     struct writer *_Atomic writer; /* NULL until it has started: its thread beats before that */
     const char *epoch;             /* that this process delivers */

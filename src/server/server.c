@@ -18,6 +18,7 @@
 #include "projector/verify.h"
 #include "server/config_fanout.h"
 #include "server/config_options.h"
+#include "server/keys_record.h"
 #include "server/shared_keys.h"
 
 #define KEY_BYTES_SHORT 16
@@ -84,6 +85,7 @@ static enum status gate_start(struct server *server) {
     enum status status = gate_init(&server->http.gate, &options, &message);
     if (status != STATUS_OK)
         return server_refuse(server, status, "no keys for tokens: %.900s", message.text);
+    keys_record(NULL, &server->http.gate, server->keys_digest);
     status = revoked_load(&server->revoked, &server->http, server->store);
     if (status != STATUS_OK)
         return server_refuse(server, status, "cannot read what was revoked: %s",
@@ -122,7 +124,8 @@ static enum status tls_start(struct server *server) {
 }
 
 void server_reload(struct server *server) {
-    gate_reload(&server->http.gate, true);
+    if (gate_reload(&server->http.gate, true))
+        keys_record(server->writer, &server->http.gate, server->keys_digest);
     if (server->http.tls)
         tls_reload(server);
 }
@@ -246,6 +249,7 @@ static enum status writer_and_pool_start(struct server *server) {
     server->following.nodes = server->nodes;
     server->following.revoked = &server->revoked;
     server->following.quotas = server->quotas;
+    server->following.operator_keys = server->http.operator_keys;
     server->following.folder = server->config.data_dir;
     server->following.epoch = server->epoch;
     server->following.schema_version =
@@ -312,6 +316,8 @@ static enum status state_read(struct server *server) {
     status = store_read_state(session, &state);
     if (status == STATUS_OK)
         status = quota_table_read(server->quotas, session);
+    if (status == STATUS_OK)
+        status = operator_keys_read(server->http.operator_keys, session);
     store_session_close(session);
     if (status != STATUS_OK)
         return status;
@@ -393,6 +399,8 @@ static enum status store_open_all(struct server *server) {
     const struct quota_limits quotas = config_quota_limits(&server->config);
     if (status == STATUS_OK)
         status = quota_table_open(&server->quotas, &quotas);
+    if (status == STATUS_OK)
+        status = operator_keys_open(&server->http.operator_keys);
     if (status == STATUS_INVALID_CONFIG)
         return status;
     if (status == STATUS_OK)
@@ -551,6 +559,7 @@ void server_close(struct server *server) {
     if (server->projector)
         projector_close(server->projector);
     quota_table_close(server->quotas);
+    operator_keys_close(server->http.operator_keys);
     if (server->consumers)
         consumers_close(server->consumers);
     subscription_quota_close(server->subscription_quota);
@@ -592,7 +601,8 @@ static void check_store_location(struct server *server) {
 
 void server_check(struct server *server) {
     check_store_location(server);
-    gate_reload(&server->http.gate, false);
+    if (gate_reload(&server->http.gate, false))
+        keys_record(server->writer, &server->http.gate, server->keys_digest);
     telemetry_tick(&server->telemetry);
     process_stats_refresh();
 }

@@ -49,6 +49,7 @@ struct server {
     struct fanout *fanout;
     struct quota_table *quotas;
     struct nodes *nodes;
+    uint8_t keys_digest[SHA256_BYTES]; /* of the ids of the signing keys */
     struct revoked revoked;
     struct following following;
     struct rebuild *rebuild;          /* NULL: none is needed */

@@ -184,6 +184,7 @@ static const char *const scopes[] = {
     "runtime.append",
     "runtime.replay_all",
     "runtime.cancel",
+    "runtime.dashboard",
 };
 _Static_assert(ROW_COUNT(scopes) == SCOPE_COUNT, "every scope has a name");
 

@@ -83,9 +83,14 @@ enum scope {
     SCOPE_APPEND = 1 << 5,     /* of producers: it opens no topic to read */
     SCOPE_REPLAY_ALL = 1 << 6, /* opens no topic: lifts floor and budget of a replay */
     SCOPE_CANCEL = 1 << 7,     /* of producers that append run.cancel_requested only */
+    SCOPE_DASHBOARD = 1 << 8,  /* opens no topic: reads the routes of operators */
 };
-#define SCOPE_COUNT         8
-#define SCOPES_PRODUCER     (SCOPE_APPEND | SCOPE_CANCEL)
+#define SCOPE_COUNT     9
+#define SCOPES_PRODUCER (SCOPE_APPEND | SCOPE_CANCEL)
+/* Those that a key of the role mint may mint. The others read beyond one owner. */
+#define SCOPES_MINTABLE                                                                            \
+    (SCOPE_RUN_EVENTS | SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS |                \
+     SCOPE_NOTIFICATIONS | SCOPES_PRODUCER)
 #define SCOPE_READ_ALL_NAME "runtime.read_all"
 
 /* ---- rows ---- */

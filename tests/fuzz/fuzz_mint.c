@@ -1,6 +1,7 @@
 /* Any bytes as a request for a token. What is minted is taken back, by its own server, for whom it
  * was minted. */
 #include "api/mint.h"
+#include "base/limits.h"
 #include "fuzz.h"
 #include "server/config_options.h"
 #include "wire/json.h"
@@ -29,10 +30,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct buffer out;
     if (!gate)
         gate = make_gate();
+    struct buffer record;
+    struct json_value event;
     buffer_init(&out, 1 << 20);
+    buffer_init(&record, RECORD_EVENT_BYTES_MAX);
+    struct object_writer writer = object_begin(&record);
     enum status status =
-        mint(gate, (struct slice){(const char *)data, size}, &moment, &out, &reason);
+        mint(gate, (struct slice){(const char *)data, size}, &moment, &out, &reason, &writer);
     if (status == STATUS_OK) {
+        /* Every token that is minted can be recorded. */
+        require(object_end(&writer) == STATUS_OK);
+        require(record.size <= RECORD_EVENT_BYTES_MAX / 2);
+        require(json_parse(buffer_slice(&record), &limits, &event) == STATUS_OK);
         struct json_field token = {.name = SLICE("token")};
         struct slice text;
         const struct principal *who;
@@ -44,5 +53,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         require(out.size == 0);
     }
     buffer_release(&out);
+    buffer_release(&record);
     return 0;
 }

@@ -98,13 +98,12 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
 }
 
 enum status api_check_producer(const struct exchange *exchange) {
-    const struct principal *producer = api_producer(exchange);
-    if (!producer)
-        return STATUS_OK;
     if (exchange_token_expired(exchange))
         return STATUS_TOKEN_EXPIRED;
-    return revocations_has(exchange->http->gate.revocations, producer) ? STATUS_TOKEN_REVOKED
-                                                                       : STATUS_OK;
+    return principal_is_revocable(exchange->principal) &&
+                   revocations_has(exchange->http->gate.revocations, exchange->principal)
+               ? STATUS_TOKEN_REVOKED
+               : STATUS_OK;
 }
 
 static void append(struct exchange *exchange, enum append_kind kind, struct slice id) {

@@ -172,7 +172,7 @@ static int mint_offline(const struct mint_options *options, struct slice request
     if (status == STATUS_OK) {
         moment.token_id = uuid7_next(&ids, moment.now_ms);
         moment.session_id = uuid7_next(&ids, moment.now_ms);
-        status = mint(&gate, request, &moment, &out, &reason);
+        status = mint(&gate, request, &moment, &out, &reason, NULL);
     }
     code = status == STATUS_OK ? print_minted(buffer_slice(&out), options->json)
                                : cli_fail(EXIT_CODE_NO, "%s: %s", status_code(status),

@@ -1,8 +1,8 @@
 /* Admission: decides from the head of a request whether it may reach its route.
  * Belongs to the exchange's loop.
  * Memory: on success the exchange holds a reference to its principal.
- * Errors: a 401 or 403 status for the caller's key, token or origin, 426 statuses for its version,
- * STATUS_TOO_MANY_CONNECTIONS and STATUS_SERVER_FULL for a connection beyond the limits.
+ * Errors: a 401 or 403 status for the caller's key, its role, token or origin, 426 statuses for its
+ * version, STATUS_TOO_MANY_CONNECTIONS and STATUS_SERVER_FULL for a connection beyond the limits.
  * Admission reads only the head, never the store. A route without admission flags admits all. */
 #ifndef HTTP_ADMIT_ADMISSION_H
 #define HTTP_ADMIT_ADMISSION_H
@@ -11,5 +11,7 @@
 
 /* The exchange has its route. */
 MUST_CHECK enum status admission_check(struct exchange *exchange);
+/* Answers STATUS_FORBIDDEN_ROLE, with the role of the key and those that the route needs. */
+void admission_answer_role(struct exchange *exchange);
 
 #endif

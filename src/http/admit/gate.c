@@ -36,8 +36,8 @@ void gate_release(struct gate *gate) {
     gate->revocations = NULL;
 }
 
-void gate_reload(struct gate *gate, bool always) {
-    keys_reload(gate->keys, always);
+bool gate_reload(struct gate *gate, bool always) {
+    return keys_reload(gate->keys, always);
 }
 
 /* ---- admission ---- */
@@ -61,9 +61,9 @@ enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now
     return status;
 }
 
-static enum status admit_bearer(struct gate *gate, const struct http1_request *request,
-                                uint64_t now_ms, const struct principal **principal,
-                                struct token_refusal *refusal) {
+enum status gate_admit_header(struct gate *gate, const struct http1_request *request,
+                              uint64_t now_ms, const struct principal **principal,
+                              struct token_refusal *refusal) {
     static const char scheme[] = "bearer";
     struct slice value;
     if (!http1_header_find(request, SLICE("authorization"), &value) || value.size == 0)
@@ -91,7 +91,7 @@ enum status gate_admit(struct gate *gate, const struct http1_request *request, u
                      ? gate_admit_token(gate, buffer_slice(&token), now_ms, principal, refusal)
                      : STATUS_MISSING_AUTHORIZATION;
     else if (status == STATUS_OK)
-        status = admit_bearer(gate, request, now_ms, principal, refusal);
+        status = gate_admit_header(gate, request, now_ms, principal, refusal);
     buffer_release(&token);
     return status;
 }

@@ -35,14 +35,18 @@ struct gate {
 MUST_CHECK enum status gate_init(struct gate *gate, const struct gate_options *options,
                                  struct key_message *message);
 void gate_release(struct gate *gate);
-/* Reads the keys again: always, or only if their file changed. */
-void gate_reload(struct gate *gate, bool always);
+/* Reads the keys again: always, or only if their file changed. True: there is a new set. */
+bool gate_reload(struct gate *gate, bool always);
 
 /* The token is in ?token=, the only way for browsers, or in Authorization: Bearer. refusal,
  * which may be NULL here and below, says why a token is refused. */
 MUST_CHECK enum status gate_admit(struct gate *gate, const struct http1_request *request,
                                   uint64_t now_ms, const struct principal **principal,
                                   struct token_refusal *refusal);
+/* The same for a token in the header only. */
+MUST_CHECK enum status gate_admit_header(struct gate *gate, const struct http1_request *request,
+                                         uint64_t now_ms, const struct principal **principal,
+                                         struct token_refusal *refusal);
 /* Whether the query has a token parameter, valid or not. */
 bool gate_has_token(const struct http1_request *request);
 /* The same for a token that came another way, such as in a refresh message. */

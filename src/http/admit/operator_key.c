@@ -98,18 +98,21 @@ static bool is_bearer(struct slice scheme) {
     return true;
 }
 
-bool operator_key_is(const struct operator_key *key, struct slice given) {
-    uint8_t digest[SHA256_BYTES];
-    /* Digests are compared, so that the time reveals neither the key nor its length. */
-    sha256(given.data, given.size, digest);
-    bool is_current = CRYPTO_memcmp(digest, key->digest, sizeof(digest)) == 0;
+/* Digests are compared, so that the time reveals neither the key nor its length. */
+bool operator_key_has(const struct operator_key *key, const uint8_t digest[SHA256_BYTES]) {
+    bool is_current = CRYPTO_memcmp(digest, key->digest, SHA256_BYTES) == 0;
     bool is_previous =
-        key->has_previous && CRYPTO_memcmp(digest, key->previous_digest, sizeof(digest)) == 0;
+        key->has_previous && CRYPTO_memcmp(digest, key->previous_digest, SHA256_BYTES) == 0;
     return is_current || is_previous;
 }
 
-enum status operator_key_check(const struct operator_key *key,
-                               const struct http1_request *request) {
+bool operator_key_is(const struct operator_key *key, struct slice given) {
+    uint8_t digest[SHA256_BYTES];
+    sha256(given.data, given.size, digest);
+    return operator_key_has(key, digest);
+}
+
+enum status operator_key_given(const struct http1_request *request, struct slice *given) {
     struct slice value;
     if (!http1_header_find(request, SLICE("authorization"), &value) || value.size == 0)
         return STATUS_MISSING_AUTHORIZATION;
@@ -117,8 +120,8 @@ enum status operator_key_check(const struct operator_key *key,
     size_t scheme_size = space ? (size_t)(space - value.data) : value.size;
     if (!is_bearer((struct slice){value.data, scheme_size}))
         return STATUS_INVALID_AUTHORIZATION_SCHEME;
-    struct slice given = slice_from(value, scheme_size);
-    while (given.size > 0 && given.data[0] == ' ')
-        given = slice_from(given, 1);
-    return operator_key_is(key, given) ? STATUS_OK : STATUS_INVALID_TOKEN;
+    *given = slice_from(value, scheme_size);
+    while (given->size > 0 && given->data[0] == ' ')
+        *given = slice_from(*given, 1);
+    return STATUS_OK;
 }

@@ -32,10 +32,11 @@ MUST_CHECK enum status operator_key_load(struct operator_key *key, const char *g
 MUST_CHECK enum status operator_key_read(struct operator_key *key, const char *folder);
 /* A second key that is also accepted, after a load. Empty: none. */
 void operator_key_set_previous(struct operator_key *key, struct slice previous);
-/* STATUS_OK for a request with the key; otherwise one of the 401 statuses. */
-MUST_CHECK enum status operator_key_check(const struct operator_key *key,
-                                          const struct http1_request *request);
+/* The key in the header of a request, right or wrong; otherwise one of the 401 statuses. */
+MUST_CHECK enum status operator_key_given(const struct http1_request *request, struct slice *given);
 /* Whether the text is the key or the previous one. */
 bool operator_key_is(const struct operator_key *key, struct slice given);
+/* The same for the SHA-256 of the text. */
+bool operator_key_has(const struct operator_key *key, const uint8_t digest[SHA256_BYTES]);
 
 #endif

@@ -157,7 +157,12 @@ static void the_key_of_a_principal_is_its_first_name(void **state) {
     assert_key(&one, "jt");
     one.token_id = (struct slice){NULL, 0};
     assert_key(&one, "-");
-    assert_key(&principal_operator, "*");
+    assert_key(&principal_operator, "*operator");
+    /* No token has the key of an operator, whatever its claims say. */
+    one = (struct principal){.subject = SLICE("ci"), .role = KEY_ROLE_READ, .token_id = SLICE("k")};
+    assert_key(&one, "*ci");
+    one.role = KEY_ROLE_NONE;
+    assert_key(&one, "sci");
 }
 
 static void long_names_have_different_keys(void **state) {

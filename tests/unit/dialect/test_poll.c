@@ -27,7 +27,7 @@ static void handle(struct exchange *exchange) {
 }
 
 static const struct route test_rows[] = {
-    {HTTP1_METHOD_GET, "/{topic}", handle, 0, 0, NULL},
+    {HTTP1_METHOD_GET, "/{topic}", handle, 0, 0, 0, NULL},
 };
 
 static int open_fixture(void **state) {

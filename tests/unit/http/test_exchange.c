@@ -11,9 +11,9 @@ static void handle(struct exchange *exchange) {
 }
 
 static const struct route test_rows[] = {
-    {HTTP1_METHOD_GET, "/here/{name}", handle, 0, 0, NULL},
-    {HTTP1_METHOD_POST, "/body", handle, 16, 0, NULL},
-    {HTTP1_METHOD_GET, "/operators", handle, 0, ROUTE_OPERATOR, NULL},
+    {HTTP1_METHOD_GET, "/here/{name}", handle, 0, 0, 0, NULL},
+    {HTTP1_METHOD_POST, "/body", handle, 16, 0, 0, NULL},
+    {HTTP1_METHOD_GET, "/operators", handle, 0, ROUTE_OPERATOR, KEY_ROLE_BIT(KEY_ROLE_ADMIN), NULL},
 };
 
 static int open_fixture(void **state) {

@@ -44,7 +44,7 @@ static void mint_text(const char *request, char out[TOKEN_BYTES_MAX + 1]) {
     struct slice text;
     struct mint_reason reason;
     buffer_init(&answer, 1 << 17);
-    assert_ok(mint(&gate, slice_of(request), &moment, &answer, &reason));
+    assert_ok(mint(&gate, slice_of(request), &moment, &answer, &reason, NULL));
     assert_ok(json_read_object(buffer_slice(&answer), &limits, &token, 1));
     assert_true(json_string_slice(token.value, &text));
     memcpy(out, text.data, text.size);
@@ -162,7 +162,7 @@ static void a_mint_request_that_is_refused_has_a_message(void **state) {
     buffer_init(&out, 1 << 17);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct mint_reason reason;
-        enum status status = mint(&gate, slice_of(rows[i].request), &moment, &out, &reason);
+        enum status status = mint(&gate, slice_of(rows[i].request), &moment, &out, &reason, NULL);
         if (status != rows[i].status)
             fail_msg("%s: %s", rows[i].request, status_code(status));
         assert_int_equal(out.size, 0);
