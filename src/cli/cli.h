@@ -81,6 +81,7 @@ int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_nodes(int argc, char **argv);
 int cli_quota(int argc, char **argv);
+int cli_key(int argc, char **argv);
 int cli_reproject(int argc, char **argv);
 int cli_restore(int argc, char **argv);
 int cli_retention(int argc, char **argv);

@@ -171,6 +171,25 @@ const struct cli_command cli_commands[] = {
              {"--after", "OWNER", "only owners after this one"},
              {"--limit", "N", "maximum number of owners, default 100"}, JSON_ROW, REMOTE_ROWS),
      false},
+    {"key",
+     "key add --name NAME --role ROLE\n"
+     "key ls\n"
+     "key rotate NAME [--overlap SECONDS]\n"
+     "key rm|revoke NAME\n"
+     "key … [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
+     "Add, list, rotate and remove operator keys of the server at --url (see append), which must "
+     "run. The roles are admin, append, mint, read and metrics. A new key is printed once; the "
+     "server keeps only its hash. A rotated key stays valid beside the new one for a day, or for "
+     "--overlap. A removed key ends at once on every node. The keys that sign tokens are other "
+     "ones: see keys.",
+     "khala key add --name ci --role append\nkhala key ls\nkhala key rotate ci --overlap 3600\n"
+     "khala key rm ci",
+     cli_key, "add|ls|rotate|rm|revoke",
+     OPTIONS({"--name", "NAME", "1 to 64 of a-z, 0-9, '.', '_' and '-'"},
+             {"--role", "ROLE", "admin, append, mint, read or metrics"},
+             {"--overlap", "SECONDS", "how long the old key stays valid, default 86400"}, JSON_ROW,
+             REMOTE_ROWS),
+     false},
     {"migrate",
      "migrate [--undo-move | --new-epoch [--fork LOG_ID]] [--json] [--data-dir DIR] [--config "
      "FILE]",
@@ -229,7 +248,8 @@ const struct cli_command cli_commands[] = {
      "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
      OPTIONS(JSON_ROW, REMOTE_ROWS), false},
     {"keys", "keys rotate [--now] [--json] [--data-dir DIR] [--config FILE]",
-     "Make a new signing key beside a running server. Tokens of the old key stay valid until they "
+     "Make a new key that signs tokens, beside a running server (the keys of operators are other "
+     "ones: see key). Tokens of the old key stay valid until they "
      "end; with --now they are refused at once.",
      "khala keys rotate", cli_keys, "rotate",
      OPTIONS(JSON_ROW, DATA_DIR_ROW,
