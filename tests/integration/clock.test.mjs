@@ -19,7 +19,7 @@ const notify = (operator) => operator.did("notifications", { event_type: "n" });
 const position = (cursor) => Buffer.from(cursor, "base64url").toString("latin1");
 const follow = (operator, topic, token) => Stream.open(operator, streamPath(topic, "after_seq=0"),
   { authorization: `Bearer ${token ?? operator.reader}` });
-const floors = (data) => sql(data, "SELECT topic, oldest_seq FROM topics");
+const floors = (data) => sql(data, "SELECT topic, oldest_seq FROM topics WHERE topic <> 'runtime.audit'");
 
 /** Waits for so many further passes of retention. */
 async function passes(operator, count = 3) {
@@ -203,14 +203,14 @@ test("used and revoked tokens stay refused after the clock was ahead for a while
   await operator.did("sync/sessions/revoke", { session_ids: ["s"] });
   clock.set(6 * HOUR_MS);
   // Each of these calls removes expired entries.
-  for (let i = 0; i < 3; i++) {
-    assert.equal(await open(operator.sign(claims)), 200);
-    await operator.did("sync/sessions/revoke", { session_ids: [`other${i}`] });
-  }
+  for (let i = 0; i < 3; i++) assert.equal(await open(operator.sign(claims)), 200);
   // A start does not remove entries that look expired either.
   await operator.server.stop();
   operator = await clock.operate(t, { data, settings });
   assert.equal(await open(operator.sign(claims)), 200);
+  // These calls remove expired entries too. Each is recorded, and a later start trusts the time of the last event, so there
+  // is no start while the clock is ahead after this.
+  for (let i = 0; i < 3; i++) await operator.did("sync/sessions/revoke", { session_ids: [`other${i}`] });
   clock.set(0);
   assert.equal(await open(revoked), 401);
   await operator.server.stop();

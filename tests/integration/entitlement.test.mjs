@@ -327,7 +327,7 @@ test("a join reply lists the open topics and their watermarks", async (t) => {
   const summaries = { "runtime.run_summaries": 4 };
   assert.deepEqual(await welcome({ user_id: "alice", scopes: RUNS }), [["runtime.run_summaries"], summaries]);
   assert.deepEqual(await welcome({ user_id: "alice", scopes: ["runtime.worker_lifecycle_events", "runtime.audit"] }),
-    [["runtime.codex_worker_summaries", "runtime.codex_worker_events", "runtime.audit", "fleet:user:alice:workers"], {}]);
+    [["runtime.codex_worker_summaries", "runtime.codex_worker_events", "runtime.audit", "fleet:user:alice:workers"], { "runtime.audit": 2 }]);
   assert.deepEqual(await welcome({ user_id: "alice" }), [[], {}]);
   assert.deepEqual(await welcome({ scopes: ["runtime.read_all"] }), [["*"], summaries]);
   assert.deepEqual(await welcome({ user_id: "alice", scopes: RUNS, topics: ["room:1", "room:2", "run:*:events", "worker:w:lifecycle"], streams: ["runtime.run.b.events"] }),

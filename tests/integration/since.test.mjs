@@ -180,8 +180,10 @@ async function verbsTakeATime(t, operator) {
   assert.deepEqual(JSON.parse(got.out).events.map(({ seq }) => seq), [5, 6], got.problem);
   for (const [args, name] of [[[TOPIC], "sequence"], [["--audit"], "seq"]]) {
     const tail = startVerb(t, ["tail", ...args, "--since", "90m", "--json", ...where]);
-    await tail.until((one) => one.lines.length === 2, "two events");
-    assert.deepEqual(tail.lines.map((line) => JSON.parse(line)[name]), [5, 6]);
+    // Without the record of the token that the verb mints for itself.
+    const lines = () => tail.lines.filter((line) => !line.includes("operator.token_minted"));
+    await tail.until(() => lines().length === 2, "two events");
+    assert.deepEqual(lines().map((line) => JSON.parse(line)[name]), [5, 6]);
     await tail.end("SIGINT");
   }
   for (const args of [["tail", TOPIC, "--since", "1h", "--after", "1"], ["tail", TOPIC, "--since", "1h", "--from-start"],
@@ -196,8 +198,8 @@ async function verbsTakeATime(t, operator) {
 async function prunedFramesAreStale(t, before) {
   await before.server.stop();
   const settings = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_CLOCK_OFFSET_MS: String((7 * 24 + 2.5) * HOUR_MS) };
+  assert.equal(run(["retention", "run-once", "--data-dir", before.data], { settings }).code, 0);
   const operator = await operate(t, { data: before.data, settings });
-  await operator.did("retention/run", "");
   const at = (seq) => new Date(before.times[seq - 1]).toISOString();
   for (const [topic, since] of [[SUMMARIES, "30d"], [SUMMARIES, at(3)]]) {
     const { status, body } = await operator.poll(topic, `since=${since}`);
@@ -221,8 +223,9 @@ async function prunedFramesAreStale(t, before) {
 /** All summaries have expired: only the log can tell whether one of them was later than the time. */
 async function anEmptyJournalHasAHead(t, before) {
   const settings = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_CLOCK_OFFSET_MS: String((7 * 24 + 6) * HOUR_MS) };
+  // A pass through the server would be recorded, later than the time.
+  assert.equal(run(["retention", "run-once", "--data-dir", before.data], { settings }).code, 0);
   const operator = await operate(t, { data: before.data, settings });
-  await operator.did("retention/run", "");
   assert.equal((await operator.poll(SUMMARIES, "since=8d")).status, 410);
   const page = await operator.read(pollPath(SUMMARIES, "since=1h"));
   assert.deepEqual([page.messages, page.next_cursor, page.oldest_available_cursor], [[], HOURS, HOURS]);

@@ -15,6 +15,9 @@ import { until } from "../lib/wait.mjs";
 const tail = (t, operator, args) => startVerb(t, ["tail", ...args, "--url", operator.server.url, "--key", operator.key]);
 
 const json = (one) => one.lines.map((line) => JSON.parse(line));
+/** The lines without the record of the tokens that the verb mints for itself. */
+const others = (one) => one.lines.filter((line) => !line.includes("operator.token_minted"));
+const othersOf = (one) => others(one).map((line) => JSON.parse(line));
 const seqs = (one) => one.lines.map((line) => Number(line.split("\t")[0]));
 
 test("khala tail follows a topic from its start, a position or its head", async (t) => {
@@ -72,7 +75,7 @@ test("khala tail resumes after the last printed event over crashes and restarts"
   const topic = tail(t, operator, [TOPIC, "--from-start", "--json"]);
   const audit = tail(t, operator, ["--audit", "--from-start", "--json"]);
   for (let round = 1; round <= 3; round++) {
-    for (const one of [topic, audit]) await one.until(() => one.lines.length >= 51 + round * 50, "the replay");
+    for (const one of [topic, audit]) await one.until(() => others(one).length >= 51 + round * 50, "the replay");
     if (round === 2) {
       await operator.server.stop();
     } else {
@@ -81,10 +84,10 @@ test("khala tail resumes after the last printed event over crashes and restarts"
     operator = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
     await operator.batch(events(50));
   }
-  for (const one of [topic, audit]) await one.until(() => one.lines.length >= 251, "the end");
+  for (const one of [topic, audit]) await one.until(() => others(one).length >= 251, "the end");
   const log = await operator.events("a");
   assert.deepEqual(json(topic).map((one) => one.event_id), log.map((one) => one.event_id));
-  assert.deepEqual(json(audit), log);
+  assert.deepEqual(othersOf(audit), log);
   assert.match(topic.log, /^\{"notice":".*; comes back"\}\n/);
   for (const one of [topic, audit]) assert.equal((await one.end("SIGTERM")).code, 0);
 });
@@ -122,7 +125,7 @@ test("khala tail --audit prints new events, or those after a cursor", async (t) 
   await operator.batch(events(10));
   const { items } = await operator.read("/api/events");
   const one = tail(t, operator, ["--audit", "--after", items[4].cursor]);
-  await one.until(() => one.lines.length === 6, "the rest");
+  await one.until(() => others(one).length === 6, "the rest");
   assert.match(one.lines[0], /^\d{13}\trun\ta\t6\trun\.log\t\{"i":4\}$/);
   const now = tail(t, operator, ["--audit", "--json"]);
   await until(async () => {
@@ -150,8 +153,8 @@ test("khala tail --audit follows a cursor of protocol version 1 if the server ta
   operator = await operate(t, { data, settings: { KHALA_LEGACY_CURSORS: "true" } });
   const again = items.filter((item) => time(item) >= time(items[4]));
   const one = tail(t, operator, ["--audit", "--json", "--after", legacy]);
-  await one.until(() => one.lines.length === again.length, "the whole millisecond and the rest");
-  assert.deepEqual(json(one), again);
+  await one.until(() => others(one).length === again.length, "the whole millisecond and the rest");
+  assert.deepEqual(othersOf(one), again);
 });
 
 test("khala tail refuses wrong arguments and does not wait for a missing server", async (t) => {
@@ -237,6 +240,7 @@ test("khala tail with a cursor file resumes exactly, over crashes of the server 
   const data = folder(t);
   const places = { topic: [TOPIC], audit: ["--audit"] };
   const printed = { topic: [], audit: [] };
+  const last = {};
   const file = (name) => join(data, `${name}.cursor`);
   let operator = await operate(t, { data });
   const { port } = operator.server;
@@ -244,7 +248,7 @@ test("khala tail with a cursor file resumes exactly, over crashes of the server 
   for (let round = 1; round <= 3; round++) {
     await operator.batch(events(40));
     const verbs = Object.entries(places).map(([name, args]) => [name, tail(t, operator, [...args, "--from-start", "--json", "--cursor-file", file(name)])]);
-    const came = (count) => Promise.all(verbs.map(([name, one]) => one.until(() => printed[name].length + one.lines.length >= count, `${count} events`)));
+    const came = (count) => Promise.all(verbs.map(([name, one]) => one.until(() => printed[name].length + others(one).length >= count, `${count} events`)));
     await came(60 * round - 19);
     await operator.server.crash();
     operator = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
@@ -252,14 +256,15 @@ test("khala tail with a cursor file resumes exactly, over crashes of the server 
     await came(60 * round + 1);
     for (const [name, one] of verbs) {
       assert.equal((await one.end("SIGTERM")).code, 0, one.log);
-      printed[name].push(...json(one));
+      printed[name].push(...othersOf(one));
+      last[name] = json(one).at(-1)?.cursor ?? last[name];
     }
   }
   const log = await operator.events("a");
   assert.deepEqual(printed.topic.map((one) => [one.event_id, one.after]), log.map((one, i) => [one.event_id, i]));
   assert.deepEqual(printed.audit, log);
   assert.equal(JSON.parse(readFileSync(file("topic"), "utf8")).seq, log.length);
-  assert.equal(readFileSync(file("audit"), "utf8").trim(), log.at(-1).cursor);
+  assert.equal(readFileSync(file("audit"), "utf8").trim(), last.audit);
   const both = run(["tail", TOPIC, "--after", "1", "--cursor-file", file("topic"), "--url", operator.server.url, "--key", operator.key]);
   assert.equal(both.code, 2);
   writeFileSync(file("topic"), "rubbish\n");

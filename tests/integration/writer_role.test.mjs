@@ -90,7 +90,7 @@ test("a role that may only connect holds up no append, no failover, no revocatio
   assert.equal(code, 0, text);
   const next = await operate(t, { program: NEXT, data: folder(t), settings: { DB_URL: url } });
   for (const node of [next, ...nodes]) await appended(node, "room", said);
-  assert.equal(psql(url, "SELECT count(*) = max(seq) FROM events"), "t");
+  assert.equal(psql(url, "SELECT count(*) = max(seq) FROM events WHERE type = 'said'"), "t");
 });
 
 test("a reader of the views and a producer hold up no append, no failover and no revocation; a migration names them", async (t) => {
