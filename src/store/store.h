@@ -519,7 +519,8 @@ void store_session_cancel_by(struct store_session *session, const atomic_bool *i
  * An embedded store keeps a part of its disk for work that must go on where appends cannot. Half of
  * it is free space below which appends stop. The other half is a file that is given back piece by
  * piece when even that space is used up. These calls may use all of it: store_put_revocations,
- * store_use_once, store_put_quotas, store_prune_topics, and store_commit of a batch that says
+ * store_use_once, store_put_quotas, store_put_operator_key, store_drop_operator_key,
+ * store_prune_topics, and store_commit of a batch that says
  * uses_reserve. A commit of other events is refused with STATUS_DISK_RESERVE at the line. All other
  * writes may use the free space below the line, but not the file. */
 

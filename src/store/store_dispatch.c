@@ -286,12 +286,22 @@ enum status store_walk_quotas(struct store_session *session, uint64_t after_seri
 enum status store_put_operator_key(struct store_session *session,
                                    const struct store_operator_key *key) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->put_operator_key(session, key);
+    enum status status;
+    unsigned tries = 0;
+    do {
+        status = session->engine->put_operator_key(session, key);
+    } while (has_more_room(session, true, tries++, &status));
+    return status;
 }
 
 enum status store_drop_operator_key(struct store_session *session, struct slice name) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->drop_operator_key(session, name);
+    enum status status;
+    unsigned tries = 0;
+    do {
+        status = session->engine->drop_operator_key(session, name);
+    } while (has_more_room(session, true, tries++, &status));
+    return status;
 }
 
 enum status store_walk_operator_keys(struct store_session *session, void *user,
