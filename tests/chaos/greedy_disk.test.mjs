@@ -113,6 +113,6 @@ test(`a tenant fills a disk, and the server is killed on it (seed ${SEED})`, { s
 
   const verified = disk.run("verify");
   assert.equal(verified.code, 0, verified.problem);
-  const stored = Number(verified.out.match(/^(\d+) events /)[1]);
+  const stored = Number(disk.sql("SELECT count(*) FROM events WHERE type NOT LIKE 'operator.%'"));
   assert.ok(stored >= greedy.acknowledged && stored <= greedy.acknowledged + greedy.unknown, `${stored} events are stored`);
 });
