@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "harness.h"
 #include "http/admit/gate.h"
+#include "server/config.h"
 #include "server/config_options.h"
 
 #define TOPIC         "bench:auth"

@@ -15,7 +15,7 @@
 #include "base/utf8.h"
 #include "cli/settings_file.h"
 #include "server/config.h"
-#include "server/nearest.h"
+#include "server/unknown.h"
 #include "wire/json.h"
 
 #define NUMBER_MAX        9007199254740991u

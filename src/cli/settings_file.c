@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "server/config_unknown.h"
+#include "server/unknown.h"
 
 static struct config_file file;
 static bool is_loaded;

@@ -1,5 +1,5 @@
 #include "server/config.h"
-#include "server/config_fanout.h"
+#include "server/config_options.h"
 
 #include <assert.h>
 #include <stdarg.h>

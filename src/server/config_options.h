@@ -1,14 +1,15 @@
 /* The settings in the form that the parts of the server take: one small struct for each part.
- * Any thread.
+ * Thread: any; pure functions over the settings.
  * Memory: the texts belong to the config, which outlives the parts.
- * Errors: none.
- * No folder below server/ uses struct config. */
+ * Errors: none; config_load checks the values.
+ * Invariant: no folder below server/ uses struct config. */
 #ifndef SERVER_CONFIG_OPTIONS_H
 #define SERVER_CONFIG_OPTIONS_H
 
 #include "authority/quota.h"
+#include "fanout/fanout.h"
 #include "http/http.h"
-#include "server/config.h"
+#include "server/config_values.h"
 
 /* An empty certificate_file means no TLS. */
 struct tls_options config_tls_options(const struct config *config);
@@ -20,5 +21,9 @@ const char *config_store_url(const struct config *config);
 struct quota_limits config_quota_limits(const struct config *config);
 /* The largest item of a batch. */
 uint64_t config_item_bytes_max(const struct config *config);
+/* On PostgreSQL nodes wake each other up without any other setting. */
+enum fanout_kind config_fanout_kind(const struct config *config);
+/* May hold a password. Empty: not given. */
+const char *config_fanout_url(const struct config *config);
 
 #endif

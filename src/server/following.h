@@ -1,18 +1,45 @@
 /* What a server does with the commits of other nodes, and its beat: the row of the node, the
- * revocations, and whether the database still has the history that this process delivers.
- * The writer's thread; following_end from any thread. Memory: points to parts of the server, which
- * live longer than the writer. Errors: a beat that fails is counted and repeated by the next one.
- * After the end was set nothing of another epoch is announced.
- */
+ * revocations and quotas of other nodes, rotated keys, and whether the database still has the
+ * history that this process delivers.
+ * Thread: the writer's; a sweep runs on the loops; following_end from any thread.
+ * Memory: points to parts of the server, which live longer than the writer. One sweep at a time.
+ * Errors: the next beat repeats what failed. Revocations that cannot be read are not fresh.
+ * Invariant: after the end was set nothing of another epoch is announced. The row of a node
+ * confirms a revocation only when nothing is delivered to its principals any more. */
 #ifndef SERVER_FOLLOWING_H
 #define SERVER_FOLLOWING_H
 
+#include <pthread.h>
+
 #include "authority/follow/follow.h"
+#include "authority/writer.h"
 #include "cluster/nodes.h"
 #include "delivery/topic_activity.h"
 #include "http/admit/operator_keys.h"
+#include "http/sweep.h"
 #include "hub/hub.h"
-#include "server/revoked.h"
+
+/* Ends the connections of principals that other nodes revoked. */
+struct revoked {
+    struct http *http;
+    struct writer *_Atomic writer; /* set before the loops start */
+    uint64_t read_serial;          /* of the last revocation in memory; of the writer's thread */
+    uint64_t sweep_serial;         /* of the sweep under way */
+    uint64_t sweep_boot_ms;
+    pthread_mutex_t lock;   /* held while a sweep is posted */
+    atomic_bool is_serving; /* all loops run */
+    atomic_bool is_sweeping;
+    _Atomic uint64_t swept_serial; /* of the last revocation that is in force on this node */
+    struct sweep sweep;
+};
+
+/* Before the first client: loads all revocations of the store. */
+MUST_CHECK enum status revoked_load(struct revoked *revoked, struct http *http,
+                                    struct store *store);
+/* All loops run: they can be swept from now on. */
+void revoked_serve(struct revoked *revoked);
+/* The loops have ended: after this call no sweep is posted to them. */
+void revoked_stop(struct revoked *revoked);
 
 /* Why a running server must end. */
 enum following_end {

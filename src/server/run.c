@@ -20,10 +20,39 @@
 #include "http/forward/forward.h"
 #include "http/http_loop.h"
 #include "io/descriptors.h"
-#include "server/announce.h"
 #include "server/limits_report.h"
 #include "server/notify.h"
-#include "server/watchdog.h"
+
+static void write_address(const struct server *server, char text[NODE_TEXT_BYTES], const char *host,
+                          uint16_t port) {
+    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "%s[%s]:%u" : "%s%s:%u",
+             server->http.tls ? "https://" : "", host, (unsigned)port);
+}
+
+static bool is_wildcard(const char *host) {
+    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+/* The address under which other nodes reach this one, when the sockets are bound: a port may be
+ * chosen then. Other nodes may use it from now on. */
+static void announce(struct server *server) {
+    const struct config *config = &server->config;
+    bool is_given = *config->advertise.host != '\0';
+    const char *host = is_given ? config->advertise.host : config->bind.host;
+    uint16_t port = is_given ? config->advertise.port : server->port;
+    char address[NODE_TEXT_BYTES];
+    char operator_address[NODE_TEXT_BYTES] = "";
+    write_address(server, address, host, port);
+    if (server->operator_port > 0)
+        write_address(server, operator_address, is_given ? host : config->operator_bind.host,
+                      server->operator_port);
+    if (store_is_shared(server->store) && is_wildcard(host))
+        log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),
+                  log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
+    nodes_set_address(server->nodes, address, operator_address);
+    revoked_serve(&server->revoked);
+    writer_beat_post(server->writer);
+}
 
 #define CHECK_MS  1000
 #define US_PER_MS 1000
@@ -396,7 +425,7 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)run->loop_count));
         limits_report_log(&server->config);
-        server_announce(server);
+        announce(server);
         on_ready(server);
         watchdog_start(&run->watchdog, server->http.loops, started);
         notify_send("READY=1\nSTATUS=Serves");

@@ -16,7 +16,6 @@
 #include "hub/publish.h"
 #include "io/descriptors.h"
 #include "projector/verify.h"
-#include "server/config_fanout.h"
 #include "server/config_options.h"
 #include "server/keys_record.h"
 #include "server/shared_keys.h"

@@ -17,7 +17,6 @@
 #include "server/config.h"
 #include "server/following.h"
 #include "server/rebuild.h"
-#include "server/revoked.h"
 #include "server/sinks.h"
 
 #define SERVER_MESSAGE_MAX 1024

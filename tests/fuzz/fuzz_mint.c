@@ -3,6 +3,7 @@
 #include "api/mint.h"
 #include "base/limits.h"
 #include "fuzz.h"
+#include "server/config.h"
 #include "server/config_options.h"
 #include "wire/json.h"
 

@@ -3,7 +3,7 @@
 
 #include "auth/keys.h"
 #include "cli/doctor/doctor.h"
-#include "server/config_unknown.h"
+#include "server/unknown.h"
 
 static void say_unknown(void *user, const char *name, const char *nearest) {
     char advice[256] = "remove it";

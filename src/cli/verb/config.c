@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "io/tls.h"
-#include "server/config_unknown.h"
+#include "server/unknown.h"
 
 static const char *environment_none(const char *name) {
     (void)name;

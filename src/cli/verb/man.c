@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 #include "server/config.h"
-#include "server/config_unknown.h"
+#include "server/unknown.h"
 
 static bool line_begins;
 

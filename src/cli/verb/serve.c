@@ -9,8 +9,8 @@
 #include "cli/examples.h"
 #include "cli/settings.h"
 #include "cli/settings_file.h"
-#include "server/config_unknown.h"
 #include "server/run.h"
+#include "server/unknown.h"
 
 #define COMMAND_BYTES_MAX 32768
 #define URL_BYTES_MAX     300

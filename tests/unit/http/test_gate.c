@@ -2,6 +2,7 @@
 
 #include "api/mint.h"
 #include "base/log.h"
+#include "server/config.h"
 #include "server/config_options.h"
 #include "test.h"
 

@@ -1,4 +1,4 @@
-#include "server/nearest.h"
+#include "server/unknown.h"
 
 #include "test.h"
 
@@ -65,6 +65,69 @@ static void a_long_name_is_cut(void **state) {
     assert_int_equal(nearest.distance, 0);
 }
 
+struct reported {
+    size_t count;
+    char name[128];
+    const char *nearest;
+};
+
+static void note(void *user, const char *name, const char *nearest) {
+    struct reported *reported = user;
+    reported->count++;
+    snprintf(reported->name, sizeof(reported->name), "%s", name);
+    reported->nearest = nearest;
+}
+
+static struct reported report_of(const char *variable) {
+    struct reported reported = {0};
+    char *const environment[] = {(char *)"PATH=/bin", (char *)variable, NULL};
+    config_unknown_each(environment, &reported, note);
+    return reported;
+}
+
+static void assert_left_alone(const char *variable) {
+    if (report_of(variable).count != 0)
+        fail_msg("%s is reported", variable);
+}
+
+static void a_misspelled_setting_is_reported_with_the_nearest_name(void **state) {
+    (void)state;
+    struct reported reported = report_of("KHALA_MAX_CONNECTIONS=3");
+    assert_int_equal(reported.count, 1);
+    assert_string_equal(reported.name, "KHALA_MAX_CONNECTIONS");
+    assert_string_equal(reported.nearest, "KHALA_CONNECTIONS_MAX");
+    assert_string_equal(report_of("RUNTIME_BIND_ADRR=").nearest, "RUNTIME_BIND_ADDR");
+    assert_string_equal(report_of("RUNTIME_KHALA_FALLBACK_MAX_PAYLOAD=1").nearest,
+                        "RUNTIME_KHALA_FALLBACK_MAX_PAYLOAD_BYTES");
+}
+
+static void an_unknown_name_is_reported_only_with_our_prefixes(void **state) {
+    (void)state;
+    struct reported reported = report_of("KHALA_SOMETHING_ELSE=1");
+    assert_int_equal(reported.count, 1);
+    assert_null(reported.nearest);
+    assert_left_alone("RUNTIME_DIRECTORY=/run/khala");
+    assert_left_alone("OA_COMPAT_OTHER=1");
+    assert_left_alone("SOMETHING=1");
+}
+
+static void settings_and_variables_of_other_programs_are_ignored(void **state) {
+    (void)state;
+    assert_left_alone("KHALA_DATA_DIR=/var/lib/khala");
+    assert_left_alone("RUNTIME_KHALA_FALLBACK_RETENTION_SECONDS=1");
+    assert_left_alone("KHALA_CA_FILE=x");
+    assert_left_alone("KHALA_PORT=tcp://10.0.0.1:4100");
+    assert_left_alone("KHALA_PORT_4100_TCP_ADDR=10.0.0.1");
+    assert_left_alone("KHALA_SERVICE_HOST=10.0.0.1");
+}
+
+static void a_name_longer_than_any_setting_is_ignored(void **state) {
+    (void)state;
+    char variable[512] = "KHALA_";
+    memset(variable + 6, 'X', sizeof(variable) - 7);
+    assert_left_alone(variable);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_misspelled_name_is_found),
@@ -72,6 +135,10 @@ int main(void) {
         cmocka_unit_test(the_nearest_wins_and_the_first_of_equals),
         cmocka_unit_test(an_unrelated_name_suggests_none),
         cmocka_unit_test(a_long_name_is_cut),
+        cmocka_unit_test(a_misspelled_setting_is_reported_with_the_nearest_name),
+        cmocka_unit_test(an_unknown_name_is_reported_only_with_our_prefixes),
+        cmocka_unit_test(settings_and_variables_of_other_programs_are_ignored),
+        cmocka_unit_test(a_name_longer_than_any_setting_is_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
