@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/settings.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/decimal.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "cli/settings_file.h"
 #include "server/config.h"
 #include "server/unknown.h"
 #include "wire/json.h"
@@ -21,6 +22,7 @@
 #define NUMBER_MAX        9007199254740991u
 #define HELP_COLUMN       28
 #define MESSAGE_BYTES_MAX 4096
+#define OPTIONS_MAX       (CONFIG_SETTINGS_MAX + 16)
 
 /* The one cli_main runs; a test that calls a verb itself has none, and gets no check. */
 static const struct cli_command *running;
@@ -244,6 +246,43 @@ bool cli_options(int *argc, char **argv, const struct cli_option *options, size_
     return load_file();
 }
 
+static const char *environment(const char *name) {
+    return getenv(name);
+}
+
+static int load(struct config *config, const struct config_flag *flags, size_t flag_count) {
+    struct config_error error;
+    if (config_load(config, settings_file(), environment, flags, flag_count, &error) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
+    clock_move_wall_ms(config->clock_offset_ms);
+    return EXIT_CODE_DONE;
+}
+
+int cli_settings_of(const char *data_dir, struct config *config) {
+    struct config_flag flags[CONFIG_SETTINGS_MAX];
+    size_t flag_count = config_flags(flags);
+    for (size_t i = 0; i < flag_count; i++)
+        if (strcmp(flags[i].name, "--data-dir") == 0)
+            flags[i].value = data_dir;
+    return load(config, flags, flag_count);
+}
+
+int cli_settings(int *argc, char **argv, const struct cli_option *verb_options,
+                 size_t verb_option_count, struct config *config) {
+    struct config_flag flags[CONFIG_SETTINGS_MAX];
+    struct cli_option options[OPTIONS_MAX];
+    size_t flag_count = config_flags(flags);
+    size_t option_count = 0;
+    assert(verb_option_count + flag_count <= OPTIONS_MAX);
+    for (size_t i = 0; i < verb_option_count; i++)
+        options[option_count++] = verb_options[i];
+    for (size_t i = 0; i < flag_count; i++)
+        options[option_count++] = (struct cli_option){flags[i].name, NULL, &flags[i].value};
+    if (!cli_options(argc, argv, options, option_count))
+        return EXIT_CODE_USAGE;
+    return load(config, flags, flag_count);
+}
+
 static void print_overview(FILE *out) {
     fputs("Khala: a resumable sync server.\n\nusage: khala VERB …\n\n", out);
     for (const struct cli_command *command = cli_commands; command->name; command++)
@@ -284,6 +323,17 @@ int cli_help(int argc, char **argv) {
         printf("  %.*s\n", size, line);
         line += size + (line[size] == '\n');
     }
+    return EXIT_CODE_DONE;
+}
+
+int cli_version(int argc, char **argv) {
+    bool json = false;
+    const struct cli_option options[] = {{"--json", &json, NULL}};
+    if (!cli_options(&argc, argv, options, 1))
+        return EXIT_CODE_USAGE;
+    if (argc != 0)
+        return cli_usage("version", "'%s' is not expected", argv[0]);
+    printf(json ? "{\"version\":\"%s\"}\n" : "khala %s\n", KHALA_VERSION);
     return EXIT_CODE_DONE;
 }
 

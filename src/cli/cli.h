@@ -12,6 +12,8 @@
 #include "base/buffer.h"
 #include "spec/codes.h"
 
+struct config;
+
 /* An option in help and completion. takes names its value and decides the completion: "FILE" and
  * "DIR" complete paths, "text|json" completes one of the words, other names complete nothing. */
 struct cli_option_row {
@@ -50,6 +52,13 @@ int cli_main(int argc, char **argv);
  * the options of the table only, and each of them but --config needs a row here. Reads the settings
  * file. */
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count);
+/* The same with the flags of the server's settings beside the verb's own options, and loads the
+ * settings: flags first, then the environment, then the settings file. Prints its error and returns
+ * an exit code; EXIT_CODE_DONE is success. */
+int cli_settings(int *argc, char **argv, const struct cli_option *verb_options,
+                 size_t verb_option_count, struct config *config);
+/* Loads the settings if --data-dir was parsed before; NULL: not given. */
+int cli_settings_of(const char *data_dir, struct config *config);
 /* Prints "khala: …" on standard error and returns the code. With --json the line is JSON:
  * {"error":"usage|no|unreachable","message":…}. */
 int cli_fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));

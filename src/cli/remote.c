@@ -1,10 +1,10 @@
 #include "cli/remote.h"
+#include "cli/settings.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/settings_file.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 

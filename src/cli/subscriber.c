@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/settings_file.h"
+#include "cli/settings.h"
 #include "topic/topic_table.h"
 
 #define MINT            "{\"scopes\":[\"" SCOPE_READ_ALL_NAME "\"]}"

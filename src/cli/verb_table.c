@@ -1,6 +1,6 @@
 /* The table of verbs: dispatch, parsing, help, completion and the manual page follow from it. */
 #include "cli/cli.h"
-#include "cli/settings_file.h"
+#include "cli/settings.h"
 #include "server/config.h"
 
 /* clang-format off */

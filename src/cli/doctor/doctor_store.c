@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
-#include "cli/journal_report.h"
+#include "cli/local_store.h"
 #include "cluster/nodes.h"
 #include "delivery/relay/relay_position.h"
 #include "projector/document_check.h"

@@ -1,8 +1,10 @@
 #include <stdio.h>
+#include <time.h>
 
 #include "cli/cli.h"
 #include "cli/progress.h"
-#include "cli/settings.h"
+#include "projector/verify.h"
+#include "server/config.h"
 #include "server/config_options.h"
 #include "store/store_maintenance.h"
 #include "wire/json.h"
@@ -55,4 +57,98 @@ int cli_backup(int argc, char **argv) {
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s",
                         message.text[0] ? message.text : status_message(status));
     return print_copy(argv[0], &copy, json);
+}
+
+#define STRETCH_COUNT  64
+#define STRETCH_EVENTS 256
+
+/* The pages may be intact although the events in them are damaged. */
+static int check_chains(struct store_restore *restore, const char *file) {
+    const struct verify_sample sample = {STRETCH_COUNT, STRETCH_EVENTS, (uint64_t)time(NULL)};
+    struct store_session *session = NULL;
+    struct verify_result result = {.is_broken = false};
+    enum status status = store_session_open(store_restore_copy(restore), STORE_READ, &session);
+    if (status == STATUS_OK)
+        status = verify_sample(session, &sample, &result);
+    if (session)
+        store_session_close(session);
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s cannot be restored: %s", file,
+                        status_message(status));
+    if (result.is_broken)
+        return cli_fail(EXIT_CODE_NO, "%s cannot be restored: log id %llu (%s seq %llu): %s", file,
+                        (unsigned long long)result.broken.log_id, result.broken.entity,
+                        (unsigned long long)result.broken.seq, result.broken.message);
+    return EXIT_CODE_DONE;
+}
+
+static void print_json(const struct config *config, const struct store_restored *restored) {
+    struct buffer text;
+    buffer_init(&text, TEXT_BYTES_MAX);
+    enum status status = buffer_append_slice(&text, SLICE("{\"data_dir\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(&text, slice_of(config->data_dir));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&text, SLICE(",\"kept\":"));
+    if (status == STATUS_OK)
+        status = restored->kept[0] ? json_write_string(&text, slice_of(restored->kept))
+                                   : buffer_append_slice(&text, SLICE("null"));
+    if (status == STATUS_OK)
+        printf("%.*s,\"events\":%llu,\"epoch\":\"%s\",\"epoch_before\":\"%s\"}\n", (int)text.size,
+               text.data, (unsigned long long)restored->copy.log_id, restored->copy.epoch,
+               restored->epoch_before);
+    buffer_release(&text);
+}
+
+static void print_text(const struct config *config, const struct store_restored *restored) {
+    printf("%s holds %llu events now\n", config->data_dir,
+           (unsigned long long)restored->copy.log_id);
+    printf("its epoch is %s (the copy's was %s): clients with a cursor of before start over\n",
+           restored->copy.epoch, restored->epoch_before);
+    if (restored->kept[0])
+        printf("the store that was there is kept as %s; remove it when it is not needed\n",
+               restored->kept);
+}
+
+static int apply(struct store_restore *restore, const struct config *config, bool json) {
+    struct store_restored restored;
+    struct store_message message = {""};
+    enum status status = store_restore_apply(restore, &restored, &message);
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s",
+                        message.text[0] ? message.text : status_message(status));
+    if (json)
+        print_json(config, &restored);
+    else
+        print_text(config, &restored);
+    return EXIT_CODE_DONE;
+}
+
+int cli_restore(int argc, char **argv) {
+    static struct config config;
+    bool json = false;
+    const struct cli_option verb_options[] = {{"--json", &json, NULL}};
+    struct progress progress;
+    struct store_message message = {""};
+    struct store_restore *restore = NULL;
+    int code = cli_settings(&argc, argv, verb_options, 1, &config);
+    if (code != EXIT_CODE_DONE)
+        return code;
+    if (argc != 1)
+        return cli_usage("restore", "give one file, not %d", argc);
+    const struct store_copy_options options = {false, &progress, show_progress};
+    progress_begin(&progress, "restore", "pages");
+    enum status status =
+        store_restore_begin(config_store_url(&config), argv[0], &options, &restore, &message);
+    progress_end(&progress);
+    if (status == STATUS_INTERNAL_ERROR || status == STATUS_INVALID_CONFIG)
+        return cli_fail(EXIT_CODE_NO, "%s", message.text);
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s",
+                        message.text[0] ? message.text : status_message(status));
+    code = check_chains(restore, argv[0]);
+    if (code == EXIT_CODE_DONE)
+        code = apply(restore, &config, json);
+    store_restore_end(restore);
+    return code;
 }

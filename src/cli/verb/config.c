@@ -7,7 +7,6 @@
 
 #include "auth/keys.h"
 #include "cli/cli.h"
-#include "cli/settings.h"
 #include "io/tls.h"
 #include "server/unknown.h"
 

@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/move.h"
+#include "cli/local_store.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
-#include "cli/settings.h"
+#include "server/config.h"
 #include "server/config_options.h"
 
 #define TARGET_BYTES_MAX 4096

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/move.h"
+#include "cli/local_store.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
-#include "cli/settings.h"
+#include "server/config.h"
 #include "server/config_options.h"
 #include "wire/json_items.h"
 

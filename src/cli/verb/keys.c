@@ -6,7 +6,7 @@
 #include "auth/token.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/settings.h"
+#include "server/config.h"
 #include "server/config_options.h"
 #include "server/shared_keys.h"
 

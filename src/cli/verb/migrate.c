@@ -1,7 +1,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/settings.h"
+#include "server/config.h"
 #include "server/config_options.h"
 #include "store/store_epoch.h"
 #include "store/store_move.h"

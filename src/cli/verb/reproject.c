@@ -5,11 +5,10 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/journal_report.h"
-#include "cli/open_store.h"
+#include "cli/local_store.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
-#include "cli/settings.h"
+#include "server/config.h"
 #include "wire/json.h"
 
 #define TEXT_BYTES_MAX   65536

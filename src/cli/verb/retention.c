@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "cli/cli.h"
-#include "cli/open_store.h"
+#include "cli/local_store.h"
 #include "cli/remote.h"
-#include "cli/settings.h"
 #include "retention/cycle.h"
+#include "server/config.h"
 #include "wire/json.h"
 
 #define TEXT_BYTES_MAX (16u << 20)

@@ -4,10 +4,9 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/journal_report.h"
-#include "cli/open_store.h"
+#include "cli/local_store.h"
 #include "cli/progress.h"
-#include "cli/settings.h"
+#include "server/config.h"
 #include "wire/json.h"
 
 #define TEXT_BYTES_MAX 65536

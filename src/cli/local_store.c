@@ -1,14 +1,47 @@
-#include "cli/move.h"
+#include "cli/local_store.h"
 
 #include <stdio.h>
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "server/config_options.h"
 #include "server/shared_keys.h"
 #include "store/store_move.h"
 #include "wire/json.h"
 
-#define TEXT_BYTES_MAX 8192
+int cli_store_open(const struct config *config, enum store_mode mode, struct cli_store *opened) {
+    struct store_message message = {""};
+    *opened = (struct cli_store){.store = NULL};
+    const char *url = config_store_url(config);
+    enum status status = store_open(&opened->store, url, false, &message);
+    if (status == STATUS_OK && mode == STORE_WRITE) {
+        store_close(opened->store);
+        opened->store = NULL;
+        status = store_open(&opened->store, url, true, &message);
+        if (status == STATUS_STORE_UNAVAILABLE) {
+            opened->is_in_use = true;
+            opened->message = message;
+            return EXIT_CODE_UNREACHABLE;
+        }
+    }
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
+    status = store_session_open(opened->store, mode, &opened->session);
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s: %s", status_code(status),
+                        status_message(status));
+    return EXIT_CODE_DONE;
+}
+
+void cli_store_close(struct cli_store *opened) {
+    if (opened->session)
+        store_session_close(opened->session);
+    if (opened->store)
+        store_close(opened->store);
+    *opened = (struct cli_store){.store = NULL};
+}
+
+#define TEXT_BYTES_MAX 65536
 
 struct move_run {
     struct progress progress;
@@ -84,4 +117,35 @@ int cli_move(const char *source_url, const char *target_url, bool json) {
     else
         print_text(&moved);
     return EXIT_CODE_DONE;
+}
+
+static void print_damage(void *user, const struct journal_damage *damage) {
+    struct journal_report *report = user;
+    struct buffer topic;
+    if (!report->json) {
+        printf("damaged: %.*s watermark %llu: %s\n", (int)damage->topic.size, damage->topic.data,
+               (unsigned long long)damage->seq, damage->message);
+        return;
+    }
+    buffer_init(&topic, TEXT_BYTES_MAX);
+    if (json_write_string(&topic, damage->topic) == STATUS_OK)
+        printf("%s{\"topic\":%.*s,\"watermark\":%llu,\"message\":\"%s\"}",
+               report->result.damages > 1 ? "," : "", (int)topic.size, topic.data,
+               (unsigned long long)damage->seq, damage->message);
+    buffer_release(&topic);
+}
+
+enum status journal_report_run(struct journal_report *report, struct store_session *session) {
+    const struct journal_check_options options = {report, print_damage};
+    if (report->json)
+        printf(",\"journal\":[");
+    enum status status = journal_check(session, &options, &report->result);
+    if (report->json)
+        printf("],\"journal_rows\":%llu", (unsigned long long)report->result.rows);
+    else if (report->result.damages == 0 && status == STATUS_OK)
+        printf("%llu journal rows of %llu topics: no hole, no stray and no altered row\n",
+               (unsigned long long)report->result.rows, (unsigned long long)report->result.topics);
+    else if (status == STATUS_OK)
+        printf("%s\n", JOURNAL_ADVICE);
+    return status;
 }
