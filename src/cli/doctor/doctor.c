@@ -27,23 +27,6 @@ void doctor_check_settings(struct doctor *doctor) {
         doctor_say(doctor, FINDING_OK, NULL, "every value is valid");
 }
 
-static void check_set(struct doctor *doctor, struct key_set *set) {
-    for (size_t i = 0; i < key_set_refusals(set); i++)
-        doctor_say(doctor, FINDING_WARNING,
-                   "replace it in the file; tokens that it signed are refused",
-                   "the key '%s' is not used: %s", set->refused[i].id, set->refused[i].reason);
-    for (size_t i = 0; i < set->count; i++) {
-        const struct key *key = &set->keys[i];
-        if (!key_is_short(key))
-            continue;
-        doctor_say(doctor, FINDING_WARNING,
-                   "use one of 32 random bytes or more: 'openssl rand -base64 32'",
-                   "the secret '%s' is short enough to be guessed from a token", key->id);
-        return;
-    }
-    doctor_say(doctor, FINDING_OK, NULL, "%zu that tokens are checked with", set->count);
-}
-
 /* Keys of the folder are read but never created: doctor changes nothing. */
 void doctor_check_keys(struct doctor *doctor) {
     const struct config *config = &doctor->config;
@@ -67,7 +50,19 @@ void doctor_check_keys(struct doctor *doctor) {
         return;
     }
     struct key_set *set = keys_current(keys);
-    check_set(doctor, set);
+    const struct key *short_key = NULL;
+    for (size_t i = 0; i < key_set_refusals(set); i++)
+        doctor_say(doctor, FINDING_WARNING,
+                   "replace it in the file; tokens that it signed are refused",
+                   "the key '%s' is not used: %s", set->refused[i].id, set->refused[i].reason);
+    for (size_t i = 0; i < set->count && !short_key; i++)
+        short_key = key_is_short(&set->keys[i]) ? &set->keys[i] : NULL;
+    if (short_key)
+        doctor_say(doctor, FINDING_WARNING,
+                   "use one of 32 random bytes or more: 'openssl rand -base64 32'",
+                   "the secret '%s' is short enough to be guessed from a token", short_key->id);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "%zu that tokens are checked with", set->count);
     key_set_unref(set);
     keys_close(keys);
 }
@@ -75,50 +70,45 @@ void doctor_check_keys(struct doctor *doctor) {
 #define TEXT_BYTES_MAX 4096
 #define JSON_BYTES_MAX 32768
 
-static const char *finding_name(enum finding finding) {
-    static const char *const names[] = {"ok", "warning", "wrong"};
-    return names[finding];
-}
-
 /* As a JSON string, also for a path that is not UTF-8. */
-static enum status write_text(struct buffer *out, const char *text) {
+static void write_text(struct buffer *out, const char *text) {
     char shown[TEXT_BYTES_MAX];
-    if (utf8_valid(slice_of(text)))
-        return json_write_string(out, slice_of(text));
+    if (utf8_valid(slice_of(text))) {
+        json_write_string(out, slice_of(text));
+        return;
+    }
     snprintf(shown, sizeof(shown), "%s", text);
     for (char *c = shown; *c; c++)
         *c = (unsigned char)*c < 0x80 ? *c : '?';
-    return json_write_string(out, slice_of(shown));
-}
-
-static void print_json(struct doctor *doctor, enum finding finding, const char *text,
-                       const char *advice) {
-    struct buffer out;
-    buffer_init(&out, JSON_BYTES_MAX);
-    enum status status = write_text(&out, text);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&out, SLICE(",\"advice\":"));
-    if (status == STATUS_OK)
-        status = advice ? write_text(&out, advice) : buffer_append_slice(&out, SLICE("null"));
-    if (status == STATUS_OK)
-        printf("%s\n{\"check\":\"%s\",\"finding\":\"%s\",\"message\":%.*s}",
-               doctor->finding_count ? "," : "", doctor->check, finding_name(finding),
-               (int)out.size, out.data);
-    buffer_release(&out);
+    json_write_string(out, slice_of(shown));
 }
 
 void doctor_say(struct doctor *doctor, enum finding finding, const char *advice, const char *format,
                 ...) {
+    static const char *const names[] = {"ok", "warning", "wrong"};
     char text[TEXT_BYTES_MAX];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    if (doctor->json)
-        print_json(doctor, finding, text, advice);
-    else
-        printf("%-8s %-12s %s\n%s%s%s", finding_name(finding), doctor->check, text,
+    if (doctor->json) {
+        struct buffer out;
+        buffer_init(&out, JSON_BYTES_MAX);
+        write_text(&out, text);
+        buffer_append_slice(&out, SLICE(",\"advice\":"));
+        if (advice)
+            write_text(&out, advice);
+        else
+            buffer_append_slice(&out, SLICE("null"));
+        if (buffer_status(&out) == STATUS_OK)
+            printf("%s\n{\"check\":\"%s\",\"finding\":\"%s\",\"message\":%.*s}",
+                   doctor->finding_count ? "," : "", doctor->check, names[finding], (int)out.size,
+                   out.data);
+        buffer_release(&out);
+    } else {
+        printf("%-8s %-12s %s\n%s%s%s", names[finding], doctor->check, text,
                advice ? "                      -> " : "", advice ? advice : "", advice ? "\n" : "");
+    }
     fflush(stdout);
     doctor->finding_count++;
     doctor->wrong_count += finding == FINDING_WRONG;

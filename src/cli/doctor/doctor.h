@@ -1,7 +1,8 @@
 /* The checks of `khala doctor`: each reports its findings and advice.
- * Main thread only. Allocates nothing that outlives a check.
- * A check cannot fail: an obstacle is a finding.
- * No check changes anything. */
+ * Thread: main.
+ * Memory: nothing is kept after a check.
+ * Errors: none; an obstacle is a finding.
+ * Invariant: no check changes anything. */
 #ifndef CLI_DOCTOR_DOCTOR_H
 #define CLI_DOCTOR_DOCTOR_H
 
@@ -23,13 +24,18 @@ struct doctor {
     bool has_folder;
     pid_t server_pid; /* the process that holds the store; 0: none */
     bool is_stopped;  /* the server refuses appends with disk_reserve */
+    /* Of the checks of the store. */
+    struct store *store;
+    struct store_session *session;
+    uint64_t now_ms;
+    bool is_log_readable;
 };
 
 /* advice is NULL when there is nothing to do. */
 void doctor_say(struct doctor *doctor, enum finding finding, const char *advice, const char *format,
                 ...) __attribute__((format(printf, 4, 5)));
 
-/* doctor_settings.c: the settings, and the keys they name. */
+/* doctor.c: the settings, and the keys they name. */
 void doctor_check_settings(struct doctor *doctor);
 void doctor_check_keys(struct doctor *doctor);
 /* doctor_host.c: the machine and the process. */

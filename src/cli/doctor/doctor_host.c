@@ -32,20 +32,6 @@
 
 /* ---- TLS ------------------------------------------------------------------------------------- */
 
-static void check_certificate_end(struct doctor *doctor, int64_t not_after_s) {
-    const char *path = doctor->config.tls_cert_file;
-    const char *advice = "get a new one, put it there, and send the server SIGHUP";
-    int64_t days = (not_after_s - (int64_t)(clock_now().wall_ms / 1000)) / DAY_S;
-    if (days < 0)
-        doctor_say(doctor, FINDING_WRONG, advice, "the certificate in %s has expired", path);
-    else if (days < CERTIFICATE_DAYS_WARNING)
-        doctor_say(doctor, FINDING_WARNING, advice, "the certificate in %s ends in %lld days", path,
-                   (long long)days);
-    else
-        doctor_say(doctor, FINDING_OK, NULL, "the certificate in %s is good for %lld days", path,
-                   (long long)days);
-}
-
 void doctor_check_tls(struct doctor *doctor) {
     const struct tls_options options = config_tls_options(&doctor->config);
     struct tls_context *context = NULL;
@@ -67,17 +53,22 @@ void doctor_check_tls(struct doctor *doctor) {
         doctor_say(doctor, FINDING_WARNING, advice, "%s is open to other users (mode %04o)",
                    options.key_file, (unsigned)found.st_mode & 07777);
     }
-    check_certificate_end(doctor, tls_context_not_after_s(context));
+    const char *path = options.certificate_file;
+    const char *renewal = "get a new one, put it there, and send the server SIGHUP";
+    int64_t now_s = (int64_t)(clock_now().wall_ms / 1000);
+    int64_t days = (tls_context_not_after_s(context) - now_s) / DAY_S;
+    if (days < 0)
+        doctor_say(doctor, FINDING_WRONG, renewal, "the certificate in %s has expired", path);
+    else if (days < CERTIFICATE_DAYS_WARNING)
+        doctor_say(doctor, FINDING_WARNING, renewal, "the certificate in %s ends in %lld days",
+                   path, (long long)days);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "the certificate in %s is good for %lld days", path,
+                   (long long)days);
     tls_context_close(context);
 }
 
 /* ---- folder and files ---- */
-
-static void say_owner(struct doctor *doctor, const char *path, const struct stat *found) {
-    if (found->st_uid != geteuid() && geteuid() != 0)
-        doctor_say(doctor, FINDING_WARNING, "run this, and the server, as its owner",
-                   "%s belongs to another user (uid %u)", path, (unsigned)found->st_uid);
-}
 
 void doctor_check_folder(struct doctor *doctor) {
     const char *folder = doctor->config.data_dir;
@@ -92,7 +83,9 @@ void doctor_check_folder(struct doctor *doctor) {
         return;
     }
     doctor->has_folder = true;
-    say_owner(doctor, folder, &found);
+    if (found.st_uid != geteuid() && geteuid() != 0)
+        doctor_say(doctor, FINDING_WARNING, "run this, and the server, as its owner",
+                   "%s belongs to another user (uid %u)", folder, (unsigned)found.st_uid);
     if (access(folder, R_OK | W_OK | X_OK) != 0) {
         doctor_say(doctor, FINDING_WRONG, "give its owner rwx", "%s cannot be read and written: %s",
                    folder, strerror(errno));
@@ -103,14 +96,6 @@ void doctor_check_folder(struct doctor *doctor) {
     } else {
         doctor_say(doctor, FINDING_OK, NULL, "%s is readable by its owner only", folder);
     }
-}
-
-/* The service runs as the owner of the folder. A verb that root ran may have made files there. */
-static bool service_can_open(const struct stat *folder, const struct stat *file, unsigned wanted) {
-    unsigned given = file->st_uid == folder->st_uid   ? file->st_mode >> 6
-                     : file->st_gid == folder->st_gid ? file->st_mode >> 3
-                                                      : file->st_mode;
-    return folder->st_uid == 0 || (given & wanted) == wanted;
 }
 
 static bool ends_with(const char *name, const char *suffix) {
@@ -130,7 +115,13 @@ static bool check_file(struct doctor *doctor, const char *name) {
     if (stat(doctor->config.data_dir, &folder) != 0 || lstat(path, &found) != 0 ||
         !S_ISREG(found.st_mode))
         return true;
-    if (!service_can_open(&folder, &found, is_key ? 04 : 06)) {
+    /* The service runs as the owner of the folder. A verb that root ran may have made files there.
+     */
+    unsigned wanted = is_key ? 04 : 06;
+    unsigned given = found.st_uid == folder.st_uid   ? found.st_mode >> 6
+                     : found.st_gid == folder.st_gid ? found.st_mode >> 3
+                                                     : found.st_mode;
+    if (folder.st_uid != 0 && (given & wanted) != wanted) {
         snprintf(advice, sizeof(advice), "chown %u:%u '%s'", (unsigned)folder.st_uid,
                  (unsigned)folder.st_gid, path);
         doctor_say(doctor, FINDING_WRONG, advice,
@@ -233,31 +224,29 @@ void doctor_check_server(struct doctor *doctor) {
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* The limit of the running server, or else of a server started from here. */
-static uint64_t descriptors_of(pid_t pid) {
-    char path[64];
-    char line[256];
-    unsigned long long soft = 0;
-    struct rlimit limit;
-    if (pid <= 0)
-        return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : 0;
-    snprintf(path, sizeof(path), "/proc/%ld/limits", (long)pid);
-    FILE *limits = fopen(path, "r");
-    while (limits && soft == 0 && fgets(line, sizeof(line), limits))
-        if (strncmp(line, "Max open files", strlen("Max open files")) == 0)
-            soft = strtoull(line + strlen("Max open files"), NULL, 10);
-    if (limits)
-        fclose(limits);
-    return soft;
-}
-
 void doctor_check_descriptors(struct doctor *doctor) {
     uint64_t wanted = descriptors_for(doctor->config.connections_max);
-    uint64_t given = descriptors_of(doctor->server_pid);
-    const char *whose = doctor->server_pid > 0 ? "the server" : "a server started from here";
+    uint64_t given = 0;
+    pid_t pid = doctor->server_pid;
+    const char *whose = pid > 0 ? "the server" : "a server started from here";
+    if (pid > 0) {
+        static const char name[] = "Max open files";
+        char path[64];
+        char line[256];
+        snprintf(path, sizeof(path), "/proc/%ld/limits", (long)pid);
+        FILE *limits = fopen(path, "r");
+        while (limits && given == 0 && fgets(line, sizeof(line), limits))
+            if (strncmp(line, name, strlen(name)) == 0)
+                given = strtoull(line + strlen(name), NULL, 10);
+        if (limits)
+            fclose(limits);
+    } else {
+        struct rlimit limit;
+        given = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : 0;
+    }
     if (given == 0)
         doctor_say(doctor, FINDING_WARNING, "run this as the server's user",
-                   "the limits of process %ld cannot be read", (long)doctor->server_pid);
+                   "the limits of process %ld cannot be read", (long)pid);
     else if (given < wanted)
         doctor_say(doctor, FINDING_WARNING,
                    "raise LimitNOFILE of the unit or 'ulimit -Hn', or lower KHALA_CONNECTIONS_MAX",

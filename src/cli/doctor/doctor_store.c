@@ -1,3 +1,7 @@
+/* The checks of a store: a table of checks runs over one session, and each reports for itself.
+ * After the pages the tables that follow from the log are looked at, then a sample of the hash
+ * chains. If one of these fails, the log cannot be read, and the checks that compare something with
+ * it are left out. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -26,10 +30,9 @@
 #define RESTORE_ADVICE                                                                             \
     "stop the server, copy the whole folder elsewhere, then 'khala restore' the last backup"
 
-static void check_pages(struct doctor *doctor, struct store_session *session) {
+static void check_pages(struct doctor *doctor) {
     struct store_message message = {""};
-    doctor->check = "pages";
-    enum status status = store_check_pages(session, false, &message);
+    enum status status = store_check_pages(doctor->session, false, &message);
     if (status == STATUS_OK)
         doctor_say(doctor, FINDING_OK, NULL, "every page of the store is sound");
     else if (status == STATUS_INVALID_CONFIG) /* the database checks its own pages */
@@ -38,15 +41,13 @@ static void check_pages(struct doctor *doctor, struct store_session *session) {
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the store is damaged: %s", message.text);
 }
 
-/* False: the log cannot be read, so nothing can be compared with it. */
-static bool check_chains(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
-    const struct verify_sample sample = {STRETCH_COUNT, STRETCH_EVENTS, now_ms};
+static void check_chains(struct doctor *doctor) {
+    const struct verify_sample sample = {STRETCH_COUNT, STRETCH_EVENTS, doctor->now_ms};
     struct verify_result result;
-    doctor->check = "chains";
-    enum status status = verify_sample(session, &sample, &result);
+    enum status status = verify_sample(doctor->session, &sample, &result);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the log cannot be read: %s",
-                   store_session_error(session));
+                   store_session_error(doctor->session));
     else if (result.is_broken)
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "log id %llu (%s seq %llu): %s",
                    (unsigned long long)result.broken.log_id, result.broken.entity,
@@ -55,20 +56,19 @@ static bool check_chains(struct doctor *doctor, struct store_session *session, u
         doctor_say(doctor, FINDING_OK, NULL,
                    "%llu events looked at: hashes and links hold ('khala verify' looks at all)",
                    (unsigned long long)result.events);
-    return status == STATUS_OK;
+    doctor->is_log_readable = status == STATUS_OK;
 }
 
 /* Documents, checkpoints, journal and topics follow from the log, so nothing is lost with them. */
-static bool check_tables(struct doctor *doctor, struct store_session *session) {
+static void check_tables(struct doctor *doctor) {
     struct store_message message = {""};
-    doctor->check = "projection";
-    if (store_check_derived(session, &message) == STATUS_OK)
-        return true;
-    doctor_say(doctor, FINDING_WRONG,
-               "no event is lost: 'khala serve' or 'khala reproject --all' makes the table again "
-               "from the log",
-               "%s", message.text);
-    return false;
+    doctor->is_log_readable = store_check_derived(doctor->session, &message) == STATUS_OK;
+    if (!doctor->is_log_readable)
+        doctor_say(
+            doctor, FINDING_WRONG,
+            "no event is lost: 'khala serve' or 'khala reproject --all' makes the table again "
+            "from the log",
+            "%s", message.text);
 }
 
 struct latest_drift {
@@ -87,24 +87,22 @@ static enum status keep_drift(void *user, const struct store_drift *drift) {
     return STATUS_OK;
 }
 
-static void check_projection(struct doctor *doctor, struct store_session *session,
-                             uint64_t now_ms) {
+static void check_projection(struct doctor *doctor) {
     struct store_state state;
     struct latest_drift latest = {.is_found = false};
-    doctor->check = "projection";
-    enum status status = store_read_state(session, &state);
+    enum status status = store_read_state(doctor->session, &state);
     if (status == STATUS_OK)
-        status = store_walk_drifts(session, 1, &latest, keep_drift);
+        status = store_walk_drifts(doctor->session, 1, &latest, keep_drift);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the drift cannot be read: %s",
-                   store_session_error(session));
+                   store_session_error(doctor->session));
     else if (state.unprojected_from > 0)
         doctor_say(doctor, FINDING_WRONG,
                    "a running server folds them from the log; without one, 'khala reproject --all' "
                    "does",
                    "documents are behind the log, from log id %llu on",
                    (unsigned long long)state.unprojected_from);
-    else if (latest.is_found && latest.seen_at_ms + DRIFT_MS > now_ms)
+    else if (latest.is_found && latest.seen_at_ms + DRIFT_MS > doctor->now_ms)
         doctor_say(doctor, FINDING_WARNING,
                    "it was repaired; GET /internal/v1/projectors/drift lists all of it",
                    "drift was found within the last day: %s", latest.text);
@@ -118,14 +116,13 @@ static void say_damage(void *user, const struct journal_damage *damage) {
                damage->message);
 }
 
-static void check_journal(struct doctor *doctor, struct store_session *session) {
+static void check_journal(struct doctor *doctor) {
     const struct journal_check_options options = {doctor, say_damage};
     struct journal_check_result result;
-    doctor->check = "journal";
-    enum status status = journal_check(session, &options, &result);
+    enum status status = journal_check(doctor->session, &options, &result);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG, JOURNAL_ADVICE, "the journal cannot be read: %s",
-                   store_session_error(session));
+                   store_session_error(doctor->session));
     else if (result.damages == 0)
         doctor_say(doctor, FINDING_OK, NULL, "%llu rows of %llu topics are whole",
                    (unsigned long long)result.rows, (unsigned long long)result.topics);
@@ -138,29 +135,27 @@ static void say_document(void *user, struct slice document_key, const char *mess
                "%.*s %s", (int)document_key.size, document_key.data, message);
 }
 
-static void check_documents(struct doctor *doctor, struct store_session *session) {
+static void check_documents(struct doctor *doctor) {
     const struct document_check_options options = {doctor, say_document};
     struct document_check_result result;
-    doctor->check = "documents";
-    enum status status = document_check(session, &options, &result);
+    enum status status = document_check(doctor->session, &options, &result);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the documents cannot be read: %s",
-                   store_session_error(session));
+                   store_session_error(doctor->session));
     else if (result.damages == 0)
         doctor_say(doctor, FINDING_OK, NULL,
                    "%llu documents are whole and agree with their checkpoints",
                    (unsigned long long)result.documents);
 }
 
-static void check_outbox(struct doctor *doctor, struct store_session *session) {
+static void check_outbox(struct doctor *doctor) {
     struct store_outbox_state state;
-    doctor->check = "outbox";
-    enum status status = store_outbox_state(session, &state);
+    enum status status = store_outbox_state(doctor->session, &state);
     if (status == STATUS_NOT_FOUND)
         return;
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the outbox cannot be read: %s",
-                   store_session_error(session));
+                   store_session_error(doctor->session));
     else if (state.waiting_count > 0 && state.oldest_age_ms > OUTBOX_AGE_MS_MAX)
         doctor_say(doctor, FINDING_WRONG, "see that a server runs on this database, and its log",
                    "%llu events appended by SQL wait, the oldest for %llu s",
@@ -205,13 +200,13 @@ static enum status say_usage(void *user, const struct store_usage *stored,
     return STATUS_OK;
 }
 
-static void check_usage(struct doctor *doctor, struct store_session *session) {
+static void check_usage(struct doctor *doctor) {
     struct usage_tally tally = {.doctor = doctor};
-    doctor->check = "usage";
-    enum status status = store_check_usages(session, USAGE_DIFFERENCES_MAX, &tally, say_usage);
+    enum status status =
+        store_check_usages(doctor->session, USAGE_DIFFERENCES_MAX, &tally, say_usage);
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the usage cannot be counted: %s",
-                   store_session_error(session));
+                   store_session_error(doctor->session));
     else if (tally.count == 0)
         doctor_say(doctor, FINDING_OK, NULL, "the stored usage of every owner is what is counted");
 }
@@ -236,12 +231,13 @@ static enum status say_node(void *user, const struct store_node *node) {
     return STATUS_OK;
 }
 
-static void check_nodes(struct doctor *doctor, struct store_session *session) {
+static void check_nodes(struct doctor *doctor) {
     struct node_tally tally = {.doctor = doctor};
-    doctor->check = "nodes";
-    if (store_walk_nodes(session, &tally, say_node) != STATUS_OK)
+    if (!store_is_shared(doctor->store))
+        return;
+    if (store_walk_nodes(doctor->session, &tally, say_node) != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG, "see that the database answers",
-                   "the nodes cannot be read: %s", store_session_error(session));
+                   "the nodes cannot be read: %s", store_session_error(doctor->session));
     else if (tally.live_count == 0)
         doctor_say(doctor, FINDING_OK, NULL, "no server runs on this database");
     else if (tally.writer_count == 0)
@@ -251,27 +247,26 @@ static void check_nodes(struct doctor *doctor, struct store_session *session) {
             "no live node is the writer: appends are refused");
 }
 
-static void check_clock(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
+static void check_clock(struct doctor *doctor) {
     struct store_state state;
-    doctor->check = "clock";
-    if (store_read_state(session, &state) != STATUS_OK)
+    if (store_read_state(doctor->session, &state) != STATUS_OK)
         return;
     uint64_t last_ms = state.log_id > 0 ? uuid7_timestamp_ms(&state.cursor) : 0;
-    if (now_ms < CLOCK_MS_LEAST)
+    if (doctor->now_ms < CLOCK_MS_LEAST)
         doctor_say(doctor, FINDING_WRONG, "set the clock", "this machine's clock has not been set");
-    else if (last_ms > now_ms + AHEAD_MS_MAX)
+    else if (last_ms > doctor->now_ms + AHEAD_MS_MAX)
         doctor_say(doctor, FINDING_WRONG,
                    "compare the clock with a time server; if it is right, nothing needs doing: new "
                    "events keep their order, and recorded_at and retention go by the clock",
                    "the cursor clock runs %llu s ahead of this machine's clock",
-                   (unsigned long long)(last_ms - now_ms) / 1000);
+                   (unsigned long long)(last_ms - doctor->now_ms) / 1000);
     else
         doctor_say(doctor, FINDING_OK, NULL, "no cursor is ahead of this machine's clock");
 }
 
-static void check_moved(struct doctor *doctor, struct store_session *session) {
+static void check_moved(struct doctor *doctor) {
     struct store_marks marks;
-    if (store_marks_read(session, &marks) != STATUS_OK || !marks.out.is_set)
+    if (store_marks_read(doctor->session, &marks) != STATUS_OK || !marks.out.is_set)
         return;
     doctor_say(doctor, FINDING_WRONG,
                marks.out.is_complete
@@ -281,71 +276,55 @@ static void check_moved(struct doctor *doctor, struct store_session *session) {
                marks.out.other);
 }
 
-static void say_sink(struct doctor *doctor, const char *sink, const struct relay_state *state,
-                     uint64_t now_ms) {
-    const struct relay_waiting waiting = relay_state_waiting(state);
-    uint64_t since_ms = waiting.oldest ? waiting.oldest->since_ms : now_ms;
-    if (state->failing_since_ms > 0)
-        doctor_say(doctor, FINDING_WRONG,
-                   "see that its target runs and takes the documents; the server sends again by "
-                   "itself, and loses none",
-                   "the sink %s fails: %s", sink, state->error);
-    if (waiting.count > 0)
-        doctor_say(doctor, FINDING_WRONG,
-                   "make its target take them: the server sends the newest state of each again "
-                   "within a minute or so; other documents go on",
-                   "the sink %s holds %zu documents that its target refuses, the oldest, %s, for "
-                   "%llu s: %s",
-                   sink, waiting.count, waiting.oldest->key,
-                   (unsigned long long)(now_ms > since_ms ? now_ms - since_ms : 0) / 1000,
-                   state->refusal);
-    if (state->failing_since_ms == 0 && waiting.count == 0 &&
-        state->positions.is_known[DOCUMENT_RUN_SUMMARY])
-        doctor_say(doctor, FINDING_OK, NULL, "the sink %s works", sink);
-}
-
 /* The state of each relay says since when its target fails, and which documents it refuses. */
-static void check_sinks(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
-    doctor->check = "sinks";
+static void check_sinks(struct doctor *doctor) {
     for (unsigned i = 0; i < LABEL_SINK_COUNT; i++) {
+        const char *sink = label_sink_name((enum label_sink)i);
         struct relay_state state;
-        relay_state_load(&state, session, doctor->config.data_dir, (enum label_sink)i);
-        say_sink(doctor, label_sink_name((enum label_sink)i), &state, now_ms);
+        relay_state_load(&state, doctor->session, doctor->config.data_dir, (enum label_sink)i);
+        const struct relay_waiting waiting = relay_state_waiting(&state);
+        uint64_t since_ms = waiting.oldest ? waiting.oldest->since_ms : doctor->now_ms;
+        uint64_t held_ms = doctor->now_ms > since_ms ? doctor->now_ms - since_ms : 0;
+        if (state.failing_since_ms > 0)
+            doctor_say(doctor, FINDING_WRONG,
+                       "see that its target runs and takes the documents; the server sends again "
+                       "by itself, and loses none",
+                       "the sink %s fails: %s", sink, state.error);
+        if (waiting.count > 0)
+            doctor_say(doctor, FINDING_WRONG,
+                       "make its target take them: the server sends the newest state of each again "
+                       "within a minute or so; other documents go on",
+                       "the sink %s holds %zu documents that its target refuses, the oldest, %s, "
+                       "for %llu s: %s",
+                       sink, waiting.count, waiting.oldest->key, (unsigned long long)held_ms / 1000,
+                       state.refusal);
+        if (state.failing_since_ms == 0 && waiting.count == 0 &&
+            state.positions.is_known[DOCUMENT_RUN_SUMMARY])
+            doctor_say(doctor, FINDING_OK, NULL, "the sink %s works", sink);
         relay_state_release(&state);
     }
 }
 
-static void check_inside(struct doctor *doctor, struct store *store) {
-    struct store_session *session = NULL;
-    struct clock clock;
-    clock_init(&clock);
-    if (store_session_open(store, STORE_READ, &session) != STATUS_OK) {
-        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the store cannot be opened");
-        return;
-    }
-    check_moved(doctor, session);
-    if (store_is_shared(store))
-        check_nodes(doctor, session);
-    check_pages(doctor, session);
-    if (check_tables(doctor, session) && check_chains(doctor, session, clock_wall_ms(&clock))) {
-        check_projection(doctor, session, clock_wall_ms(&clock));
-        check_journal(doctor, session);
-        check_documents(doctor, session);
-        check_usage(doctor, session);
-        check_clock(doctor, session, clock_wall_ms(&clock));
-        check_outbox(doctor, session);
-    }
-    check_sinks(doctor, session, clock_wall_ms(&clock));
-    store_session_close(session);
-}
+/* In this order. What is compared with the log needs a log that can be read. */
+static const struct {
+    const char *name;
+    void (*run)(struct doctor *doctor);
+    bool needs_log;
+} checks[] = {
+    {"store", check_moved, false},    {"nodes", check_nodes, false},
+    {"pages", check_pages, false},    {"projection", check_tables, false},
+    {"chains", check_chains, true},   {"projection", check_projection, true},
+    {"journal", check_journal, true}, {"documents", check_documents, true},
+    {"usage", check_usage, true},     {"clock", check_clock, true},
+    {"outbox", check_outbox, true},   {"sinks", check_sinks, false},
+};
 
 void doctor_check_store(struct doctor *doctor) {
-    struct store *store = NULL;
     struct store_message message = {""};
     const char *url = config_store_url(&doctor->config);
     if (!doctor->has_folder && !*doctor->config.db_url)
         return;
-    enum status status = store_open(&store, url, false, &message);
+    enum status status = store_open(&doctor->store, url, false, &message);
     if (status != STATUS_OK) {
         doctor_say(doctor, FINDING_WRONG,
                    status == STATUS_INTERNAL_ERROR ? RESTORE_ADVICE : "do as it says", "%s",
@@ -354,6 +333,16 @@ void doctor_check_store(struct doctor *doctor) {
     }
     doctor_say(doctor, FINDING_OK, NULL, "the schema is version %d, as this khala needs it",
                store_schema_version(url));
-    check_inside(doctor, store);
-    store_close(store);
+    if (store_session_open(doctor->store, STORE_READ, &doctor->session) != STATUS_OK) {
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the store cannot be opened");
+    } else {
+        doctor->now_ms = clock_now().wall_ms;
+        for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+            doctor->check = checks[i].name;
+            if (!checks[i].needs_log || doctor->is_log_readable)
+                checks[i].run(doctor);
+        }
+        store_session_close(doctor->session);
+    }
+    store_close(doctor->store);
 }
