@@ -1,5 +1,8 @@
+/* A verb begins here: its row in cli_commands is found by name, an option is accepted if the row
+ * has it and stored where the verb asked for it, and the settings file is read before the verb's
+ * own work. Errors are one line of text, or one JSON object with --json; unknown verbs and options
+ * get the nearest name. */
 #include "cli/cli.h"
-#include "cli/settings.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,6 +18,7 @@
 #include "base/decimal.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "cli/settings.h"
 #include "server/config.h"
 #include "server/unknown.h"
 #include "wire/json.h"
@@ -157,6 +161,15 @@ static const char *config_path;
 /* Belongs to all verbs that read settings, so none of them has a row for it. */
 static const struct cli_option config_option = {"--config", NULL, &config_path};
 
+static bool verb_has_option(const char *name) {
+    struct cli_option_row row;
+    for (size_t i = 0; running && cli_option_at(running, i, &row); i++)
+        if (strcmp(row.name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The caller's row of an option that the verb has in the table; the two must agree. */
 static const struct cli_option *option_find(const char *text, size_t size,
                                             const struct cli_option *options, size_t count) {
     const struct cli_option *option = NULL;
@@ -190,22 +203,6 @@ static void unknown_option(const char *text, size_t size) {
         cli_fail(EXIT_CODE_USAGE, "unknown option %s; see 'khala help %s'", name, running->name);
     else
         cli_fail(EXIT_CODE_USAGE, "unknown option %s", name);
-}
-
-/* Reads the settings file for a verb that has the option. */
-static bool load_file(void) {
-    struct cli_option_row row = {NULL, NULL, NULL};
-    struct config_error error;
-    bool has_option = false;
-    if (!running)
-        return true;
-    for (size_t i = 0; !has_option && cli_option_at(running, i, &row); i++)
-        has_option = strcmp(row.name, config_option.name) == 0;
-    if (!has_option ||
-        settings_file_load(config_path, running->takes_settings, &error) == STATUS_OK)
-        return true;
-    cli_fail(EXIT_CODE_USAGE, "%s", error.text);
-    return false;
 }
 
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count) {
@@ -243,7 +240,12 @@ bool cli_options(int *argc, char **argv, const struct cli_option *options, size_
         }
     }
     *argc = kept;
-    return load_file();
+    struct config_error error;
+    if (!verb_has_option(config_option.name) ||
+        settings_file_load(config_path, running->takes_settings, &error) == STATUS_OK)
+        return true;
+    cli_fail(EXIT_CODE_USAGE, "%s", error.text);
+    return false;
 }
 
 static const char *environment(const char *name) {
@@ -292,16 +294,6 @@ static void print_overview(FILE *out) {
         fprintf(out, "  %d  %s\n", code, exit_code_message((enum exit_code)code));
 }
 
-static void print_options(const struct cli_command *command) {
-    struct cli_option_row row;
-    for (size_t i = 0; cli_option_at(command, i, &row); i++) {
-        int written =
-            printf("%s  %s %s", i == 0 ? "\noptions:\n" : "", row.name, row.takes ? row.takes : "");
-        int column = i == 0 ? written - (int)strlen("\noptions:\n") : written;
-        printf("%*s%s\n", column < HELP_COLUMN ? HELP_COLUMN - column : 2, "", row.help);
-    }
-}
-
 int cli_help(int argc, char **argv) {
     if (!cli_options(&argc, argv, NULL, 0))
         return EXIT_CODE_USAGE;
@@ -310,13 +302,18 @@ int cli_help(int argc, char **argv) {
         return EXIT_CODE_DONE;
     }
     const struct cli_command *command = command_find(argv[0]);
+    struct cli_option_row row;
     if (argc > 1)
         return cli_usage("help", "'%s' is one verb too many", argv[1]);
     if (!command)
         return unknown_verb(argv[0]);
     printf("%s\n\n", command->summary);
     print_usage(stdout, command);
-    print_options(command);
+    for (size_t i = 0; cli_option_at(command, i, &row); i++) {
+        printf("%s", i == 0 ? "\noptions:\n" : "");
+        int column = printf("  %s %s", row.name, row.takes ? row.takes : "");
+        printf("%*s%s\n", column < HELP_COLUMN ? HELP_COLUMN - column : 2, "", row.help);
+    }
     printf("\nexamples:\n");
     for (const char *line = command->example; *line;) {
         int size = (int)strcspn(line, "\n");
@@ -337,35 +334,13 @@ int cli_version(int argc, char **argv) {
     return EXIT_CODE_DONE;
 }
 
-/* A file or socket that is opened where standard output should be would be written into. What is
- * missing is held by something that refuses to be used. */
-static void hold_descriptors(void) {
+int cli_main(int argc, char **argv) {
+    /* A file or socket that is opened where standard output should be would be written into. What
+     * is missing is held by something that refuses to be used. */
     static const int refusing[] = {O_WRONLY, O_RDONLY, O_RDONLY};
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", refusing[fd]) != fd)
             abort();
-}
-
-static bool asks_for_json(int argc, char **argv) {
-    struct cli_option_row row;
-    bool has_option = false;
-    for (size_t i = 0; !has_option && cli_option_at(running, i, &row); i++)
-        has_option = strcmp(row.name, "--json") == 0;
-    for (int i = 2; has_option && i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--json") == 0)
-            return true;
-    return false;
-}
-
-static bool asks_for_help(int argc, char **argv) {
-    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || (i == 2 && strcmp(argv[i], "-h") == 0))
-            return true;
-    return false;
-}
-
-int cli_main(int argc, char **argv) {
-    hold_descriptors();
     if (argc < 2) {
         cli_note("no verb is given");
         print_overview(stderr);
@@ -376,15 +351,20 @@ int cli_main(int argc, char **argv) {
         name = "help";
     if (strcmp(name, "--version") == 0)
         name = "version";
-    const struct cli_command *command = command_find(name);
-    if (!command)
+    running = command_find(name);
+    if (!running)
         return unknown_verb(name);
     /* A file size limit is reported like a full disk, instead of ending the process. */
     signal(SIGXFSZ, SIG_IGN);
-    running = command;
-    errors_are_json = asks_for_json(argc, argv);
-    int code = asks_for_help(argc, argv) ? cli_help(1, (char *[]){(char *)command->name, NULL})
-                                         : command->run(argc - 2, argv + 2);
+    bool has_json = verb_has_option("--json");
+    bool wants_help = false;
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        errors_are_json = errors_are_json || (has_json && strcmp(argv[i], "--json") == 0);
+        wants_help =
+            wants_help || strcmp(argv[i], "--help") == 0 || (i == 2 && strcmp(argv[i], "-h") == 0);
+    }
+    int code = wants_help ? cli_help(1, (char *[]){(char *)running->name, NULL})
+                          : running->run(argc - 2, argv + 2);
     if (fflush(stdout) != 0 || ferror(stdout))
         return cli_fail(EXIT_CODE_UNREACHABLE, "cannot write the answer: %s", strerror(errno));
     return code;

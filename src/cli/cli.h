@@ -1,8 +1,10 @@
 /* The command line: one table of verbs and their options, from which dispatch, parsing, help,
  * completion and the manual page follow.
- * Main thread only. Data goes to standard output, everything else to standard error.
- * A verb returns an exit code of spec/exit.json after it has printed its own error.
- * Options may stand anywhere; `--` ends them. */
+ * Thread: main.
+ * Memory: texts belong to the command line, the environment or the settings file.
+ * Errors: a verb returns an exit code of spec/exit.json after it has printed its own error.
+ * Invariant: data goes to standard output, everything else to standard error. Options may stand
+ * anywhere; `--` ends them. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -68,6 +70,10 @@ int cli_usage(const char *name, const char *format, ...) __attribute__((format(p
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether errors are JSON, because the command line has --json. */
 bool cli_errors_are_json(void);
+/* The value of an option; data is NULL if it was not given. */
+static inline struct slice cli_given(const char *text) {
+    return text ? slice_of(text) : (struct slice){NULL, 0};
+}
 /* A whole number without sign or leading junk, at most 2^53-1. */
 bool cli_number(const char *text, uint64_t *number);
 /* Reads a whole file ("-" is standard input) up to the buffer's maximum. STATUS_SYSTEM_ERROR

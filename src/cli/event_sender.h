@@ -1,11 +1,11 @@
 /* Appends the events of a verb with libkhala: batches, ids, and repeated attempts after a lost
  * connection.
- * Called by the main thread; the answers arrive on the client's thread, one at a time, while the
- * sender's lock is held. event_sender_lock keeps them off the output of the main thread.
- * Owns its client. The remote and the callbacks' user outlive it.
- * A server that was never reached, and a refusal of a whole request, end it at once; a lost
+ * Thread: main; the answers arrive on the client's thread, one at a time, while the sender's lock
+ * is held. event_sender_lock keeps them off the output of the main thread.
+ * Memory: owns its client. The remote and the callbacks' user outlive it.
+ * Errors: a server that was never reached, and a refusal of a whole request, end it at once; a lost
  * connection ends it after half a minute without an answer. Errors are printed at the end.
- * Each event is stored once, however often it was sent. */
+ * Invariant: each event is stored once, however often it was sent. */
 #ifndef CLI_EVENT_SENDER_H
 #define CLI_EVENT_SENDER_H
 

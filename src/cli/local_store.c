@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 
-#include "cli/cli.h"
 #include "cli/progress.h"
 #include "server/config_options.h"
 #include "server/shared_keys.h"
 #include "store/store_move.h"
 #include "wire/json.h"
+
+#define TEXT_BYTES_MAX 65536
 
 int cli_store_open(const struct config *config, enum store_mode mode, struct cli_store *opened) {
     struct store_message message = {""};
@@ -41,7 +42,21 @@ void cli_store_close(struct cli_store *opened) {
     *opened = (struct cli_store){.store = NULL};
 }
 
-#define TEXT_BYTES_MAX 65536
+int cli_store_ask_server(const struct cli_store *opened, struct remote *remote,
+                         const struct remote_options *options, const char *target,
+                         struct slice body) {
+    unsigned http_status = 0;
+    int code = remote_open(remote, options);
+    if (code == EXIT_CODE_DONE)
+        code = remote_ask(remote, target, body, &http_status);
+    if (code != EXIT_CODE_DONE && opened->is_in_use)
+        (void)cli_fail(EXIT_CODE_UNREACHABLE, "%s", opened->message.text);
+    else if (code == EXIT_CODE_DONE && http_status != 200)
+        code = remote_refused(remote, http_status);
+    return code;
+}
+
+/* ---- a move ---- */
 
 struct move_run {
     struct progress progress;
@@ -61,41 +76,6 @@ static enum status copy_keys(void *user, struct store *source, struct store *tar
                             &(struct key_place){target, run->target});
 }
 
-static void print_json(const struct store_moved *moved) {
-    struct buffer text;
-    buffer_init(&text, TEXT_BYTES_MAX);
-    enum status status = buffer_append_slice(&text, SLICE("{\"from\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(&text, slice_of(moved->source));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&text, SLICE(",\"to\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(&text, slice_of(moved->target));
-    if (status == STATUS_OK)
-        printf("%.*s,\"events\":%llu,\"epoch\":\"%s\",\"was_complete\":%s}\n", (int)text.size,
-               text.data, (unsigned long long)moved->events, moved->epoch,
-               moved->was_complete ? "true" : "false");
-    buffer_release(&text);
-}
-
-static void print_text(const struct store_moved *moved) {
-    printf("%s %s moved to %s: %llu events, epoch %s\n", moved->source,
-           moved->was_complete ? "was already" : "is", moved->target,
-           (unsigned long long)moved->events, moved->epoch);
-    if (!moved->was_complete)
-        printf("%s is kept, and is not served again; remove it when it is not needed\n",
-               moved->source);
-}
-
-static int fail(enum status status, const struct store_moved *moved, const char *message) {
-    if (status == STATUS_ALREADY_EXISTS && !moved->is_begun)
-        return cli_fail(EXIT_CODE_NO, "%s", message);
-    if (status == STATUS_INVALID_REQUEST)
-        return cli_fail(EXIT_CODE_USAGE, "%s", message);
-    return cli_fail(EXIT_CODE_UNREACHABLE, "%s%s", message,
-                    moved->is_begun ? "; the same command continues the move" : "");
-}
-
 int cli_move(const char *source_url, const char *target_url, bool json) {
     struct move_run run = {.source = ""};
     const struct store_move_options options = {.source_url = source_url,
@@ -110,14 +90,38 @@ int cli_move(const char *source_url, const char *target_url, bool json) {
     progress_begin(&run.progress, "move", "rows");
     enum status status = store_move(&options, &moved, &message);
     progress_end(&run.progress);
+    const char *reason = message.text[0] ? message.text : status_message(status);
+    if (status == STATUS_ALREADY_EXISTS && !moved.is_begun)
+        return cli_fail(EXIT_CODE_NO, "%s", reason);
+    if (status == STATUS_INVALID_REQUEST)
+        return cli_fail(EXIT_CODE_USAGE, "%s", reason);
     if (status != STATUS_OK)
-        return fail(status, &moved, message.text[0] ? message.text : status_message(status));
-    if (json)
-        print_json(&moved);
-    else
-        print_text(&moved);
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s%s", reason,
+                        moved.is_begun ? "; the same command continues the move" : "");
+    if (!json) {
+        printf("%s %s moved to %s: %llu events, epoch %s\n", moved.source,
+               moved.was_complete ? "was already" : "is", moved.target,
+               (unsigned long long)moved.events, moved.epoch);
+        if (!moved.was_complete)
+            printf("%s is kept, and is not served again; remove it when it is not needed\n",
+                   moved.source);
+        return EXIT_CODE_DONE;
+    }
+    struct buffer text;
+    buffer_init(&text, TEXT_BYTES_MAX);
+    buffer_append_slice(&text, SLICE("{\"from\":"));
+    json_write_string(&text, slice_of(moved.source));
+    buffer_append_slice(&text, SLICE(",\"to\":"));
+    json_write_string(&text, slice_of(moved.target));
+    if (buffer_status(&text) == STATUS_OK)
+        printf("%.*s,\"events\":%llu,\"epoch\":\"%s\",\"was_complete\":%s}\n", (int)text.size,
+               text.data, (unsigned long long)moved.events, moved.epoch,
+               moved.was_complete ? "true" : "false");
+    buffer_release(&text);
     return EXIT_CODE_DONE;
 }
+
+/* ---- the check of the journals ---- */
 
 static void print_damage(void *user, const struct journal_damage *damage) {
     struct journal_report *report = user;

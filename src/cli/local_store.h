@@ -8,6 +8,7 @@
 #ifndef CLI_LOCAL_STORE_H
 #define CLI_LOCAL_STORE_H
 
+#include "cli/remote.h"
 #include "projector/journal_check.h"
 #include "server/config.h"
 #include "store/store.h"
@@ -24,6 +25,11 @@ struct cli_store {
 /* STORE_READ works beside a running server; STORE_WRITE does not, and sets is_in_use. */
 int cli_store_open(const struct config *config, enum store_mode mode, struct cli_store *opened);
 void cli_store_close(struct cli_store *opened);
+/* remote_query to the server that uses the store, or that --url names. If the server of a store in
+ * use cannot be reached, the reason why the store was not opened is printed as well. */
+MUST_CHECK int cli_store_ask_server(const struct cli_store *opened, struct remote *remote,
+                                    const struct remote_options *options, const char *target,
+                                    struct slice body);
 
 /* Moves a store into another, for the verbs import and export. Prints the result; the exit code is
  * "no" if the move is refused. */

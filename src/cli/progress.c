@@ -11,7 +11,6 @@
 #define QUIET_MS         300
 #define BETWEEN_MS       100
 #define BETWEEN_LINES_MS 1000
-#define BAR_TEXT_SIZE    (BAR_COLUMNS + 1)
 
 static uint64_t now_ms(void) {
     struct clock clock;
@@ -25,29 +24,6 @@ void progress_begin(struct progress *progress, const char *label, const char *un
     progress->is_terminal = isatty(STDERR_FILENO) == 1 && terminal && strcmp(terminal, "dumb") != 0;
 }
 
-static void show_bar(struct progress *progress, uint64_t done, uint64_t total) {
-    char bar[BAR_TEXT_SIZE];
-    size_t full = (size_t)(done * BAR_COLUMNS / total);
-    memset(bar, '.', BAR_COLUMNS);
-    memset(bar, '#', full);
-    bar[BAR_COLUMNS] = '\0';
-    fprintf(stderr, "\r%s [%s] %3llu %%  %llu of %llu %s\033[K", progress->label, bar,
-            (unsigned long long)(done * 100 / total), (unsigned long long)done,
-            (unsigned long long)total, progress->unit);
-    fflush(stderr);
-    progress->is_shown = true;
-}
-
-static void show_line(struct progress *progress, uint64_t done, uint64_t total) {
-    uint64_t tenths = done * 10 / total;
-    if (tenths == progress->shown_tenths)
-        return;
-    progress->shown_tenths = tenths;
-    fprintf(stderr, "%s: %llu %%, %llu of %llu %s\n", progress->label,
-            (unsigned long long)(done * 100 / total), (unsigned long long)done,
-            (unsigned long long)total, progress->unit);
-}
-
 void progress_show(struct progress *progress, uint64_t done, uint64_t total) {
     uint64_t now = now_ms();
     if (total == 0 || now - progress->begun_ms < QUIET_MS)
@@ -55,12 +31,26 @@ void progress_show(struct progress *progress, uint64_t done, uint64_t total) {
     /* A server that appends meanwhile makes more work than was counted. */
     if (done > total)
         total = done;
-    if (!progress->is_terminal) {
-        show_line(progress, done, total);
-    } else if (now - progress->shown_ms >= BETWEEN_MS) {
+    uint64_t tenths = done * 10 / total;
+    unsigned long long percent = done * 100 / total;
+    if (!progress->is_terminal && tenths != progress->shown_tenths) {
+        progress->shown_tenths = tenths;
+        fprintf(stderr, "%s: %llu %%, %llu of %llu %s\n", progress->label, percent,
+                (unsigned long long)done, (unsigned long long)total, progress->unit);
+    } else if (progress->is_terminal && now - progress->shown_ms >= BETWEEN_MS) {
+        char bar[BAR_COLUMNS + 1] = "";
+        memset(bar, '.', BAR_COLUMNS);
+        memset(bar, '#', (size_t)(done * BAR_COLUMNS / total));
         progress->shown_ms = now;
-        show_bar(progress, done, total);
+        progress->is_shown = true;
+        fprintf(stderr, "\r%s [%s] %3llu %%  %llu of %llu %s\033[K", progress->label, bar, percent,
+                (unsigned long long)done, (unsigned long long)total, progress->unit);
+        fflush(stderr);
     }
+}
+
+void progress_report(void *user, uint64_t done, uint64_t total) {
+    progress_show(user, done, total);
 }
 
 void progress_count(struct progress *progress, uint64_t done) {

@@ -2,10 +2,8 @@
 #include "cli/settings.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "wire/json.h"
 #include "wire/object_writer.h"
 
 #define ANSWER_BYTES_MAX (64u << 20)
@@ -17,7 +15,7 @@ static const char *first_of(const char *given, const char *variable, const char 
     return environment && *environment ? environment : fallback;
 }
 
-static bool key_take(char *key, const char *given) {
+static bool key_copy(char *key, const char *given) {
     size_t size = strlen(given);
     if (size == 0 || size > REMOTE_KEY_BYTES_MAX)
         return false;
@@ -28,28 +26,26 @@ static bool key_take(char *key, const char *given) {
     return true;
 }
 
-static int key_read(char *taken, const struct remote_options *options) {
-    const char *folder = first_of(options->data_dir, "KHALA_DATA_DIR", "./khala-data");
-    struct operator_key key;
-    enum status status = operator_key_read(&key, folder);
-    if (status == STATUS_OK && key_take(taken, key.text))
-        return EXIT_CODE_DONE;
-    return cli_fail(EXIT_CODE_USAGE,
-                    "no operator key: give --key, set KHALA_OPERATOR_KEY, or name the server's "
-                    "data folder with --data-dir (%s: %s)",
-                    key.path, status == STATUS_INVALID_CONFIG ? "holds no key" : strerror(errno));
-}
-
 int remote_key(const struct remote_options *options, char key[REMOTE_KEY_BYTES_MAX + 1]) {
     const char *given = first_of(options->key, "KHALA_OPERATOR_KEY", NULL);
-    if (!given)
-        return key_read(key, options);
-    bool is_taken = key_take(key, given);
-    /* What stands on the command line is seen by everybody on the machine: no longer than needed.
-     */
+    if (!given) {
+        struct operator_key found;
+        enum status status = operator_key_read(
+            &found, first_of(options->data_dir, "KHALA_DATA_DIR", "./khala-data"));
+        if (status == STATUS_OK && key_copy(key, found.text))
+            return EXIT_CODE_DONE;
+        return cli_fail(EXIT_CODE_USAGE,
+                        "no operator key: give --key, set KHALA_OPERATOR_KEY, or name the "
+                        "server's data folder with --data-dir (%s: %s)",
+                        found.path,
+                        status == STATUS_INVALID_CONFIG ? "holds no key" : strerror(errno));
+    }
+    bool is_valid = key_copy(key, given);
+    /* All users of the machine can see the command line: the key stays there no longer than
+     * needed. */
     if (options->key)
         explicit_bzero((char *)options->key, strlen(options->key));
-    return is_taken ? EXIT_CODE_DONE
+    return is_valid ? EXIT_CODE_DONE
                     : cli_fail(EXIT_CODE_USAGE, "the key is not 1 to %d visible characters",
                                REMOTE_KEY_BYTES_MAX);
 }
@@ -116,6 +112,17 @@ int remote_exchange(struct remote *remote, struct blocking_request *request,
     return cli_fail(EXIT_CODE_UNREACHABLE, "%s", *reason ? reason : status_message(status));
 }
 
+int remote_query(struct remote *remote, const struct remote_options *options, const char *target,
+                 struct slice body) {
+    unsigned http_status = 0;
+    int code = remote_open(remote, options);
+    if (code == EXIT_CODE_DONE)
+        code = remote_ask(remote, target, body, &http_status);
+    if (code == EXIT_CODE_DONE && http_status != 200)
+        code = remote_refused(remote, http_status);
+    return code;
+}
+
 int remote_ask(struct remote *remote, const char *target, struct slice body,
                unsigned *http_status) {
     struct blocking_request request = {.method = body.data ? "POST" : "GET",
@@ -125,21 +132,20 @@ int remote_ask(struct remote *remote, const char *target, struct slice body,
     return remote_exchange(remote, &request, http_status);
 }
 
-static void print_json_text(struct json_value value) {
+void remote_print_text(FILE *out, struct json_value value) {
     struct buffer text;
     buffer_init(&text, ANSWER_BYTES_MAX);
     if (value.kind == JSON_KIND_STRING && json_string_decode(value, &text) == STATUS_OK)
-        fprintf(stderr, "%.*s", (int)text.size, text.data);
+        fprintf(out, "%.*s", (int)text.size, text.data);
     else
-        fprintf(stderr, "%.*s", (int)value.raw.size, value.raw.data);
+        fprintf(out, "%.*s", (int)value.raw.size, value.raw.data);
     buffer_release(&text);
 }
 
-/* Without the line's end, so that one line stays one line. */
-static struct slice slice_trim_end(struct slice text) {
-    while (text.size > 0 && strchr("\r\n", text.data[text.size - 1]))
-        text.size--;
-    return text;
+void remote_print_plain(struct json_value value) {
+    struct slice text = value.raw;
+    (void)json_string_slice(value, &text);
+    printf("%.*s", (int)text.size, text.data);
 }
 
 int remote_refused(struct remote *remote, unsigned http_status) {
@@ -151,17 +157,20 @@ int remote_refused(struct remote *remote, unsigned http_status) {
         !fields[0].present || !fields[1].present)
         return cli_fail((enum exit_code)code, "the server answered %u", http_status);
     if (cli_errors_are_json()) {
-        struct slice body = slice_trim_end(buffer_slice(&remote->answer));
+        /* Without the line's end, so that one line stays one line. */
+        struct slice body = buffer_slice(&remote->answer);
+        while (body.size > 0 && strchr("\r\n", body.data[body.size - 1]))
+            body.size--;
         fprintf(stderr, "%.*s\n", (int)body.size, body.data);
         return code;
     }
     fputs("khala: ", stderr);
-    print_json_text(fields[0].value);
+    remote_print_text(stderr, fields[0].value);
     fputs(": ", stderr);
-    print_json_text(fields[1].value);
+    remote_print_text(stderr, fields[1].value);
     if (fields[2].present) {
         fputs(" ", stderr);
-        print_json_text(fields[2].value);
+        remote_print_text(stderr, fields[2].value);
     }
     fputc('\n', stderr);
     return code;
@@ -175,36 +184,32 @@ void remote_error_set(struct remote_error *error, const struct khala_error *give
         snprintf(error->details, sizeof(error->details), "%s", given->details);
 }
 
-static enum status write_error(struct buffer *out, const struct remote_error *error) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("error"), slice_of(error->code));
-    object_text(&object, SLICE("message"), slice_of(error->message));
-    if (*error->details)
-        object_json(&object, SLICE("details"), slice_of(error->details));
-    return object_end(&object);
-}
-
 int remote_error_print(const struct remote_error *error) {
     struct remote shown = {.client = NULL};
     if (error->http_status == 0 && (!error->is_final || !*error->code))
         return cli_fail(error->is_final ? EXIT_CODE_NO : EXIT_CODE_UNREACHABLE, "%s",
                         error->message);
     buffer_init(&shown.answer, ANSWER_BYTES_MAX);
+    struct object_writer object = object_begin(&shown.answer);
+    object_text(&object, SLICE("error"), slice_of(error->code));
+    object_text(&object, SLICE("message"), slice_of(error->message));
+    if (*error->details)
+        object_json(&object, SLICE("details"), slice_of(error->details));
     /* Without memory only the HTTP status is printed. */
-    if (write_error(&shown.answer, error) != STATUS_OK)
+    if (object_end(&object) != STATUS_OK)
         buffer_clear(&shown.answer);
     int code = remote_refused(&shown, error->http_status ? error->http_status : 400);
     buffer_release(&shown.answer);
     return code;
 }
 
-enum status remote_encode(struct buffer *out, const char *text) {
+void remote_encode(struct buffer *out, const char *text) {
     static const char plain[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    enum status status = STATUS_OK;
-    for (; *text && status == STATUS_OK; text++)
-        status = strchr(plain, *text)
-                     ? buffer_append_byte(out, *text)
-                     : buffer_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
-    return status;
+    for (; *text; text++) {
+        if (strchr(plain, *text))
+            buffer_append_byte(out, *text);
+        else
+            buffer_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
+    }
 }

@@ -1,16 +1,19 @@
 /* The connection of a verb to a running server: its address, the operator key, one request.
- * Main thread only. Owns its client.
- * Opening and requests print their error and return an exit code; EXIT_CODE_DONE is success.
- * Exit codes: an answer of 4xx is "no", one of 5xx or no answer is "unreachable". */
+ * Thread: main.
+ * Memory: owns its client and the body of the last answer; remote_close also after an error.
+ * Errors: opening and requests print their error and return an exit code; EXIT_CODE_DONE is
+ * success. Invariant: an answer of 4xx is "no", one of 5xx or no answer is "unreachable". */
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H
 
 #include <khala/khala.h>
+#include <stdio.h>
 
 #include "base/buffer.h"
 #include "cli/cli.h"
 #include "client/blocking_http.h"
 #include "http/admit/operator_key.h"
+#include "wire/json.h"
 
 /* A token is longer than an operator key. */
 #define REMOTE_KEY_BYTES_MAX 8192
@@ -23,6 +26,13 @@ struct remote_options {
     const char *ca_file;
     bool is_client; /* the verb uses the routes of clients, not those of operators */
 };
+
+/* The rows of cli_options for them. */
+#define REMOTE_OPTION_ROWS(options)                                                                \
+    {"--url", NULL, &(options).url}, {"--key", NULL, &(options).key},                              \
+        {"--data-dir", NULL, &(options).data_dir}, {                                               \
+        "--ca", NULL, &(options).ca_file                                                           \
+    }
 
 #define REMOTE_URL_BYTES_MAX 512
 /* --url, KHALA_OPERATOR_URL for a verb that uses operator routes, KHALA_URL, or the address that
@@ -48,7 +58,11 @@ void remote_close(struct remote *remote);
 /* Sends a request and collects the answer's body; without body (data NULL) it is a GET. */
 MUST_CHECK int remote_ask(struct remote *remote, const char *target, struct slice body,
                           unsigned *http_status);
-/* The same for any request whose key and on_body are set here when absent. */
+/* Opens the remote and sends its one request. An answer other than 200 is refused, and its error
+ * printed. */
+MUST_CHECK int remote_query(struct remote *remote, const struct remote_options *options,
+                            const char *target, struct slice body);
+/* remote_ask for any request whose key and on_body are set here if absent. */
 MUST_CHECK int remote_exchange(struct remote *remote, struct blocking_request *request,
                                unsigned *http_status);
 /* Prints the server's error from the answer, with --json as it came; returns the exit code for that
@@ -68,7 +82,13 @@ void remote_error_set(struct remote_error *error, const struct khala_error *give
 /* Prints it and returns its exit code. */
 int remote_error_print(const struct remote_error *error);
 
+/* Prints a string without its quotes and escapes, and another value as its JSON. */
+void remote_print_text(FILE *out, struct json_value value);
+/* Prints a string without its quotes if it has no escapes. Otherwise prints it as JSON, which a
+ * terminal never takes for a command. */
+void remote_print_plain(struct json_value value);
+
 /* Appends a path segment or query value, percent-encoded. */
-MUST_CHECK enum status remote_encode(struct buffer *out, const char *text);
+void remote_encode(struct buffer *out, const char *text);
 
 #endif

@@ -64,17 +64,14 @@ struct minting {
     struct khala_token *token;
 };
 
-/* Whether another attempt with this key can succeed. */
-static bool may_retry(const struct khala_error *error) {
-    return error->http_status < 400 || error->http_status >= 500 || error->http_status == 429 ||
-           error->http_status == 408;
-}
-
 static void on_minted(void *user, const char *token, const struct khala_error *error) {
     struct minting *minting = user;
     if (error) {
+        unsigned http_status = error->http_status;
+        bool is_refused =
+            http_status >= 400 && http_status < 500 && http_status != 429 && http_status != 408;
         remote_error_set(&minting->subscriber->mint_error, error);
-        khala_token_fail(minting->token, error->message, !may_retry(error));
+        khala_token_fail(minting->token, error->message, is_refused);
     } else {
         khala_token_give(minting->token, token);
     }
@@ -101,13 +98,6 @@ const char *subscriber_build_id(const struct subscriber_options *options) {
     return options->client_build_id ? options->client_build_id : KHALA_BUILD_ID;
 }
 
-static const char *issuer_url(const struct subscriber_options *options) {
-    const char *environment = settings_variable("KHALA_OPERATOR_URL");
-    if (options->operator_url)
-        return options->operator_url;
-    return environment && *environment ? environment : NULL;
-}
-
 static int open_client(struct khala **client, const struct khala_options *options) {
     enum khala_result result = khala_open(client, options);
     if (result == KHALA_INVALID)
@@ -118,25 +108,15 @@ static int open_client(struct khala **client, const struct khala_options *option
                : cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
 }
 
-static bool watch(struct subscriber *subscriber) {
-    static const int numbers[] = {SIGINT, SIGTERM};
-    bool is_begun = uv_prepare_init(&subscriber->loop, &subscriber->prepare) == 0 &&
-                    uv_prepare_start(&subscriber->prepare, on_prepare) == 0;
-    subscriber->prepare.data = subscriber;
-    for (size_t i = 0; is_begun && i < 2; i++) {
-        is_begun = uv_signal_init(&subscriber->loop, &subscriber->signals[i]) == 0;
-        if (is_begun)
-            subscriber->signals[i].data = subscriber;
-        is_begun = is_begun && uv_signal_start(&subscriber->signals[i], on_signal, numbers[i]) == 0;
-    }
-    return is_begun;
-}
-
+/* The client of the verb, and the one that mints its tokens at another address. */
 static int open_clients(struct subscriber *subscriber, const struct subscriber_options *options,
                         const struct khala_options *client) {
     char bound[REMOTE_URL_BYTES_MAX];
     struct khala_options own = *client;
-    const char *issuer = issuer_url(options);
+    const char *environment = settings_variable("KHALA_OPERATOR_URL");
+    const char *issuer = options->operator_url         ? options->operator_url
+                         : environment && *environment ? environment
+                                                       : NULL;
     own.url = remote_url(&options->remote, bound);
     own.ca_file = remote_ca_file(&options->remote);
     own.loop = &subscriber->loop;
@@ -162,6 +142,7 @@ static void close_loop(struct subscriber *subscriber) {
 
 int subscriber_open(struct subscriber *subscriber, const struct subscriber_options *options,
                     const struct khala_options *client) {
+    static const int numbers[] = {SIGINT, SIGTERM};
     subscriber->replay_all = options->replay_all;
     int code = remote_key(&options->remote, subscriber->key);
     if (code != EXIT_CODE_DONE)
@@ -169,8 +150,18 @@ int subscriber_open(struct subscriber *subscriber, const struct subscriber_optio
     if (uv_loop_init(&subscriber->loop) != 0)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
     code = open_clients(subscriber, options, client);
-    if (code == EXIT_CODE_DONE && !watch(subscriber))
-        code = cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
+    if (code == EXIT_CODE_DONE) {
+        uv_prepare_init(&subscriber->loop, &subscriber->prepare);
+        subscriber->prepare.data = subscriber;
+        uv_prepare_start(&subscriber->prepare, on_prepare);
+    }
+    for (size_t i = 0; code == EXIT_CODE_DONE && i < 2; i++) {
+        bool is_begun = uv_signal_init(&subscriber->loop, &subscriber->signals[i]) == 0;
+        if (is_begun)
+            subscriber->signals[i].data = subscriber;
+        if (!is_begun || uv_signal_start(&subscriber->signals[i], on_signal, numbers[i]) != 0)
+            code = cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
+    }
     if (code != EXIT_CODE_DONE) {
         close_all(subscriber);
         close_loop(subscriber);

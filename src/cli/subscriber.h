@@ -1,9 +1,9 @@
 /* A client of libkhala for the verbs that read like a subscriber. It mints its tokens with the
  * operator key, which goes to the operator address only.
- * Main thread only, which runs the loop; callbacks of the client come from subscriber_run.
- * Owns its clients and its loop.
- * Opening prints its error and returns an exit code. An error of the client ends the run.
- * No token is used for two connections. */
+ * Thread: main, which runs the loop; callbacks of the client come from subscriber_run.
+ * Memory: owns its clients and its loop.
+ * Errors: opening prints its error and returns an exit code. An error of the client ends the run.
+ * Invariant: no token is used for two connections. */
 #ifndef CLI_SUBSCRIBER_H
 #define CLI_SUBSCRIBER_H
 
@@ -34,7 +34,7 @@ struct subscriber {
     bool replay_all;
     bool is_over;
     bool has_error;
-    struct remote_error error; /* that ended the run */
+    struct remote_error error; /* the one that ended the run */
     struct remote_error mint_error;
     void (*before_wait)(struct subscriber *subscriber); /* may be NULL */
 };

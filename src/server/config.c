@@ -1,5 +1,4 @@
 #include "server/config.h"
-#include "server/config_options.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -9,6 +8,7 @@
 #include "auth/origin.h"
 #include "base/decimal.h"
 #include "base/utf8.h"
+#include "server/config_options.h"
 #include "server/config_table.h"
 #include "server/sinks.h"
 #include "wire/http1.h"

@@ -1,3 +1,8 @@
+/* khala append: one event, or a batch of lines. Both go through event_sender, which repeats what a
+ * lost connection left without an answer; only runs and notifications have requests of their own.
+ * A batch is read in blocks while the sender has room, and its answers are printed as they come, on
+ * the sender's thread and under its lock. A line that is no event is refused here, as the server
+ * would refuse it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,6 +14,7 @@
 #include "cli/event_sender.h"
 #include "cli/progress.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define TEXT_BYTES_MAX (1u << 20)
 #define ANSWER_MAX     (8u << 20)
@@ -34,57 +40,30 @@ struct append_options {
 
 /* ---- one event ---------------------------------------------------------------------------- */
 
-static enum status write_name(struct buffer *out, const char *name) {
-    return buffer_printf(out, "%s\"%s\":", out->data[out->size - 1] == '{' ? "" : ",", name);
-}
-
-static enum status write_member(struct buffer *out, const char *name, const char *text) {
-    if (!text)
-        return STATUS_OK;
-    enum status status = write_name(out, name);
-    return status == STATUS_OK ? json_write_string(out, slice_of(text)) : status;
-}
-
-static enum status write_payload(struct buffer *out, const char *payload) {
-    const struct json_limits limits = {TEXT_BYTES_MAX, JSON_DEPTH_MAX};
-    struct buffer text;
-    struct json_value value;
-    if (!payload)
-        return STATUS_OK;
-    buffer_init(&text, TEXT_BYTES_MAX);
-    enum status status = strcmp(payload, "-") == 0 ? cli_read("-", &text)
-                                                   : buffer_append_slice(&text, slice_of(payload));
-    if (status == STATUS_OK)
-        status = json_parse(buffer_slice(&text), &limits, &value);
-    if (status == STATUS_OK)
-        status = write_name(out, "payload");
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, value.raw);
-    buffer_release(&text);
-    return status;
-}
-
 static enum status write_body(struct buffer *out, const struct append_options *options) {
-    enum status status = buffer_append_byte(out, '{');
-    if (status == STATUS_OK)
-        status = write_member(out, "run_id", options->run);
-    if (status == STATUS_OK)
-        status = write_member(out, "worker_id", options->worker);
-    if (status == STATUS_OK)
-        status = write_member(out, "topic", options->topic);
-    if (status == STATUS_OK)
-        status = write_member(out, "event_type", options->type);
-    if (status == STATUS_OK)
-        status = write_member(out, "event_id", options->event_id);
-    if (status == STATUS_OK)
-        status = write_member(out, "idempotency_key", options->idempotency_key);
-    if (status == STATUS_OK && options->expected_seq)
-        status = write_name(out, "expected_previous_seq");
-    if (status == STATUS_OK && options->expected_seq)
-        status = buffer_append_slice(out, slice_of(options->expected_seq));
-    if (status == STATUS_OK)
-        status = write_payload(out, options->payload);
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+    const struct json_limits limits = {TEXT_BYTES_MAX, JSON_DEPTH_MAX};
+    struct object_writer event = object_begin(out);
+    object_text_given(&event, SLICE("run_id"), cli_given(options->run));
+    object_text_given(&event, SLICE("worker_id"), cli_given(options->worker));
+    object_text_given(&event, SLICE("topic"), cli_given(options->topic));
+    object_text_given(&event, SLICE("event_type"), cli_given(options->type));
+    object_text_given(&event, SLICE("event_id"), cli_given(options->event_id));
+    object_text_given(&event, SLICE("idempotency_key"), cli_given(options->idempotency_key));
+    object_json_given(&event, SLICE("expected_previous_seq"), cli_given(options->expected_seq));
+    if (options->payload) {
+        struct json_value payload;
+        struct buffer text;
+        buffer_init(&text, TEXT_BYTES_MAX);
+        enum status status = strcmp(options->payload, "-") == 0
+                                 ? cli_read("-", &text)
+                                 : buffer_append_slice(&text, slice_of(options->payload));
+        if (status == STATUS_OK)
+            status = json_parse(buffer_slice(&text), &limits, &payload);
+        if (buffer_note(out, status) == STATUS_OK)
+            object_json(&event, SLICE("payload"), payload.raw);
+        buffer_release(&text);
+    }
+    return object_end(&event);
 }
 
 #define HINT                                                                                       \
@@ -126,50 +105,22 @@ static void print_whole(const struct remote *remote, const struct append_options
         print_event(buffer_slice(&remote->answer));
 }
 
-static int create_run(struct remote *remote, const struct append_options *options) {
-    struct buffer body;
-    unsigned http_status = 0;
-    buffer_init(&body, TEXT_BYTES_MAX);
-    enum status status = buffer_append_slice(&body, SLICE("{\"run_id\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(&body, slice_of(options->run));
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&body, '}');
-    int code = status == STATUS_OK
-                   ? remote_ask(remote, "/internal/v1/runs", buffer_slice(&body), &http_status)
-                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
-    buffer_release(&body);
-    if (code != EXIT_CODE_DONE)
-        return code;
-    /* An existing run is a success, also when it was created with other values. */
-    if (http_status >= 300 && http_status != 409)
-        return remote_refused(remote, http_status);
-    return EXIT_CODE_DONE;
-}
-
 /* ---- answers ------------------------------------------------------------------------------ */
 
-/* An answer of a batch without its index and status is the answer to a single event. */
-static enum status write_answer(struct buffer *out, struct json_value answer, const char *prefix,
-                                bool is_single) {
+/* Prints an answer of a batch without its index. That of a single event has no status either. */
+static bool print_answer(struct json_value answer, const char *prefix, bool is_single) {
     struct json_iterator members = json_iterate(answer);
     struct json_value name, value;
-    enum status status = buffer_append_slice(out, slice_of(prefix));
-    while (status == STATUS_OK && json_next_member(&members, &name, &value)) {
-        if (json_string_is(name, SLICE("index")) ||
-            (is_single && json_string_is(name, SLICE("status"))))
-            continue;
-        status =
-            buffer_printf(out, "%s%.*s:%.*s", out->data[out->size - 1] == '{' ? "" : ",",
-                          (int)name.raw.size, name.raw.data, (int)value.raw.size, value.raw.data);
-    }
-    return status == STATUS_OK ? buffer_append_slice(out, SLICE("}\n")) : status;
-}
-
-static bool print_answer(struct json_value answer, const char *prefix, bool is_single) {
     struct buffer line;
     buffer_init(&line, ANSWER_MAX);
-    bool is_printed = write_answer(&line, answer, prefix, is_single) == STATUS_OK &&
+    buffer_append_slice(&line, slice_of(prefix));
+    while (json_next_member(&members, &name, &value))
+        if (!json_string_is(name, SLICE("index")) &&
+            !(is_single && json_string_is(name, SLICE("status"))))
+            buffer_printf(&line, "%s%.*s:%.*s", line.size == 1 ? "" : ",", (int)name.raw.size,
+                          name.raw.data, (int)value.raw.size, value.raw.data);
+    buffer_append_slice(&line, SLICE("}\n"));
+    bool is_printed = buffer_status(&line) == STATUS_OK &&
                       fwrite(line.data, 1, line.size, stdout) == line.size && fflush(stdout) == 0;
     buffer_release(&line);
     return is_printed;
@@ -206,53 +157,55 @@ static void single_answered(void *user, uint64_t index, const struct khala_answe
 
 /* ---- one event ---------------------------------------------------------------------------- */
 
-static int append_single(struct remote *remote, const struct append_options *options,
-                         struct slice event) {
+static int append_one(struct remote *remote, const struct append_options *options) {
     struct single_run run = {remote, options->json, EXIT_CODE_UNREACHABLE};
     const struct event_sender_options sending = {
         .is_single = true, .user = &run, .answered = single_answered};
+    bool has_event = options->type || options->notification;
     struct event_sender *sender = NULL;
-    int code = event_sender_open(&sender, remote, &options->remote, &sending);
-    if (code != EXIT_CODE_DONE)
-        return code;
-    enum khala_result result = event_sender_add(sender, event, 0);
-    if (result == KHALA_INVALID)
-        code = cli_fail(EXIT_CODE_NO, "%s: %s", status_code(STATUS_INVALID_REQUEST),
-                        "the event id is not a UUID");
-    else
-        code = event_sender_finish(sender);
-    event_sender_close(sender);
-    return code == EXIT_CODE_DONE ? run.code : code;
-}
-
-/* A batch takes no notifications. */
-static int append_notification(struct remote *remote, const struct append_options *options,
-                               struct slice body) {
     unsigned http_status = 0;
-    int code = remote_ask(remote, "/internal/v1/notifications", body, &http_status);
-    if (code == EXIT_CODE_DONE && http_status >= 300)
-        return remote_refused(remote, http_status);
-    if (code == EXIT_CODE_DONE)
-        print_whole(remote, options);
-    return code;
-}
-
-static int append_one(struct remote *remote, const struct append_options *options) {
+    int code = EXIT_CODE_DONE;
     struct buffer body;
     buffer_init(&body, 2 * TEXT_BYTES_MAX);
-    int code = options->create ? create_run(remote, options) : EXIT_CODE_DONE;
-    bool has_event = options->type || options->notification;
-    if (code == EXIT_CODE_DONE && has_event) {
-        enum status status = write_body(&body, options);
-        if (status != STATUS_OK)
-            code = cli_fail(EXIT_CODE_USAGE, "%s: %s", status_code(status), status_message(status));
-        else if (options->notification)
-            code = append_notification(remote, options, buffer_slice(&body));
-        else
-            code = append_single(remote, options, buffer_slice(&body));
-    } else if (code == EXIT_CODE_DONE) {
-        print_whole(remote, options);
+    if (options->create) {
+        struct object_writer creation = object_begin(&body);
+        object_text(&creation, SLICE("run_id"), slice_of(options->run));
+        enum status status = object_end(&creation);
+        code = status == STATUS_OK
+                   ? remote_ask(remote, "/internal/v1/runs", buffer_slice(&body), &http_status)
+                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+        /* An existing run is a success, also if it was created with other values. */
+        if (code == EXIT_CODE_DONE && http_status >= 300 && http_status != 409)
+            code = remote_refused(remote, http_status);
+        buffer_clear(&body);
     }
+    enum status status =
+        code == EXIT_CODE_DONE && has_event ? write_body(&body, options) : STATUS_OK;
+    if (code != EXIT_CODE_DONE)
+        goto out;
+    if (status != STATUS_OK) {
+        code = cli_fail(EXIT_CODE_USAGE, "%s: %s", status_code(status), status_message(status));
+    } else if (!has_event) {
+        print_whole(remote, options);
+    } else if (options->notification) { /* a batch accepts none */
+        code = remote_ask(remote, "/internal/v1/notifications", buffer_slice(&body), &http_status);
+        if (code == EXIT_CODE_DONE && http_status >= 300)
+            code = remote_refused(remote, http_status);
+        else if (code == EXIT_CODE_DONE)
+            print_whole(remote, options);
+    } else {
+        code = event_sender_open(&sender, remote, &options->remote, &sending);
+        if (code != EXIT_CODE_DONE)
+            goto out;
+        if (event_sender_add(sender, buffer_slice(&body), 0) == KHALA_INVALID)
+            code = cli_fail(EXIT_CODE_NO, "%s: %s", status_code(STATUS_INVALID_REQUEST),
+                            "the event id is not a UUID");
+        else
+            code = event_sender_finish(sender);
+        event_sender_close(sender);
+        code = code == EXIT_CODE_DONE ? run.code : code;
+    }
+out:
     buffer_release(&body);
     return code;
 }
@@ -275,11 +228,6 @@ struct batch_run {
     unsigned long long repeated;
     unsigned long long refused;
 };
-
-static void batch_count(struct batch_run *run) {
-    if (run->shows_progress)
-        progress_count(&run->progress, run->appended + run->repeated + run->refused);
-}
 
 static void batch_answered(void *user, uint64_t index, const struct khala_answer *answer) {
     const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
@@ -307,7 +255,8 @@ static void batch_answered(void *user, uint64_t index, const struct khala_answer
     } else if (!run->has_hint) {
         run->has_hint = print_hint(&fields[2]);
     }
-    batch_count(run);
+    if (run->shows_progress)
+        progress_count(&run->progress, run->appended + run->repeated + run->refused);
 }
 
 /* A line that is not an event is refused here, as the server would. */
@@ -324,37 +273,30 @@ static void batch_refuse(struct batch_run *run, uint64_t index, enum status stat
     event_sender_unlock(run->sender);
 }
 
-static bool is_blank(struct slice line) {
-    for (size_t i = 0; i < line.size; i++)
-        if (!strchr(" \t\r", line.data[i]))
-            return false;
-    return true;
-}
-
-static void batch_line(struct batch_run *run, struct slice line) {
-    const struct json_limits limits = {LINE_BYTES_MAX, JSON_DEPTH_MAX};
-    struct json_value value;
-    if (is_blank(line))
-        return;
-    uint64_t index = run->index++;
-    enum khala_result result = event_sender_add(run->sender, line, index);
-    if (result == KHALA_INVALID)
-        batch_refuse(run, index,
-                     json_parse(line, &limits, &value) == STATUS_OK ? STATUS_INVALID_REQUEST
-                                                                    : STATUS_INVALID_JSON);
-    run->is_over = result != KHALA_OK && result != KHALA_INVALID;
-}
-
+/* Appends the whole lines of the block. The last one needs no line feed at the end of the input. */
 static void batch_lines(struct batch_run *run, bool is_end) {
+    const struct json_limits limits = {LINE_BYTES_MAX, JSON_DEPTH_MAX};
     struct slice rest = buffer_slice(&run->block);
+    struct json_value value;
     const char *end;
     while (!run->is_over && rest.size > 0 &&
            ((end = memchr(rest.data, '\n', rest.size)) || is_end)) {
         struct slice line = {rest.data, end ? (size_t)(end - rest.data) : rest.size};
-        if (!run->is_skipping)
-            batch_line(run, line);
-        run->is_skipping = false;
         rest = slice_from(rest, end ? line.size + 1 : line.size);
+        size_t blanks = 0;
+        while (blanks < line.size && strchr(" \t\r", line.data[blanks]))
+            blanks++;
+        bool is_event = !run->is_skipping && blanks < line.size;
+        run->is_skipping = false;
+        if (!is_event)
+            continue;
+        uint64_t index = run->index++;
+        enum khala_result result = event_sender_add(run->sender, line, index);
+        if (result == KHALA_INVALID)
+            batch_refuse(run, index,
+                         json_parse(line, &limits, &value) == STATUS_OK ? STATUS_INVALID_REQUEST
+                                                                        : STATUS_INVALID_JSON);
+        run->is_over = result != KHALA_OK && result != KHALA_INVALID;
     }
     buffer_consume(&run->block, run->block.size - rest.size);
     if (!run->is_skipping && run->block.size > LINE_BYTES_MAX) {
@@ -365,18 +307,16 @@ static void batch_lines(struct batch_run *run, bool is_end) {
         buffer_clear(&run->block);
 }
 
-/* Waits for input. False: there is none any more, or the sender has ended. */
-static bool batch_wait(const struct batch_run *run) {
-    struct pollfd wait[] = {{run->fd, POLLIN, 0}, {event_sender_ended_fd(run->sender), POLLIN, 0}};
-    while (poll(wait, 2, -1) < 0)
-        if (errno != EINTR)
-            return false;
-    return wait[1].revents == 0;
-}
-
-/* False: the input cannot be read. */
+/* Reads and appends until the end of the input or of the sender. False: the input cannot be read.
+ */
 static bool batch_send(struct batch_run *run) {
-    while (!run->is_over && batch_wait(run)) {
+    struct pollfd wait[] = {{run->fd, POLLIN, 0}, {event_sender_ended_fd(run->sender), POLLIN, 0}};
+    while (!run->is_over) {
+        int ready = poll(wait, 2, -1);
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready < 0 || wait[1].revents != 0)
+            return true;
         if (buffer_reserve(&run->block, BLOCK_BYTES) != STATUS_OK)
             return false;
         ssize_t size = read(run->fd, run->block.data + run->block.size, BLOCK_BYTES);
@@ -389,16 +329,6 @@ static bool batch_send(struct batch_run *run) {
             return true;
     }
     return true;
-}
-
-/* Without events the server and the key are tried all the same. */
-static int batch_nothing(struct remote *remote) {
-    struct blocking_request request = {.target = EVENT_SENDER_PATH,
-                                       .content_type = "application/x-ndjson"};
-    unsigned http_status = 0;
-    int code = remote_exchange(remote, &request, &http_status);
-    return code == EXIT_CODE_DONE && http_status != 200 ? remote_refused(remote, http_status)
-                                                        : code;
 }
 
 static int append_batch(struct remote *remote, const struct append_options *options) {
@@ -421,8 +351,15 @@ static int append_batch(struct remote *remote, const struct append_options *opti
         code = code == EXIT_CODE_DONE ? finished : code;
     }
     event_sender_close(run.sender);
-    if (code == EXIT_CODE_DONE && run.index == 0)
-        code = batch_nothing(remote);
+    if (code == EXIT_CODE_DONE && run.index == 0) {
+        /* Without events the server and the key are tried all the same. */
+        struct blocking_request request = {.target = EVENT_SENDER_PATH,
+                                           .content_type = "application/x-ndjson"};
+        unsigned http_status = 0;
+        code = remote_exchange(remote, &request, &http_status);
+        if (code == EXIT_CODE_DONE && http_status != 200)
+            code = remote_refused(remote, http_status);
+    }
     progress_end(&run.progress);
     if (!options->json)
         printf("%llu appended, %llu were there, %llu refused\n", run.appended, run.repeated,
@@ -435,36 +372,9 @@ static int append_batch(struct remote *remote, const struct append_options *opti
     return code;
 }
 
-/* ------------------------------------------------------------------------------------------- */
-
-/* NULL: the options fit together. */
-static const char *misuse_of(const struct append_options *options) {
-    int targets = !!options->run + !!options->worker + !!options->topic + options->notification;
-    uint64_t number;
-    if (options->batch)
-        return targets > 0 || options->type || options->payload || options->create
-                   ? "--batch takes its events from the file only"
-                   : NULL;
-    if (options->progress)
-        return "--progress needs --batch";
-    if (targets != 1)
-        return "give one of --run, --worker, --topic, --notification and --batch";
-    if (options->create && !options->run)
-        return "--create needs --run";
-    /* The server has a default type for notifications. */
-    if (!options->type && !options->create && !options->notification)
-        return "--type is missing";
-    return options->expected_seq && !cli_number(options->expected_seq, &number)
-               ? "--expect-seq is not a whole number"
-               : NULL;
-}
-
 int cli_append(int argc, char **argv) {
     struct append_options options = {.json = false};
-    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
-                                       {"--key", NULL, &options.remote.key},
-                                       {"--data-dir", NULL, &options.remote.data_dir},
-                                       {"--ca", NULL, &options.remote.ca_file},
+    const struct cli_option table[] = {REMOTE_OPTION_ROWS(options.remote),
                                        {"--run", NULL, &options.run},
                                        {"--worker", NULL, &options.worker},
                                        {"--topic", NULL, &options.topic},
@@ -479,13 +389,27 @@ int cli_append(int argc, char **argv) {
                                        {"--progress", &options.progress, NULL},
                                        {"--json", &options.json, NULL}};
     struct remote remote;
+    uint64_t number;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
-    const char *misuse = misuse_of(&options);
+    int targets = !!options.run + !!options.worker + !!options.topic + options.notification;
+    bool has_own = targets > 0 || options.type || options.payload || options.create;
     if (argc != 0)
         return cli_usage("append", "'%s' is not expected", argv[0]);
-    if (misuse)
-        return cli_usage("append", "%s", misuse);
+    if (options.batch && has_own)
+        return cli_usage("append", "--batch takes its events from the file only");
+    if (!options.batch && options.progress)
+        return cli_usage("append", "--progress needs --batch");
+    if (!options.batch && targets != 1)
+        return cli_usage("append",
+                         "give one of --run, --worker, --topic, --notification and --batch");
+    if (options.create && !options.run)
+        return cli_usage("append", "--create needs --run");
+    /* The server has a default type for notifications. */
+    if (!options.batch && !options.type && !options.create && !options.notification)
+        return cli_usage("append", "--type is missing");
+    if (!options.batch && options.expected_seq && !cli_number(options.expected_seq, &number))
+        return cli_usage("append", "--expect-seq is not a whole number");
     int code = remote_open(&remote, &options.remote);
     if (code == EXIT_CODE_DONE)
         code = options.batch ? append_batch(&remote, &options) : append_one(&remote, &options);

@@ -8,28 +8,9 @@
 #include "server/config_options.h"
 #include "store/store_maintenance.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define TEXT_BYTES_MAX 65536
-
-static void show_progress(void *user, uint64_t done, uint64_t total) {
-    progress_show(user, done, total);
-}
-
-static int print_copy(const char *file, const struct store_copy *copy, bool json) {
-    struct buffer name;
-    if (!json) {
-        printf("%s holds %llu events of epoch %s in %llu bytes\n", file,
-               (unsigned long long)copy->log_id, copy->epoch, (unsigned long long)copy->bytes);
-        return EXIT_CODE_DONE;
-    }
-    buffer_init(&name, TEXT_BYTES_MAX);
-    bool is_text = json_write_string(&name, slice_of(file)) == STATUS_OK;
-    printf("{\"file\":%.*s,\"events\":%llu,\"epoch\":\"%s\",\"bytes\":%llu}\n",
-           is_text ? (int)name.size : 4, is_text ? name.data : "null",
-           (unsigned long long)copy->log_id, copy->epoch, (unsigned long long)copy->bytes);
-    buffer_release(&name);
-    return EXIT_CODE_DONE;
-}
 
 int cli_backup(int argc, char **argv) {
     static struct config config;
@@ -44,7 +25,7 @@ int cli_backup(int argc, char **argv) {
         return code;
     if (argc != 1)
         return cli_usage("backup", "give one file, not %d", argc);
-    const struct store_copy_options options = {force, &progress, show_progress};
+    const struct store_copy_options options = {force, &progress, progress_report};
     progress_begin(&progress, "backup", "pages");
     enum status status =
         store_backup(config_store_url(&config), argv[0], &options, &copy, &message);
@@ -56,7 +37,19 @@ int cli_backup(int argc, char **argv) {
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s",
                         message.text[0] ? message.text : status_message(status));
-    return print_copy(argv[0], &copy, json);
+    if (!json) {
+        printf("%s holds %llu events of epoch %s in %llu bytes\n", argv[0],
+               (unsigned long long)copy.log_id, copy.epoch, (unsigned long long)copy.bytes);
+        return EXIT_CODE_DONE;
+    }
+    struct buffer name;
+    buffer_init(&name, TEXT_BYTES_MAX);
+    bool is_text = json_write_string(&name, slice_of(argv[0])) == STATUS_OK;
+    printf("{\"file\":%.*s,\"events\":%llu,\"epoch\":\"%s\",\"bytes\":%llu}\n",
+           is_text ? (int)name.size : 4, is_text ? name.data : "null",
+           (unsigned long long)copy.log_id, copy.epoch, (unsigned long long)copy.bytes);
+    buffer_release(&name);
+    return EXIT_CODE_DONE;
 }
 
 #define STRETCH_COUNT  64
@@ -82,48 +75,6 @@ static int check_chains(struct store_restore *restore, const char *file) {
     return EXIT_CODE_DONE;
 }
 
-static void print_json(const struct config *config, const struct store_restored *restored) {
-    struct buffer text;
-    buffer_init(&text, TEXT_BYTES_MAX);
-    enum status status = buffer_append_slice(&text, SLICE("{\"data_dir\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(&text, slice_of(config->data_dir));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&text, SLICE(",\"kept\":"));
-    if (status == STATUS_OK)
-        status = restored->kept[0] ? json_write_string(&text, slice_of(restored->kept))
-                                   : buffer_append_slice(&text, SLICE("null"));
-    if (status == STATUS_OK)
-        printf("%.*s,\"events\":%llu,\"epoch\":\"%s\",\"epoch_before\":\"%s\"}\n", (int)text.size,
-               text.data, (unsigned long long)restored->copy.log_id, restored->copy.epoch,
-               restored->epoch_before);
-    buffer_release(&text);
-}
-
-static void print_text(const struct config *config, const struct store_restored *restored) {
-    printf("%s holds %llu events now\n", config->data_dir,
-           (unsigned long long)restored->copy.log_id);
-    printf("its epoch is %s (the copy's was %s): clients with a cursor of before start over\n",
-           restored->copy.epoch, restored->epoch_before);
-    if (restored->kept[0])
-        printf("the store that was there is kept as %s; remove it when it is not needed\n",
-               restored->kept);
-}
-
-static int apply(struct store_restore *restore, const struct config *config, bool json) {
-    struct store_restored restored;
-    struct store_message message = {""};
-    enum status status = store_restore_apply(restore, &restored, &message);
-    if (status != STATUS_OK)
-        return cli_fail(EXIT_CODE_UNREACHABLE, "%s",
-                        message.text[0] ? message.text : status_message(status));
-    if (json)
-        print_json(config, &restored);
-    else
-        print_text(config, &restored);
-    return EXIT_CODE_DONE;
-}
-
 int cli_restore(int argc, char **argv) {
     static struct config config;
     bool json = false;
@@ -131,12 +82,13 @@ int cli_restore(int argc, char **argv) {
     struct progress progress;
     struct store_message message = {""};
     struct store_restore *restore = NULL;
+    struct store_restored restored;
     int code = cli_settings(&argc, argv, verb_options, 1, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 1)
         return cli_usage("restore", "give one file, not %d", argc);
-    const struct store_copy_options options = {false, &progress, show_progress};
+    const struct store_copy_options options = {false, &progress, progress_report};
     progress_begin(&progress, "restore", "pages");
     enum status status =
         store_restore_begin(config_store_url(&config), argv[0], &options, &restore, &message);
@@ -147,8 +99,37 @@ int cli_restore(int argc, char **argv) {
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s",
                         message.text[0] ? message.text : status_message(status));
     code = check_chains(restore, argv[0]);
-    if (code == EXIT_CODE_DONE)
-        code = apply(restore, &config, json);
+    if (code != EXIT_CODE_DONE)
+        goto out;
+    message = (struct store_message){""};
+    status = store_restore_apply(restore, &restored, &message);
+    if (status != STATUS_OK) {
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "%s",
+                        message.text[0] ? message.text : status_message(status));
+        goto out;
+    }
+    unsigned long long events = restored.copy.log_id;
+    if (json) {
+        struct buffer text;
+        buffer_init(&text, TEXT_BYTES_MAX);
+        struct object_writer object = object_begin(&text);
+        object_text(&object, SLICE("data_dir"), slice_of(config.data_dir));
+        object_text(&object, SLICE("kept"), cli_given(*restored.kept ? restored.kept : NULL));
+        object_number(&object, SLICE("events"), events);
+        object_text(&object, SLICE("epoch"), slice_of(restored.copy.epoch));
+        object_text(&object, SLICE("epoch_before"), slice_of(restored.epoch_before));
+        if (object_end(&object) == STATUS_OK)
+            printf("%.*s\n", (int)text.size, text.data);
+        buffer_release(&text);
+    } else {
+        printf("%s holds %llu events now\n", config.data_dir, events);
+        printf("its epoch is %s (the copy's was %s): clients with a cursor of before start over\n",
+               restored.copy.epoch, restored.epoch_before);
+        if (*restored.kept)
+            printf("the store that was there is kept as %s; remove it when it is not needed\n",
+                   restored.kept);
+    }
+out:
     store_restore_end(restore);
     return code;
 }

@@ -1,6 +1,3 @@
-#include "server/config.h"
-#include "server/config_options.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,6 +5,8 @@
 #include "auth/keys.h"
 #include "cli/cli.h"
 #include "io/tls.h"
+#include "server/config.h"
+#include "server/config_options.h"
 #include "server/unknown.h"
 
 static const char *environment_none(const char *name) {
@@ -15,51 +14,33 @@ static const char *environment_none(const char *name) {
     return NULL;
 }
 
-static int check_certificate(const struct config *config) {
-    const struct tls_options options = config_tls_options(config);
-    struct tls_context *context = NULL;
-    struct tls_message message = {""};
-    if (!*options.certificate_file)
-        return EXIT_CODE_DONE;
-    if (tls_context_open(&context, &options, &message) != STATUS_OK)
-        return cli_fail(EXIT_CODE_USAGE, "%s", message.text);
-    tls_context_close(context);
-    return EXIT_CODE_DONE;
-}
-
-/* The server creates the keys of the data folder itself. */
-static int check_keys(const struct config *config) {
+/* The files that a server needs to start. The keys of the data folder are not among them: the
+ * server creates those itself. */
+static int check_files(const struct config *config) {
+    const struct tls_options tls = config_tls_options(config);
     const struct keys_options options = {config->jwks_file, config->token_signing_key,
                                          config->data_dir, config->token_fallback_signing_keys};
+    struct tls_context *context = NULL;
+    struct tls_message tls_message = {""};
     struct keys *keys = NULL;
-    struct key_message message = {""};
-    if (!*config->jwks_file)
-        return EXIT_CODE_DONE;
-    if (keys_open(&keys, &options, &message) != STATUS_OK)
-        return cli_fail(EXIT_CODE_USAGE, "RUNTIME_SYNC_JWKS_FILE: %s", message.text);
-    keys_close(keys);
+    struct key_message key_message = {""};
+    if (*tls.certificate_file && tls_context_open(&context, &tls, &tls_message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "%s", tls_message.text);
+    tls_context_close(context);
+    if (*config->jwks_file && keys_open(&keys, &options, &key_message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "RUNTIME_SYNC_JWKS_FILE: %s", key_message.text);
+    if (keys)
+        keys_close(keys);
     return EXIT_CODE_DONE;
 }
 
-/* The files that a server needs to start. */
-static int check_files(const struct config *config) {
-    int code = check_certificate(config);
-    return code == EXIT_CODE_DONE ? check_keys(config) : code;
-}
-
-static void tell_unknown(void *user, const char *name, const char *nearest) {
+static void report_unknown(void *user, const char *name, const char *nearest) {
     (void)user;
     if (nearest)
         cli_fail(EXIT_CODE_USAGE, "%s is no setting and has no effect; did you mean %s?", name,
                  nearest);
     else
         cli_fail(EXIT_CODE_USAGE, "%s is no setting and has no effect", name);
-}
-
-static void print_verb_variables(void) {
-    puts("\n## The command line\n\n| environment | meaning |\n|---|---|");
-    for (const struct config_variable *row = config_verb_variables; row->name; row++)
-        printf("| `%s` | %s |\n", row->name, row->help);
 }
 
 int cli_config(int argc, char **argv) {
@@ -80,9 +61,11 @@ int cli_config(int argc, char **argv) {
         if (config_load(&config, NULL, environment_none, NULL, 0, &error) != STATUS_OK)
             return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
         config_print_markdown(stdout);
-        print_verb_variables();
+        puts("\n## The command line\n\n| environment | meaning |\n|---|---|");
+        for (const struct config_variable *row = config_verb_variables; row->name; row++)
+            printf("| `%s` | %s |\n", row->name, row->help);
     } else {
-        config_unknown_each(environ, NULL, tell_unknown);
+        config_unknown_each(environ, NULL, report_unknown);
         if (!check)
             config_print(&config, stdout, json);
     }

@@ -1,3 +1,7 @@
+/* khala cursor: encode, decode and compare event cursors; plan one topic cursor from numbers; plan
+ * the topic cursors of a file. A file is one JSON text or one cursor a line. Each of its cursors is
+ * compared with the window beside it, or gathered into requests of at most PLAN_CURSORS that a
+ * server answers from its store. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,169 +29,114 @@ struct migration {
     struct cursor_list list;
     struct buffer stream; /* the stream cursor */
     struct buffer line;
-    size_t number;
     bool json;
     bool is_no; /* a cursor is refused or stale */
 };
 
-static enum status print_plan(struct migration *migration, const struct topic_cursor *cursor,
-                              const struct topic_window *window) {
-    struct continuity plan = continuity_plan(window, cursor->after_seq, false);
-    struct buffer *line = &migration->line;
-    migration->is_no = migration->is_no || plan.decision != CONTINUITY_RESUME;
-    buffer_clear(line);
-    enum status status = STATUS_OK;
-    if (migration->json) {
-        status = buffer_printf(line, "{\"stream_id\":");
-        if (status == STATUS_OK)
-            status = json_write_string(line, cursor->name);
-        size_t opening = line->size;
-        if (status == STATUS_OK)
-            status = continuity_write_json(line, &plan);
-        if (status == STATUS_OK)
-            line->data[opening] = ','; /* the plan's members go on in this object */
-    } else {
-        status = buffer_printf(line, "%.*s %llu ", (int)cursor->name.size, cursor->name.data,
-                               (unsigned long long)cursor->after_seq);
-        if (status == STATUS_OK)
-            status = continuity_write_text(line, &plan);
-    }
-    if (status == STATUS_OK)
-        printf("%.*s\n", (int)line->size, line->data);
-    return status;
-}
-
-/* ---- by the server ---- */
-
-static void print_value(struct json_value value) {
-    struct buffer text;
-    buffer_init(&text, STREAM_ID_BYTES_MAX);
-    if (value.kind == JSON_KIND_STRING && json_string_decode(value, &text) == STATUS_OK)
-        printf("%.*s", (int)text.size, text.data);
-    else
-        printf("%.*s", (int)value.raw.size, value.raw.data);
-    buffer_release(&text);
-}
-
-static void print_reasons(struct json_value reasons) {
-    struct json_iterator iterator = json_iterate(reasons);
-    struct json_value reason;
-    for (bool is_first = true; json_next_element(&iterator, &reason); is_first = false) {
-        putchar(is_first ? ' ' : ',');
-        print_value(reason);
-    }
-    putchar('\n');
-}
-
-static bool print_server_plan(struct migration *migration, struct json_value plan) {
-    struct json_field fields[] = {{.name = SLICE("stream_id")},
-                                  {.name = SLICE("after_seq")},
-                                  {.name = SLICE("decision")},
-                                  {.name = SLICE("reason_codes")}};
-    if (plan.kind != JSON_KIND_OBJECT || json_read_members(plan, fields, 4) != STATUS_OK ||
-        !fields[2].present || !fields[3].present || fields[3].value.kind != JSON_KIND_ARRAY)
-        return false;
-    migration->is_no = migration->is_no || !json_string_is(fields[2].value, SLICE("resume"));
-    if (migration->json) {
-        printf("%.*s\n", (int)plan.raw.size, plan.raw.data);
-        return true;
-    }
-    for (size_t i = 0; i < 3; i++) {
-        print_value(fields[i].value);
-        if (i < 2)
-            putchar(' ');
-    }
-    print_reasons(fields[3].value);
-    return true;
-}
-
-static int print_server_plans(struct migration *migration) {
-    const struct json_limits limits = {ANSWER_SIZE_MAX, PLAN_DEPTH_MAX};
-    struct json_field fields[] = {{.name = SLICE("plans")}};
-    struct json_value plan;
-    bool is_plan = json_read_object(buffer_slice(&migration->remote->answer), &limits, fields, 1) ==
-                       STATUS_OK &&
-                   fields[0].present && fields[0].value.kind == JSON_KIND_ARRAY;
-    if (is_plan) {
-        struct json_iterator iterator = json_iterate(fields[0].value);
-        while (is_plan && json_next_element(&iterator, &plan))
-            is_plan = print_server_plan(migration, plan);
-    }
-    return is_plan ? EXIT_CODE_DONE
-                   : cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a plan");
-}
-
-/* Asks about the cursors that were gathered. */
+/* Prints the plans of the server for the cursors that were gathered. */
 static enum status ask_server(struct migration *migration) {
+    const struct json_limits limits = {ANSWER_SIZE_MAX, PLAN_DEPTH_MAX};
+    struct json_field plans = {.name = SLICE("plans")};
+    struct json_value plan, reason;
     unsigned http_status = 0;
     if (migration->request_count == 0 || migration->code != EXIT_CODE_DONE)
         return STATUS_OK;
     enum status status = buffer_append_slice(&migration->request, SLICE("]}"));
     if (status != STATUS_OK)
         return status;
-    int code = remote_ask(migration->remote, "/v1/cursors/plan", buffer_slice(&migration->request),
-                          &http_status);
-    if (code == EXIT_CODE_DONE)
-        code = http_status == 200 ? print_server_plans(migration)
-                                  : remote_refused(migration->remote, http_status);
-    migration->code = code;
+    migration->code = remote_ask(migration->remote, "/v1/cursors/plan",
+                                 buffer_slice(&migration->request), &http_status);
     migration->request_count = 0;
     buffer_clear(&migration->request);
+    if (migration->code == EXIT_CODE_DONE && http_status != 200)
+        migration->code = remote_refused(migration->remote, http_status);
+    if (migration->code != EXIT_CODE_DONE)
+        return STATUS_OK;
+    bool is_plan = json_read_object(buffer_slice(&migration->remote->answer), &limits, &plans, 1) ==
+                       STATUS_OK &&
+                   plans.present && plans.value.kind == JSON_KIND_ARRAY;
+    struct json_iterator iterator = json_iterate(plans.value);
+    while (is_plan && json_next_element(&iterator, &plan)) {
+        struct json_field fields[] = {{.name = SLICE("stream_id")},
+                                      {.name = SLICE("after_seq")},
+                                      {.name = SLICE("decision")},
+                                      {.name = SLICE("reason_codes")}};
+        is_plan = plan.kind == JSON_KIND_OBJECT &&
+                  json_read_members(plan, fields, 4) == STATUS_OK && fields[2].present &&
+                  fields[3].present && fields[3].value.kind == JSON_KIND_ARRAY;
+        if (!is_plan)
+            break;
+        migration->is_no = migration->is_no || !json_string_is(fields[2].value, SLICE("resume"));
+        if (migration->json) {
+            printf("%.*s\n", (int)plan.raw.size, plan.raw.data);
+            continue;
+        }
+        for (size_t i = 0; i < 3; i++) {
+            printf("%s", i > 0 ? " " : "");
+            remote_print_text(stdout, fields[i].value);
+        }
+        struct json_iterator reasons = json_iterate(fields[3].value);
+        for (char before = ' '; json_next_element(&reasons, &reason); before = ',') {
+            putchar(before);
+            remote_print_text(stdout, reason);
+        }
+        putchar('\n');
+    }
+    if (!is_plan)
+        migration->code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a plan");
     return STATUS_OK;
 }
 
-static enum status add_to_request(struct migration *migration, const struct topic_cursor *cursor) {
+/* The server plans a cursor with others. A full request is sent at once. */
+static enum status plan_by_server(struct migration *migration, const struct topic_cursor *cursor) {
     struct buffer *request = &migration->request;
-    const char *begin = migration->request_count++ > 0 ? "," : "{\"cursors\":[";
-    enum status status = buffer_append_slice(request, slice_of(begin));
+    buffer_append_slice(request,
+                        migration->request_count++ > 0 ? SLICE(",") : SLICE("{\"cursors\":["));
+    buffer_printf(request, "{\"%s\":", cursor->kind == TOPIC_CURSOR_TOPIC ? "topic" : "stream_id");
+    json_write_string(request, cursor->name);
+    buffer_printf(request, ",\"after_seq\":%llu", (unsigned long long)cursor->after_seq);
+    if (topic_epoch_is_known(&cursor->epoch))
+        buffer_printf(request, ",\"epoch\":\"%s\"", cursor->epoch.text);
+    enum status status = buffer_append_byte(request, '}');
+    return status == STATUS_OK && migration->request_count == PLAN_CURSORS ? ask_server(migration)
+                                                                           : status;
+}
+
+/* A cursor is planned with the window beside it in the file, and printed. */
+static enum status plan_by_window(struct migration *migration, struct cursor_list_item *item) {
+    struct topic_cursor *cursor = &item->cursor;
+    struct buffer *line = &migration->line;
+    buffer_clear(&migration->stream);
+    enum status status = topic_cursor_migrate(cursor, &migration->stream);
+    if (status != STATUS_OK)
+        return status;
+    const struct continuity plan =
+        continuity_plan(item->has_window ? &item->window : NULL, cursor->after_seq, false);
+    migration->is_no = migration->is_no || plan.decision != CONTINUITY_RESUME;
+    buffer_clear(line);
+    if (migration->json) {
+        buffer_append_slice(line, SLICE("{\"stream_id\":"));
+        json_write_string(line, cursor->name);
+        size_t opening = line->size;
+        status = continuity_write_json(line, &plan);
+        if (status == STATUS_OK)
+            line->data[opening] = ','; /* the plan's members go on in this object */
+    } else {
+        buffer_printf(line, "%.*s %llu ", (int)cursor->name.size, cursor->name.data,
+                      (unsigned long long)cursor->after_seq);
+        status = continuity_write_text(line, &plan);
+    }
     if (status == STATUS_OK)
-        status = buffer_printf(
-            request, "{\"%s\":", cursor->kind == TOPIC_CURSOR_TOPIC ? "topic" : "stream_id");
-    if (status == STATUS_OK)
-        status = json_write_string(request, cursor->name);
-    if (status == STATUS_OK)
-        status =
-            buffer_printf(request, ",\"after_seq\":%llu", (unsigned long long)cursor->after_seq);
-    if (status == STATUS_OK && topic_epoch_is_known(&cursor->epoch))
-        status = buffer_printf(request, ",\"epoch\":\"%s\"", cursor->epoch.text);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(request, '}');
-    if (status == STATUS_OK && migration->request_count == PLAN_CURSORS)
-        status = ask_server(migration);
+        printf("%.*s\n", (int)line->size, line->data);
     return status;
 }
 
-static enum status migrate(struct migration *migration, struct cursor_list_item *item) {
-    if (item->status != STATUS_OK)
-        return item->status;
-    if (migration->remote)
-        return add_to_request(migration, &item->cursor);
-    buffer_clear(&migration->stream);
-    enum status status = topic_cursor_migrate(&item->cursor, &migration->stream);
-    if (status != STATUS_OK)
-        return status;
-    return print_plan(migration, &item->cursor, item->has_window ? &item->window : NULL);
-}
-
-static void migrate_text(struct migration *migration, struct slice text) {
-    static const struct json_limits limits = {CURSOR_FILE_BYTES_MAX, JSON_DEPTH_MAX};
-    struct cursor_list_item item;
-    /* A file that is not one JSON text may have one cursor per line. */
-    if (cursor_list_begin(&migration->list, text, &limits) != STATUS_OK)
-        cursor_list_begin_lines(&migration->list, text, &limits);
-    while (migration->code == EXIT_CODE_DONE && cursor_list_next(&migration->list, &item)) {
-        enum status status = migrate(migration, &item);
-        migration->number++;
-        if (status == STATUS_OK)
-            continue;
-        migration->is_no = true;
-        cli_fail(EXIT_CODE_NO, "cursor %zu: %s: %s", migration->number, status_code(status),
-                 status_message(status));
-    }
-}
-
-static int cursor_migrate_file(const char *path, bool json, const struct remote_options *options) {
+/* Plans the cursors of a file: against the windows in it, or, with options, against the store of a
+ * server. A bad cursor is reported by its number; the others go on. */
+static int migrate_file(const char *path, bool json, const struct remote_options *options) {
+    const struct json_limits limits = {CURSOR_FILE_BYTES_MAX, JSON_DEPTH_MAX};
     struct migration migration = {.json = json, .code = EXIT_CODE_DONE};
+    struct cursor_list_item item;
     struct remote remote;
     struct buffer text;
     if (options) {
@@ -202,7 +151,21 @@ static int cursor_migrate_file(const char *path, bool json, const struct remote_
     enum status status = cli_read(path, &text);
     int code = EXIT_CODE_DONE;
     if (status == STATUS_OK) {
-        migrate_text(&migration, buffer_slice(&text));
+        /* A file that is not one JSON text may have one cursor per line. */
+        if (cursor_list_begin(&migration.list, buffer_slice(&text), &limits) != STATUS_OK)
+            cursor_list_begin_lines(&migration.list, buffer_slice(&text), &limits);
+        for (size_t number = 1;
+             migration.code == EXIT_CODE_DONE && cursor_list_next(&migration.list, &item);
+             number++) {
+            enum status planned = item.status != STATUS_OK ? item.status
+                                  : migration.remote ? plan_by_server(&migration, &item.cursor)
+                                                     : plan_by_window(&migration, &item);
+            if (planned == STATUS_OK)
+                continue;
+            migration.is_no = true;
+            cli_fail(EXIT_CODE_NO, "cursor %zu: %s: %s", number, status_code(planned),
+                     status_message(planned));
+        }
         if (ask_server(&migration) != STATUS_OK)
             code = cli_fail(EXIT_CODE_UNREACHABLE, "out of memory");
         else if (migration.code != EXIT_CODE_DONE)
@@ -225,20 +188,6 @@ static int cursor_migrate_file(const char *path, bool json, const struct remote_
     return code;
 }
 
-static int cursor_encode(int argc, char **argv, bool json) {
-    struct event_cursor cursor;
-    char text[EVENT_CURSOR_SIZE_MAX];
-    if (argc != 2)
-        return cli_usage("cursor", "encode takes a time and a UUID");
-    if (!cli_number(argv[0], &cursor.timestamp_ms))
-        return cli_fail(EXIT_CODE_NO, "'%s' is not a timestamp of 0 to 2^53-1", argv[0]);
-    if (uuid7_parse(slice_of(argv[1]), &cursor.uuid) != STATUS_OK)
-        return cli_fail(EXIT_CODE_NO, "'%s' is not a lower-case UUIDv7", argv[1]);
-    size_t size = event_cursor_encode(&cursor, text);
-    printf(json ? "{\"cursor\":\"%.*s\"}\n" : "%.*s\n", (int)size, text);
-    return EXIT_CODE_DONE;
-}
-
 /* The rule of the server, with the same setting. */
 static bool decode(const char *text, bool takes_legacy, struct event_cursor *cursor) {
     const char *reason = "";
@@ -248,34 +197,41 @@ static bool decode(const char *text, bool takes_legacy, struct event_cursor *cur
     return false;
 }
 
-static int cursor_decode(int argc, char **argv, bool json) {
-    struct event_cursor cursor;
+/* encode, decode and compare. */
+static int event_cursors(const char *form, int argc, char **argv, bool json) {
+    struct event_cursor cursor, other;
     struct config config;
+    char text[EVENT_CURSOR_SIZE_MAX];
     char uuid[UUID_TEXT_SIZE + 1] = {0};
-    if (argc != 1)
+    if (strcmp(form, "encode") == 0) {
+        if (argc != 2)
+            return cli_usage("cursor", "encode takes a time and a UUID");
+        if (!cli_number(argv[0], &cursor.timestamp_ms))
+            return cli_fail(EXIT_CODE_NO, "'%s' is not a timestamp of 0 to 2^53-1", argv[0]);
+        if (uuid7_parse(slice_of(argv[1]), &cursor.uuid) != STATUS_OK)
+            return cli_fail(EXIT_CODE_NO, "'%s' is not a lower-case UUIDv7", argv[1]);
+        size_t size = event_cursor_encode(&cursor, text);
+        printf(json ? "{\"cursor\":\"%.*s\"}\n" : "%.*s\n", (int)size, text);
+        return EXIT_CODE_DONE;
+    }
+    bool is_decode = strcmp(form, "decode") == 0;
+    if (is_decode && argc != 1)
         return cli_usage("cursor", "decode takes one cursor, not %d", argc);
-    if (cli_settings_of(NULL, &config) != EXIT_CODE_DONE)
-        return EXIT_CODE_USAGE;
-    if (!decode(argv[0], config.legacy_cursors, &cursor))
-        return EXIT_CODE_NO;
-    uuid_format(&cursor.uuid, uuid);
-    printf(json ? "{\"timestamp_ms\":%llu,\"uuid\":\"%s\"}\n" : "%llu %s\n",
-           (unsigned long long)cursor.timestamp_ms, uuid);
-    return EXIT_CODE_DONE;
-}
-
-static int cursor_compare(int argc, char **argv, bool json) {
-    struct event_cursor a;
-    struct event_cursor b;
-    struct config config;
-    if (argc != 2)
+    if (!is_decode && argc != 2)
         return cli_usage("cursor", "compare takes two cursors, not %d", argc);
     if (cli_settings_of(NULL, &config) != EXIT_CODE_DONE)
         return EXIT_CODE_USAGE;
-    if (!decode(argv[0], config.legacy_cursors, &a) || !decode(argv[1], config.legacy_cursors, &b))
+    if (!decode(argv[0], config.legacy_cursors, &cursor) ||
+        (!is_decode && !decode(argv[1], config.legacy_cursors, &other)))
         return EXIT_CODE_NO;
-    int order = event_cursor_compare(&a, &b);
-    printf(json ? "{\"order\":%d}\n" : "%d\n", order < 0 ? -1 : order > 0 ? 1 : 0);
+    if (is_decode) {
+        uuid_format(&cursor.uuid, uuid);
+        printf(json ? "{\"timestamp_ms\":%llu,\"uuid\":\"%s\"}\n" : "%llu %s\n",
+               (unsigned long long)cursor.timestamp_ms, uuid);
+    } else {
+        int order = event_cursor_compare(&cursor, &other);
+        printf(json ? "{\"order\":%d}\n" : "%d\n", (order > 0) - (order < 0));
+    }
     return EXIT_CODE_DONE;
 }
 
@@ -336,12 +292,11 @@ int cli_cursor(int argc, char **argv) {
     struct remote_options remote = {.is_client = true};
     bool json = false;
     const struct cli_option options[] = {
-        {"--after", NULL, &words.after},        {"--oldest", NULL, &words.oldest},
-        {"--head", NULL, &words.head},          {"--budget", NULL, &words.budget},
-        {"--epoch", NULL, &words.epoch},        {"--store-epoch", NULL, &words.store_epoch},
-        {"--fork", NULL, &words.fork},          {"--url", NULL, &remote.url},
-        {"--ca", NULL, &remote.ca_file},        {"--key", NULL, &remote.key},
-        {"--data-dir", NULL, &remote.data_dir}, {"--json", &json, NULL},
+        {"--after", NULL, &words.after}, {"--oldest", NULL, &words.oldest},
+        {"--head", NULL, &words.head},   {"--budget", NULL, &words.budget},
+        {"--epoch", NULL, &words.epoch}, {"--store-epoch", NULL, &words.store_epoch},
+        {"--fork", NULL, &words.fork},   {"--json", &json, NULL},
+        REMOTE_OPTION_ROWS(remote),
     };
     if (!cli_options(&argc, argv, options, sizeof(options) / sizeof(options[0])))
         return EXIT_CODE_USAGE;
@@ -358,13 +313,9 @@ int cli_cursor(int argc, char **argv) {
     if (words.after || words.oldest || words.head || words.budget || words.epoch ||
         words.store_epoch || words.fork)
         return cli_usage("cursor", "%s takes no option of plan", name);
-    if (strcmp(name, "encode") == 0)
-        return cursor_encode(argc, argv, json);
-    if (strcmp(name, "decode") == 0)
-        return cursor_decode(argc, argv, json);
-    if (strcmp(name, "compare") == 0)
-        return cursor_compare(argc, argv, json);
+    if (strcmp(name, "encode") == 0 || strcmp(name, "decode") == 0 || strcmp(name, "compare") == 0)
+        return event_cursors(name, argc, argv, json);
     if (strcmp(name, "migrate") == 0 && argc == 1)
-        return cursor_migrate_file(argv[0], json, remote.url ? &remote : NULL);
+        return migrate_file(argv[0], json, remote.url ? &remote : NULL);
     return cli_usage("cursor", "'%s' is not a form of cursor with these words", name);
 }

@@ -28,29 +28,6 @@ struct export_run {
     uint64_t lines;
 };
 
-/* Only the given options, so that the server reports errors in them. */
-static enum status export_target(struct buffer *target, const struct export_options *options) {
-    const struct {
-        const char *name;
-        const char *value;
-    } parameters[] = {{"after_cursor", options->after},
-                      {"since", options->since},
-                      {"until_cursor", options->until},
-                      {"format", options->format}};
-    char separator = '?';
-    enum status status = buffer_append_slice(target, SLICE("/api/events/export"));
-    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
-        if (!parameters[i].value)
-            continue;
-        if (status == STATUS_OK)
-            status = buffer_printf(target, "%c%s=", separator, parameters[i].name);
-        if (status == STATUS_OK)
-            status = remote_encode(target, parameters[i].value);
-        separator = '&';
-    }
-    return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
-}
-
 static enum status export_body(void *user, unsigned http_status, struct slice piece) {
     struct export_run *run = user;
     if (http_status != 200)
@@ -64,68 +41,75 @@ static enum status export_body(void *user, unsigned http_status, struct slice pi
                                                                    : STATUS_SYSTEM_ERROR;
 }
 
-static int export_all(struct remote *remote, const char *target, bool progress) {
-    struct export_run run = {.remote = remote};
-    struct blocking_request request = {
-        .method = "GET", .target = target, .user = &run, .on_body = export_body};
-    unsigned http_status = 0;
-    progress_begin(&run.progress, "export", "lines");
-    run.shows_progress = progress || run.progress.is_terminal;
-    int code = remote_exchange(remote, &request, &http_status);
-    progress_end(&run.progress);
-    if (code == EXIT_CODE_DONE && http_status != 200)
-        code = remote_refused(remote, http_status);
-    return code;
-}
-
-/* The other form: a whole store. */
-static int export_store(const struct export_options *options) {
-    static struct config config;
-    if (options->remote.url || options->remote.key || options->remote.ca_file)
-        return cli_usage("export", "--store works without a server: --url, --key and --ca do not "
-                                   "belong to it");
-    if (options->after || options->since || options->until || options->format)
-        return cli_usage("export", "--store moves the whole store: --after, --since, --until and "
-                                   "--format do not belong to it");
-    int code = cli_settings_of(options->remote.data_dir, &config);
-    return code == EXIT_CODE_DONE
-               ? cli_move(config_store_url(&config), options->store, options->json)
-               : code;
-}
-
-int cli_export(int argc, char **argv) {
-    struct export_options options = {.after = NULL};
-    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
-                                       {"--key", NULL, &options.remote.key},
-                                       {"--data-dir", NULL, &options.remote.data_dir},
-                                       {"--ca", NULL, &options.remote.ca_file},
-                                       {"--after", NULL, &options.after},
-                                       {"--since", NULL, &options.since},
-                                       {"--until", NULL, &options.until},
-                                       {"--format", NULL, &options.format},
-                                       {"--progress", &options.progress, NULL},
-                                       {"--json", &options.json, NULL},
-                                       {"--store", NULL, &options.store}};
+/* Only the given options are sent, so that the server reports errors in them. */
+static int export_events(const struct export_options *options) {
+    const struct {
+        const char *name;
+        const char *value;
+    } parameters[] = {{"after_cursor", options->after},
+                      {"since", options->since},
+                      {"until_cursor", options->until},
+                      {"format", options->format}};
     struct remote remote;
+    struct export_run run = {.remote = &remote};
     struct buffer target;
-    if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
-        return EXIT_CODE_USAGE;
-    if (argc != 0)
-        return cli_usage("export", "'%s' is not expected", argv[0]);
-    if (options.store)
-        return export_store(&options);
-    if (options.after && options.since)
-        return cli_usage("export", "--after and --since exclude each other");
-    if (options.json && options.format && strcmp(options.format, "ndjson") != 0)
-        return cli_usage("export", "--json and --format %s exclude each other", options.format);
+    unsigned http_status = 0;
     buffer_init(&target, TARGET_BYTES_MAX);
-    enum status status = export_target(&target, &options);
-    int code = status == STATUS_OK ? remote_open(&remote, &options.remote)
+    buffer_append_slice(&target, SLICE("/api/events/export"));
+    char separator = '?';
+    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
+        if (!parameters[i].value)
+            continue;
+        buffer_printf(&target, "%c%s=", separator, parameters[i].name);
+        remote_encode(&target, parameters[i].value);
+        separator = '&';
+    }
+    enum status status = buffer_append_byte(&target, '\0');
+    int code = status == STATUS_OK ? remote_open(&remote, &options->remote)
                                    : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
-    if (code == EXIT_CODE_DONE)
-        code = export_all(&remote, target.data, options.progress);
+    if (code == EXIT_CODE_DONE) {
+        struct blocking_request request = {
+            .method = "GET", .target = target.data, .user = &run, .on_body = export_body};
+        progress_begin(&run.progress, "export", "lines");
+        run.shows_progress = options->progress || run.progress.is_terminal;
+        code = remote_exchange(&remote, &request, &http_status);
+        progress_end(&run.progress);
+        if (code == EXIT_CODE_DONE && http_status != 200)
+            code = remote_refused(&remote, http_status);
+    }
     if (status == STATUS_OK)
         remote_close(&remote);
     buffer_release(&target);
     return code;
+}
+
+int cli_export(int argc, char **argv) {
+    struct export_options options = {.after = NULL};
+    const struct cli_option table[] = {
+        REMOTE_OPTION_ROWS(options.remote),  {"--after", NULL, &options.after},
+        {"--since", NULL, &options.since},   {"--until", NULL, &options.until},
+        {"--format", NULL, &options.format}, {"--progress", &options.progress, NULL},
+        {"--json", &options.json, NULL},     {"--store", NULL, &options.store}};
+    if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
+        return EXIT_CODE_USAGE;
+    if (argc != 0)
+        return cli_usage("export", "'%s' is not expected", argv[0]);
+    if (options.store) {
+        static struct config config;
+        if (options.remote.url || options.remote.key || options.remote.ca_file)
+            return cli_usage("export", "--store works without a server: --url, --key and --ca do "
+                                       "not belong to it");
+        if (options.after || options.since || options.until || options.format)
+            return cli_usage("export", "--store moves the whole store: --after, --since, --until "
+                                       "and --format do not belong to it");
+        int code = cli_settings_of(options.remote.data_dir, &config);
+        return code == EXIT_CODE_DONE
+                   ? cli_move(config_store_url(&config), options.store, options.json)
+                   : code;
+    }
+    if (options.after && options.since)
+        return cli_usage("export", "--after and --since exclude each other");
+    if (options.json && options.format && strcmp(options.format, "ndjson") != 0)
+        return cli_usage("export", "--json and --format %s exclude each other", options.format);
+    return export_events(&options);
 }

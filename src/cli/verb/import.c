@@ -13,9 +13,8 @@
 #include "server/config_options.h"
 #include "wire/json_items.h"
 
-#define BLOCK_BYTES    65536
-#define ANSWER_MAX     65536
-#define MESSAGE_FORMAT "%llu events: %llu imported, %llu were there\n"
+#define BLOCK_BYTES 65536
+#define ANSWER_MAX  65536
 
 struct import_options {
     struct remote_options remote;
@@ -61,67 +60,49 @@ static enum status import_next(void *user, struct slice *piece, bool *is_last) {
     return STATUS_OK;
 }
 
-/* A line is the progress of the import, its result, or an error. */
-static enum status take_answer(struct import_run *run, struct json_value answer) {
-    struct json_field fields[] = {
-        {.name = SLICE("progress")}, {.name = SLICE("events")}, {.name = SLICE("error")}};
-    struct json_field numbers[] = {{.name = SLICE("done")}, {.name = SLICE("total")}};
-    uint64_t done = 0;
-    uint64_t total = 0;
-    if (answer.kind != JSON_KIND_OBJECT || json_read_members(answer, fields, 3) != STATUS_OK)
-        return STATUS_SYSTEM_ERROR;
-    if (fields[0].present && fields[0].value.kind == JSON_KIND_OBJECT) {
-        if (json_read_members(fields[0].value, numbers, 2) == STATUS_OK && numbers[0].present &&
-            numbers[1].present && json_u64(numbers[0].value, JSON_INTEGER_MAX, &done) &&
-            json_u64(numbers[1].value, JSON_INTEGER_MAX, &total)) {
+/* A line of the answer is the progress of the import, its result, or an error. */
+static enum status import_answer(void *user, unsigned http_status, struct slice piece) {
+    struct import_run *run = user;
+    struct buffer *kept = &run->remote->answer;
+    struct json_item item;
+    if (http_status != 200)
+        return buffer_append_slice(kept, piece);
+    while ((item = json_items_next(&run->answers, &piece)).kind != JSON_ITEM_MORE) {
+        struct json_field fields[] = {
+            {.name = SLICE("progress")}, {.name = SLICE("events")}, {.name = SLICE("error")}};
+        struct json_field numbers[] = {{.name = SLICE("done")}, {.name = SLICE("total")}};
+        uint64_t done = 0;
+        uint64_t total = 0;
+        if (item.kind != JSON_ITEM_VALUE || item.value.kind != JSON_KIND_OBJECT ||
+            json_read_members(item.value, fields, 3) != STATUS_OK)
+            return STATUS_SYSTEM_ERROR;
+        if (!fields[0].present || fields[0].value.kind != JSON_KIND_OBJECT) {
+            run->is_done = fields[1].present;
+            run->is_refused = fields[2].present;
+            buffer_clear(kept);
+            buffer_append_slice(kept, item.value.raw);
+            if (buffer_append_byte(kept, '\n') != STATUS_OK)
+                return buffer_status(kept);
+        } else if (json_read_members(fields[0].value, numbers, 2) == STATUS_OK &&
+                   numbers[0].present && numbers[1].present &&
+                   json_u64(numbers[0].value, JSON_INTEGER_MAX, &done) &&
+                   json_u64(numbers[1].value, JSON_INTEGER_MAX, &total)) {
             if (!run->is_writing)
                 begin_progress(run, "import", "events");
             run->is_writing = true;
             show(run, done, total);
         }
-        return STATUS_OK;
     }
-    run->is_done = fields[1].present;
-    run->is_refused = fields[2].present;
-    buffer_clear(&run->remote->answer);
-    enum status status = buffer_append_slice(&run->remote->answer, answer.raw);
-    return status == STATUS_OK ? buffer_append_byte(&run->remote->answer, '\n') : status;
-}
-
-static enum status import_answer(void *user, unsigned http_status, struct slice piece) {
-    struct import_run *run = user;
-    if (http_status != 200)
-        return buffer_append_slice(&run->remote->answer, piece);
-    struct json_item item;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK &&
-           (item = json_items_next(&run->answers, &piece)).kind != JSON_ITEM_MORE)
-        status = item.kind == JSON_ITEM_VALUE ? take_answer(run, item.value) : STATUS_SYSTEM_ERROR;
-    return status;
-}
-
-static void print_result(struct slice answer, bool json) {
-    const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
-    struct json_field fields[] = {
-        {.name = SLICE("events")}, {.name = SLICE("imported")}, {.name = SLICE("already_stored")}};
-    uint64_t numbers[3] = {0};
-    if (json) {
-        fwrite(answer.data, 1, answer.size, stdout);
-        return;
-    }
-    if (json_read_object(answer, &limits, fields, 3) != STATUS_OK)
-        return;
-    for (size_t i = 0; i < 3; i++)
-        if (fields[i].present)
-            (void)json_u64(fields[i].value, JSON_INTEGER_MAX, &numbers[i]);
-    printf(MESSAGE_FORMAT, (unsigned long long)numbers[0], (unsigned long long)numbers[1],
-           (unsigned long long)numbers[2]);
+    return STATUS_OK;
 }
 
 static int import_file(struct remote *remote, const char *file,
                        const struct import_options *options) {
     static struct import_run run;
     const struct json_limits limits = {ANSWER_MAX, JSON_DEPTH_MAX};
+    struct json_field fields[] = {
+        {.name = SLICE("events")}, {.name = SLICE("imported")}, {.name = SLICE("already_stored")}};
+    uint64_t numbers[3] = {0};
     struct stat found;
     unsigned http_status = 0;
     run = (struct import_run){.remote = remote, .fd = open(file, O_RDONLY | O_CLOEXEC)};
@@ -145,31 +126,25 @@ static int import_file(struct remote *remote, const char *file,
         code = remote_refused(remote, 503);
     else if (code == EXIT_CODE_DONE && !run.is_done)
         code = cli_fail(EXIT_CODE_UNREACHABLE, "the import was interrupted; repeat it to continue");
-    if (code == EXIT_CODE_DONE)
-        print_result(buffer_slice(&remote->answer), options->json);
+    struct slice answer = buffer_slice(&remote->answer);
+    if (code == EXIT_CODE_DONE && options->json) {
+        fwrite(answer.data, 1, answer.size, stdout);
+    } else if (code == EXIT_CODE_DONE &&
+               json_read_object(answer, &limits, fields, 3) == STATUS_OK) {
+        for (size_t i = 0; i < 3; i++)
+            if (fields[i].present)
+                (void)json_u64(fields[i].value, JSON_INTEGER_MAX, &numbers[i]);
+        printf("%llu events: %llu imported, %llu were there\n", (unsigned long long)numbers[0],
+               (unsigned long long)numbers[1], (unsigned long long)numbers[2]);
+    }
     json_items_release(&run.answers);
     close(run.fd);
     return code;
 }
 
-/* The other form: a whole store. */
-static int import_store(const struct import_options *options) {
-    static struct config config;
-    if (options->remote.url || options->remote.key || options->remote.ca_file)
-        return cli_usage("import", "--from works without a server: --url, --key and --ca do not "
-                                   "belong to it");
-    int code = cli_settings_of(options->remote.data_dir, &config);
-    return code == EXIT_CODE_DONE
-               ? cli_move(options->from, config_store_url(&config), options->json)
-               : code;
-}
-
 int cli_import(int argc, char **argv) {
     struct import_options options = {.json = false};
-    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
-                                       {"--key", NULL, &options.remote.key},
-                                       {"--data-dir", NULL, &options.remote.data_dir},
-                                       {"--ca", NULL, &options.remote.ca_file},
+    const struct cli_option table[] = {REMOTE_OPTION_ROWS(options.remote),
                                        {"--progress", &options.progress, NULL},
                                        {"--json", &options.json, NULL},
                                        {"--from", NULL, &options.from}};
@@ -178,8 +153,16 @@ int cli_import(int argc, char **argv) {
         return EXIT_CODE_USAGE;
     if (options.from && argc != 0)
         return cli_usage("import", "FILE and --from exclude each other");
-    if (options.from)
-        return import_store(&options);
+    if (options.from) {
+        static struct config config;
+        if (options.remote.url || options.remote.key || options.remote.ca_file)
+            return cli_usage("import", "--from works without a server: --url, --key and --ca do "
+                                       "not belong to it");
+        int code = cli_settings_of(options.remote.data_dir, &config);
+        return code == EXIT_CODE_DONE
+                   ? cli_move(options.from, config_store_url(&config), options.json)
+                   : code;
+    }
     if (argc != 1)
         return cli_usage("import", argc == 0 ? "FILE is missing" : "one FILE is expected");
     int code = remote_open(&remote, &options.remote);

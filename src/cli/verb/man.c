@@ -24,10 +24,15 @@ static void put_roff(char c) {
         putchar(c);
 }
 
-static void print_text(const char *text) {
-    line_begins = true;
+/* Text within a line. */
+static void put_text(const char *text) {
     for (const char *c = text; *c; c++)
         put_roff(*c);
+}
+
+static void print_text(const char *text) {
+    line_begins = true;
+    put_text(text);
     putchar('\n');
 }
 
@@ -36,8 +41,7 @@ static void print_lines(const char *prefix, const char *lines) {
     puts(".nf");
     for (const char *line = lines; *line;) {
         line_begins = true;
-        for (const char *c = prefix; *c; c++)
-            put_roff(*c);
+        put_text(prefix);
         size_t size = strcspn(line, "\n");
         for (size_t i = 0; i < size; i++)
             put_roff(line[i]);
@@ -47,53 +51,28 @@ static void print_lines(const char *prefix, const char *lines) {
     puts(".fi");
 }
 
-static void print_option(const struct cli_option_row *row) {
-    fputs(".TP\n.B ", stdout);
-    line_begins = false;
-    for (const char *c = row->name; *c; c++)
-        put_roff(*c);
-    if (row->takes)
-        printf(" \\fI%s\\fR", row->takes);
-    putchar('\n');
-    print_text(row->help);
-}
-
 static void print_verb(const struct cli_command *command) {
     struct cli_option_row row;
     printf(".SS %s\n", command->name);
     print_text(command->summary);
     puts(".PP");
     print_lines("khala ", command->usage);
-    for (size_t i = 0; cli_option_at(command, i, &row); i++)
-        print_option(&row);
+    for (size_t i = 0; cli_option_at(command, i, &row); i++) {
+        fputs(".TP\n.B ", stdout);
+        line_begins = false;
+        put_text(row.name);
+        if (row.takes)
+            printf(" \\fI%s\\fR", row.takes);
+        putchar('\n');
+        print_text(row.help);
+    }
     puts(".PP\nFor example:\n.PP\n.RS");
     print_lines("", command->example);
     puts(".RE");
 }
 
-static void print_environment(void) {
-    struct config_setting setting;
-    puts(".SH ENVIRONMENT\nA flag overrides the environment, the environment overrides the "
-         "settings file, and the file overrides the default.");
-    for (const struct config_variable *row = config_verb_variables; row->name; row++) {
-        printf(".TP\n.B %s\n", row->name);
-        print_text(row->help);
-    }
-    for (size_t i = 0; config_setting_at(i, &setting); i++) {
-        printf(".TP\n.B %s\n", setting.name);
-        print_text(setting.help);
-        if (*setting.fallback) {
-            fputs("(default ", stdout);
-            line_begins = false;
-            for (const char *c = setting.fallback; *c; c++)
-                put_roff(*c);
-            puts(")");
-        }
-    }
-    puts(".PP\nTopic policies have more settings, which\n.B khala config\nlists.");
-}
-
 int cli_man(int argc, char **argv) {
+    struct config_setting setting;
     if (!cli_options(&argc, argv, NULL, 0))
         return EXIT_CODE_USAGE;
     if (argc != 0)
@@ -115,7 +94,23 @@ int cli_man(int argc, char **argv) {
         printf(".TP\n.B %d\n", code);
         print_text(exit_code_message((enum exit_code)code));
     }
-    print_environment();
+    puts(".SH ENVIRONMENT\nA flag overrides the environment, the environment overrides the "
+         "settings file, and the file overrides the default.");
+    for (const struct config_variable *row = config_verb_variables; row->name; row++) {
+        printf(".TP\n.B %s\n", row->name);
+        print_text(row->help);
+    }
+    for (size_t i = 0; config_setting_at(i, &setting); i++) {
+        printf(".TP\n.B %s\n", setting.name);
+        print_text(setting.help);
+        if (*setting.fallback) {
+            fputs("(default ", stdout);
+            line_begins = false;
+            put_text(setting.fallback);
+            puts(")");
+        }
+    }
+    puts(".PP\nTopic policies have more settings, which\n.B khala config\nlists.");
     puts(".SH FILES\n.TP\n.I " CONFIG_FILE_DEFAULT "\nsettings, one KEY=value per line; "
          "\\-\\-config names another file\n"
          ".TP\n.I khala\\-data/khala.db\nthe store, with khala.db\\-wal and "

@@ -25,18 +25,6 @@ static int undo_move(const char *url, const char *label, bool json) {
     return EXIT_CODE_DONE;
 }
 
-static int renew_epoch(const char *url, const char *label, const uint64_t *fork, bool json) {
-    struct store_message message = {""};
-    char epoch[STORE_EPOCH_SIZE + 1] = "";
-    if (store_epoch_renew(url, fork, epoch, &message) != STATUS_OK)
-        return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
-    if (json)
-        printf("{\"epoch\":\"%s\"}\n", epoch);
-    else
-        printf("the epoch of %s is %s: clients with a cursor of before start over\n", label, epoch);
-    return EXIT_CODE_DONE;
-}
-
 int cli_migrate(int argc, char **argv) {
     struct config config;
     struct store_message message = {""};
@@ -63,8 +51,17 @@ int cli_migrate(int argc, char **argv) {
     store_url_label(url, label, sizeof(label));
     if (is_undo)
         return undo_move(url, label, json);
-    if (is_renewal)
-        return renew_epoch(url, label, fork_text ? &fork : NULL, json);
+    if (is_renewal) {
+        char epoch[STORE_EPOCH_SIZE + 1] = "";
+        if (store_epoch_renew(url, fork_text ? &fork : NULL, epoch, &message) != STATUS_OK)
+            return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
+        if (json)
+            printf("{\"epoch\":\"%s\"}\n", epoch);
+        else
+            printf("the epoch of %s is %s: clients with a cursor of before start over\n", label,
+                   epoch);
+        return EXIT_CODE_DONE;
+    }
     if (store_migrate(url, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)

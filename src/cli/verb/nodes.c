@@ -60,47 +60,34 @@ static bool print_node(struct json_value node) {
     return true;
 }
 
-static int print_nodes(struct slice answer, bool json) {
-    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
-    struct json_field list = {.name = SLICE("nodes")};
-    struct json_value element;
-    size_t count = 0;
-    if (json_read_object(answer, &limits, &list, 1) != STATUS_OK ||
-        list.value.kind != JSON_KIND_ARRAY)
-        return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a list of nodes");
-    if (json) {
-        printf("%.*s", (int)answer.size, answer.data);
-        return EXIT_CODE_DONE;
-    }
-    struct json_iterator elements = json_iterate(list.value);
-    for (; json_next_element(&elements, &element); count++)
-        if (!print_node(element))
-            return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not understood");
-    if (count == 0)
-        printf("the store is not shared: the server is its only node\n");
-    return EXIT_CODE_DONE;
-}
-
 int cli_nodes(int argc, char **argv) {
+    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct remote_options options = {.url = NULL};
     bool json = false;
-    const struct cli_option table[] = {{"--url", NULL, &options.url},
-                                       {"--key", NULL, &options.key},
-                                       {"--data-dir", NULL, &options.data_dir},
-                                       {"--ca", NULL, &options.ca_file},
-                                       {"--json", &json, NULL}};
+    const struct cli_option table[] = {REMOTE_OPTION_ROWS(options), {"--json", &json, NULL}};
+    struct json_field list = {.name = SLICE("nodes")};
+    struct json_value element;
     struct remote remote;
-    unsigned http_status = 0;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 0)
         return cli_usage("nodes", "'%s' is not expected", argv[0]);
-    int code = remote_open(&remote, &options);
-    if (code == EXIT_CODE_DONE)
-        code = remote_ask(&remote, "/internal/v1/nodes", (struct slice){NULL, 0}, &http_status);
-    if (code == EXIT_CODE_DONE)
-        code = http_status == 200 ? print_nodes(buffer_slice(&remote.answer), json)
-                                  : remote_refused(&remote, http_status);
+    int code = remote_query(&remote, &options, "/internal/v1/nodes", (struct slice){NULL, 0});
+    struct slice answer = buffer_slice(&remote.answer);
+    if (code == EXIT_CODE_DONE && (json_read_object(answer, &limits, &list, 1) != STATUS_OK ||
+                                   list.value.kind != JSON_KIND_ARRAY))
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a list of nodes");
+    if (code == EXIT_CODE_DONE && json) {
+        printf("%.*s", (int)answer.size, answer.data);
+    } else if (code == EXIT_CODE_DONE) {
+        struct json_iterator elements = json_iterate(list.value);
+        size_t count = 0;
+        for (; code == EXIT_CODE_DONE && json_next_element(&elements, &element); count++)
+            if (!print_node(element))
+                code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not understood");
+        if (count == 0)
+            printf("the store is not shared: the server is its only node\n");
+    }
     remote_close(&remote);
     return code;
 }

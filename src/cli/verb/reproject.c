@@ -1,5 +1,7 @@
-#include "projector/reproject.h"
-
+/* khala reproject: compares or repairs documents, or rebuilds all journals. With --url a server
+ * does the work; otherwise the local store is opened, and if a server uses it, that server is
+ * asked. Both ways print the same report: drifts as they are found, because there may be more than
+ * would fit in memory, then the sums. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -8,8 +10,10 @@
 #include "cli/local_store.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
+#include "projector/reproject.h"
 #include "server/config.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define TEXT_BYTES_MAX   65536
 #define OPTION_NAME_SIZE 32
@@ -94,20 +98,6 @@ static void print_result(const struct request *request, bool is_ok,
         printf("the journals of all shared topics were made again, in a new epoch\n");
 }
 
-static int conclude(const struct request *request, const struct cli_store *opened,
-                    enum status status, const struct reproject_result *result) {
-    if (status == STATUS_OK)
-        return result->drifted == result->repaired ? EXIT_CODE_DONE : EXIT_CODE_NO;
-    if (status == STATUS_NOT_FOUND)
-        return cli_fail(EXIT_CODE_NO, "there is no %s '%s'",
-                        entity_kind_name(document_row(request->kind)->entity),
-                        request->ids[request->kind]);
-    if (status == STATUS_INTERNAL_ERROR)
-        return cli_fail(EXIT_CODE_NO, "the log is damaged; 'khala verify' names the place");
-    return cli_fail(EXIT_CODE_UNREACHABLE, "%s: %s", status_code(status),
-                    store_session_error(opened->session));
-}
-
 /* Absent: all of them. */
 static struct slice entity_id(const struct request *request) {
     if (request->all)
@@ -115,26 +105,11 @@ static struct slice entity_id(const struct request *request) {
     return slice_of(request->ids[request->kind]);
 }
 
-/* With --verify the journals are checked, with --journal they are made again. */
-static enum status run_journal(const struct request *request, const struct cli_store *opened,
-                               const struct config *config, struct journal_report *report) {
-    struct clock clock;
-    clock_init(&clock);
-    report->json = request->json;
-    if (request->verify && request->all)
-        return journal_report_run(report, opened->session);
-    if (!request->journal)
-        return STATUS_OK;
-    return store_rebuild_journal(
-        opened->session, config->policies.rows[POLICY_CODEX_WORKER_EVENTS].replay_budget_events,
-        clock_wall_ms(&clock));
-}
-
 static int apply(const struct request *request, const struct cli_store *opened,
                  const struct config *config) {
     struct clock clock;
     struct report report = {.request = request};
-    struct journal_report journal = {.json = false};
+    struct journal_report journal = {.json = request->json};
     struct reproject_result result;
     clock_init(&clock);
     const struct reproject_options options = {
@@ -153,53 +128,28 @@ static int apply(const struct request *request, const struct cli_store *opened,
     progress_end(&report.progress);
     if (request->json)
         printf("]");
-    if (status == STATUS_OK)
-        status = run_journal(request, opened, config, &journal);
+    /* With --verify the journals are checked, with --journal they are rebuilt. */
+    if (status == STATUS_OK && request->verify && request->all)
+        status = journal_report_run(&journal, opened->session);
+    else if (status == STATUS_OK && request->journal)
+        status = store_rebuild_journal(
+            opened->session, config->policies.rows[POLICY_CODEX_WORKER_EVENTS].replay_budget_events,
+            clock_wall_ms(&clock));
     bool is_damaged = status == STATUS_OK && journal.result.damages > 0;
     print_result(request, status == STATUS_OK && !is_damaged, &result);
-    int code = conclude(request, opened, status, &result);
-    return is_damaged ? EXIT_CODE_NO : code;
+    if (status == STATUS_NOT_FOUND)
+        return cli_fail(EXIT_CODE_NO, "there is no %s '%s'",
+                        entity_kind_name(document_row(request->kind)->entity),
+                        request->ids[request->kind]);
+    if (status == STATUS_INTERNAL_ERROR)
+        return cli_fail(EXIT_CODE_NO, "the log is damaged; 'khala verify' names the place");
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s: %s", status_code(status),
+                        store_session_error(opened->session));
+    return is_damaged || result.drifted != result.repaired ? EXIT_CODE_NO : EXIT_CODE_DONE;
 }
 
 /* ---- on a running server ----------------------------------------------------------- */
-
-static enum status write_request(const struct request *request, struct buffer *body) {
-    if (request->all)
-        return buffer_append_slice(body, request->journal ? SLICE("{\"all\":true,\"journal\":true}")
-                                                          : SLICE("{\"all\":true}"));
-    struct slice id = entity_id(request);
-    enum status status = buffer_append_byte(body, '{');
-    if (status == STATUS_OK)
-        status = json_write_string(
-            body, slice_of(entity_row(document_row(request->kind)->entity)->id_member));
-    if (status == STATUS_OK)
-        status = buffer_append_byte(body, ':');
-    if (status == STATUS_OK)
-        status = utf8_valid(id) ? json_write_string(body, id) : STATUS_INVALID_UTF8;
-    return status == STATUS_OK ? buffer_append_byte(body, '}') : status;
-}
-
-static bool print_rewritten(struct report *report, struct json_value value) {
-    struct json_field fields[] = {{.name = SLICE("document_id")},
-                                  {.name = SLICE("reason")},
-                                  {.name = SLICE("message")},
-                                  {.name = SLICE("expected_seq")},
-                                  {.name = SLICE("actual_seq")}};
-    struct drift_line drift;
-    struct buffer key;
-    buffer_init(&key, TEXT_BYTES_MAX);
-    bool done = json_read_members(value, fields, 5) == STATUS_OK && fields[0].present &&
-                json_string_decode(fields[0].value, &key) == STATUS_OK &&
-                json_string_slice(fields[1].value, &drift.reason) &&
-                json_string_slice(fields[2].value, &drift.message) &&
-                json_u64(fields[3].value, UINT64_MAX, &drift.expected_seq) &&
-                json_u64(fields[4].value, UINT64_MAX, &drift.actual_seq);
-    drift.key = buffer_slice(&key);
-    if (done)
-        print_drift(report, &drift);
-    buffer_release(&key);
-    return done;
-}
 
 static int print_answer(const struct request *request, struct slice answer) {
     const struct json_limits limits = {answer.size, JSON_DEPTH_MAX};
@@ -211,68 +161,69 @@ static int print_answer(const struct request *request, struct slice answer) {
                                   {.name = SLICE("events")},
                                   {.name = SLICE("drifted")},
                                   {.name = SLICE("repaired")}};
-    bool done = json_read_object(answer, &limits, fields, 5) == STATUS_OK &&
-                fields[0].value.kind == JSON_KIND_ARRAY &&
-                json_u64(fields[1].value, UINT64_MAX, &result.entities) &&
-                json_u64(fields[2].value, UINT64_MAX, &result.events) &&
-                json_u64(fields[3].value, UINT64_MAX, &result.drifted) &&
-                json_u64(fields[4].value, UINT64_MAX, &result.repaired);
-    if (!done)
+    if (json_read_object(answer, &limits, fields, 5) != STATUS_OK ||
+        fields[0].value.kind != JSON_KIND_ARRAY ||
+        !json_u64(fields[1].value, UINT64_MAX, &result.entities) ||
+        !json_u64(fields[2].value, UINT64_MAX, &result.events) ||
+        !json_u64(fields[3].value, UINT64_MAX, &result.drifted) ||
+        !json_u64(fields[4].value, UINT64_MAX, &result.repaired))
         return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a reprojection's");
     print_begin(request);
+    bool done = true;
     struct json_iterator rewritten = json_iterate(fields[0].value);
-    while (done && json_next_element(&rewritten, &element))
-        done = print_rewritten(&report, element);
+    while (done && json_next_element(&rewritten, &element)) {
+        struct json_field members[] = {{.name = SLICE("document_id")},
+                                       {.name = SLICE("reason")},
+                                       {.name = SLICE("message")},
+                                       {.name = SLICE("expected_seq")},
+                                       {.name = SLICE("actual_seq")}};
+        struct drift_line drift;
+        struct buffer key;
+        buffer_init(&key, TEXT_BYTES_MAX);
+        done = json_read_members(element, members, 5) == STATUS_OK && members[0].present &&
+               json_string_decode(members[0].value, &key) == STATUS_OK &&
+               json_string_slice(members[1].value, &drift.reason) &&
+               json_string_slice(members[2].value, &drift.message) &&
+               json_u64(members[3].value, UINT64_MAX, &drift.expected_seq) &&
+               json_u64(members[4].value, UINT64_MAX, &drift.actual_seq);
+        drift.key = buffer_slice(&key);
+        if (done)
+            print_drift(&report, &drift);
+        buffer_release(&key);
+    }
     if (request->json)
         printf("]");
     print_result(request, done, &result);
     return done && result.drifted == result.repaired ? EXIT_CODE_DONE : EXIT_CODE_NO;
 }
 
-/* The server's writer does the work, between appends. opened: the local store, which that server
- * uses; NULL: --url names the server. */
-static int ask_server(const struct request *request, const struct config *config,
-                      const struct cli_store *opened) {
-    struct remote_options options = request->remote;
+/* The server's writer does the work, between appends. */
+static int ask_server(const struct request *request, const struct cli_store *opened) {
+    struct slice id = entity_id(request);
     struct remote remote;
     struct buffer body;
-    unsigned http_status = 0;
-    options.data_dir = config->data_dir;
     buffer_init(&body, TEXT_BYTES_MAX);
-    enum status status = write_request(request, &body);
+    if (request->all) {
+        buffer_append_slice(&body, request->journal ? SLICE("{\"all\":true,\"journal\":true}")
+                                                    : SLICE("{\"all\":true}"));
+    } else {
+        struct object_writer object = object_begin(&body);
+        object_text(&object, slice_of(entity_row(document_row(request->kind)->entity)->id_member),
+                    id);
+        buffer_note(&body, utf8_valid(id) ? STATUS_OK : STATUS_INVALID_UTF8);
+        object_close(&object);
+    }
+    enum status status = buffer_status(&body);
     if (status != STATUS_OK) {
         buffer_release(&body);
         return cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
     }
-    int code = remote_open(&remote, &options);
+    int code = cli_store_ask_server(opened, &remote, &request->remote,
+                                    "/internal/v1/projectors/reproject", buffer_slice(&body));
     if (code == EXIT_CODE_DONE)
-        code = remote_ask(&remote, "/internal/v1/projectors/reproject", buffer_slice(&body),
-                          &http_status);
-    if (code != EXIT_CODE_DONE && opened)
-        (void)cli_fail(EXIT_CODE_UNREACHABLE, "%s", opened->message.text);
-    else if (code == EXIT_CODE_DONE && http_status != 200)
-        code = remote_refused(&remote, http_status);
-    else if (code == EXIT_CODE_DONE)
         code = print_answer(request, buffer_slice(&remote.answer));
     remote_close(&remote);
     buffer_release(&body);
-    return code;
-}
-
-static int run(const struct request *request, const struct config *config) {
-    struct cli_store opened;
-    /* With --url the verb works on that server, never on the local data folder. */
-    if (request->remote.url && request->verify)
-        return cli_fail(EXIT_CODE_USAGE, "--verify reads the store itself: name it with "
-                                         "--data-dir, not a server with --url");
-    if (request->remote.url)
-        return ask_server(request, config, NULL);
-    int code = cli_store_open(config, request->verify ? STORE_READ : STORE_WRITE, &opened);
-    if (code == EXIT_CODE_DONE)
-        code = apply(request, &opened, config);
-    else if (opened.is_in_use)
-        code = ask_server(request, config, &opened);
-    cli_store_close(&opened);
     return code;
 }
 
@@ -307,5 +258,19 @@ int cli_reproject(int argc, char **argv) {
         return cli_usage("reproject", "give one of --run, --worker and --all");
     if (request.journal && (!request.all || request.verify))
         return cli_usage("reproject", "--journal goes with --all, without --verify");
-    return run(&request, &config);
+    /* With --url the verb works on that server, never on the local data folder. */
+    if (request.remote.url && request.verify)
+        return cli_fail(EXIT_CODE_USAGE, "--verify reads the store itself: name it with "
+                                         "--data-dir, not a server with --url");
+    request.remote.data_dir = config.data_dir;
+    struct cli_store opened = {.store = NULL};
+    if (request.remote.url)
+        return ask_server(&request, &opened);
+    code = cli_store_open(&config, request.verify ? STORE_READ : STORE_WRITE, &opened);
+    if (code == EXIT_CODE_DONE)
+        code = apply(&request, &opened, &config);
+    else if (opened.is_in_use)
+        code = ask_server(&request, &opened);
+    cli_store_close(&opened);
+    return code;
 }

@@ -18,6 +18,8 @@
 #define ANSWER_BYTES_MAX (64u << 10)
 #define TARGET_BYTES_MAX 1024
 
+/* Commands to paste that show a new server at work: append an event, follow it, mint a token. Each
+ * works by itself, in any folder, and again when it is pasted again. */
 struct examples {
     const struct server *server;
     const char *url;          /* of readers */
@@ -45,86 +47,65 @@ static bool can_mint(const struct server *server) {
     return status == STATUS_OK;
 }
 
-/* The versions of a client that the compatibility gate accepts. */
-static enum status write_query(const struct server *server, struct buffer *target) {
-    const struct config *config = &server->config;
-    if (!config->compatibility_enforced)
-        return STATUS_OK;
-    enum status status = buffer_printf(target, "?schema_version=%" PRIu64 "&client_build_id=",
-                                       config->compatibility_min_schema_version);
-    if (status == STATUS_OK)
-        status = remote_encode(target, config->compatibility_min_client_build_id);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(target, SLICE("&protocol_version="));
-    return status == STATUS_OK ? remote_encode(target, config->compatibility_protocol_version)
-                               : status;
-}
-
-static void print_append(const struct examples *examples) {
+static void print_examples(const struct examples *examples) {
+    const struct config *config = &examples->server->config;
+    bool has_tokens = can_mint(examples->server);
+    if (!has_tokens)
+        printf("Tokens are made elsewhere: there is no key here to sign them with.\n\n");
     printf("  curl -fsS%s %s/internal/v1/topics/" EXAMPLES_TOPIC
            "/events -H \"Authorization: Bearer %s\" "
            "-d '{\"event_type\":\"said\",\"payload\":{\"text\":\"hello\"}}'\n",
            examples->trust, examples->operator_url, examples->key);
-}
-
-static void print_follow(const struct examples *examples) {
+    if (!has_tokens) {
+        printf("  curl -fsS%s %s/internal/v1/topics/" EXAMPLES_TOPIC
+               "/events -H \"Authorization: Bearer %s\"\n",
+               examples->trust, examples->operator_url, examples->key);
+        return;
+    }
     struct buffer target;
     buffer_init(&target, TARGET_BYTES_MAX);
-    enum status status = buffer_append_slice(&target, SLICE("/v1/topics/" EXAMPLES_TOPIC "/sse"));
-    if (status == STATUS_OK)
-        status = write_query(examples->server, &target);
-    if (status == STATUS_OK)
+    buffer_append_slice(&target, SLICE("/v1/topics/" EXAMPLES_TOPIC "/sse"));
+    /* The versions of a client that the compatibility gate accepts. */
+    if (config->compatibility_enforced) {
+        buffer_printf(&target, "?schema_version=%" PRIu64 "&client_build_id=",
+                      config->compatibility_min_schema_version);
+        remote_encode(&target, config->compatibility_min_client_build_id);
+        buffer_append_slice(&target, SLICE("&protocol_version="));
+        remote_encode(&target, config->compatibility_protocol_version);
+    }
+    if (buffer_status(&target) == STATUS_OK)
         printf("  curl -fsSN%s '%s%.*s' -H \"Authorization: Bearer %s\"\n", examples->trust,
                examples->url, (int)target.size, target.data, examples->token);
     buffer_release(&target);
-}
-
-static void print_mint(const struct examples *examples) {
     printf("  curl -fsS%s %s/api/sync/token -H \"Authorization: Bearer %s\" "
            "-d '{\"user_id\":\"ada\",\"scopes\":[\"%s\"]}'\n",
            examples->trust, examples->operator_url, examples->key, scope_name(SCOPE_RUN_EVENTS));
 }
 
-static void print_read(const struct examples *examples) {
-    printf("  curl -fsS%s %s/internal/v1/topics/" EXAMPLES_TOPIC
-           "/events -H \"Authorization: Bearer %s\"\n",
-           examples->trust, examples->operator_url, examples->key);
+/* Appends BEFORE and the absolute path in single quotes for a shell: commands may be pasted in
+ * another folder. */
+static void write_path(struct buffer *out, const char *before, const char *path) {
+    char *whole = realpath(path, NULL);
+    buffer_append_slice(out, slice_of(before));
+    buffer_append_byte(out, '\'');
+    for (const char *c = whole ? whole : path; *c; c++)
+        buffer_append_slice(out, *c == '\'' ? SLICE("'\\''") : (struct slice){c, 1});
+    buffer_append_byte(out, '\'');
+    free(whole);
 }
 
-static void examples_print(const struct examples *examples) {
-    bool has_tokens = can_mint(examples->server);
-    if (!has_tokens)
-        printf("Tokens are made elsewhere: there is no key here to sign them with.\n\n");
-    print_append(examples);
-    if (has_tokens) {
-        print_follow(examples);
-        print_mint(examples);
-    } else {
-        print_read(examples);
-    }
+/* The options of a verb, or the exported variables, that name this server. */
+static void write_names(struct buffer *out, const struct server *server, const char *data_dir,
+                        const char *ca_file) {
+    const struct config *config = &server->config;
+    if (server->http.operator_key.source != OPERATOR_KEY_GIVEN)
+        write_path(out, data_dir, config->data_dir);
+    if (*config->tls_cert_file)
+        write_path(out, ca_file, config->tls_cert_file);
 }
 
 #define COMMAND_BYTES_MAX 32768
 #define URL_BYTES_MAX     300
-
-/* Appends the text in single quotes for a shell. */
-static enum status write_quoted(struct buffer *out, const char *text) {
-    enum status status = buffer_append_byte(out, '\'');
-    for (; *text && status == STATUS_OK; text++)
-        status = *text == '\'' ? buffer_append_slice(out, SLICE("'\\''"))
-                               : buffer_append_byte(out, *text);
-    return status == STATUS_OK ? buffer_append_byte(out, '\'') : status;
-}
-
-/* Appends BEFORE and the quoted absolute path: commands may be pasted in another folder. */
-static enum status write_path(struct buffer *out, const char *before, const char *path) {
-    char *whole = realpath(path, NULL);
-    enum status status = buffer_append_slice(out, slice_of(before));
-    if (status == STATUS_OK)
-        status = write_quoted(out, whole ? whole : path);
-    free(whole);
-    return status;
-}
 
 static void write_url(char url[URL_BYTES_MAX], const struct server *server, const char *host,
                       uint16_t port) {
@@ -133,52 +114,66 @@ static void write_url(char url[URL_BYTES_MAX], const struct server *server, cons
              host, bare ? "" : "]", (unsigned)port);
 }
 
-/* Shell text that expands to the operator key. */
-static enum status write_key(struct buffer *out, const struct operator_key *key) {
-    if (key->source == OPERATOR_KEY_GIVEN)
-        return buffer_append_slice(out, SLICE("$KHALA_OPERATOR_KEY"));
-    enum status status = write_path(out, "$(cat ", key->path);
-    return status == STATUS_OK ? buffer_append_byte(out, ')') : status;
-}
-
-/* The options of a verb, or the exported variables, that name this server. */
-static enum status write_names(struct buffer *out, const struct examples *examples,
-                               const char *data_dir, const char *ca_file) {
-    const struct config *config = &examples->server->config;
+/* Writes the shell texts of the commands, which expand to keys and tokens so that the output
+ * contains none, and prints the commands if all of them fit. */
+static void print_commands(struct examples *examples) {
+    const struct server *server = examples->server;
+    const struct operator_key *operator_key = &server->http.operator_key;
+    const char *certificate = server->config.tls_cert_file;
+    enum { EXPORTS, KEY, TRUST, MINT, COUNT };
+    struct buffer texts[COUNT];
     enum status status = STATUS_OK;
-    if (examples->server->http.operator_key.source != OPERATOR_KEY_GIVEN)
-        status = write_path(out, data_dir, config->data_dir);
-    if (status == STATUS_OK && *config->tls_cert_file)
-        status = write_path(out, ca_file, config->tls_cert_file);
-    return status;
+    for (size_t i = 0; i < COUNT; i++)
+        buffer_init(&texts[i], COMMAND_BYTES_MAX);
+    /* The variables by which the other verbs find this server. */
+    buffer_printf(&texts[EXPORTS], "export KHALA_URL=%s", examples->url);
+    if (server->operator_port > 0)
+        buffer_printf(&texts[EXPORTS], " KHALA_OPERATOR_URL=%s", examples->operator_url);
+    write_names(&texts[EXPORTS], server, " KHALA_DATA_DIR=", " KHALA_CA_FILE=");
+    if (operator_key->source == OPERATOR_KEY_GIVEN) {
+        buffer_append_slice(&texts[KEY], SLICE("$KHALA_OPERATOR_KEY"));
+    } else {
+        write_path(&texts[KEY], "$(cat ", operator_key->path);
+        buffer_append_byte(&texts[KEY], ')');
+    }
+    /* The trust store of this machine may lack the certificate's authority. */
+    if (*certificate)
+        write_path(&texts[TRUST], " --cacert ", certificate);
+    buffer_append_slice(&texts[MINT], SLICE("$("));
+    if (strchr(program_invocation_name, '/'))
+        write_path(&texts[MINT], "", "/proc/self/exe");
+    else
+        buffer_append_slice(&texts[MINT], SLICE("khala"));
+    buffer_printf(&texts[MINT], " token mint --topics " EXAMPLES_TOPIC " --url %s",
+                  examples->operator_url);
+    write_names(&texts[MINT], server, " --data-dir ", " --ca ");
+    buffer_append_byte(&texts[MINT], ')');
+    for (size_t i = 0; i < COUNT && status == STATUS_OK; i++)
+        status = buffer_append_byte(&texts[i], '\0');
+    if (status == STATUS_OK) {
+        printf("The other verbs find this server with:\n\n  %s\n\n", texts[EXPORTS].data);
+        examples->key = texts[KEY].data;
+        examples->trust = texts[TRUST].data;
+        examples->token = texts[MINT].data;
+        print_examples(examples);
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        buffer_release(&texts[i]);
 }
 
-/* Shell text that expands to a new token, so that the output contains no live one. */
-static enum status write_mint(struct buffer *out, const struct examples *examples) {
-    enum status status = buffer_append_slice(out, SLICE("$("));
-    if (status == STATUS_OK)
-        status = strchr(program_invocation_name, '/') ? write_path(out, "", "/proc/self/exe")
-                                                      : buffer_append_slice(out, SLICE("khala"));
-    if (status == STATUS_OK)
-        status = buffer_printf(out, " token mint --topics " EXAMPLES_TOPIC " --url %s",
-                               examples->operator_url);
-    if (status == STATUS_OK)
-        status = write_names(out, examples, " --data-dir ", " --ca ");
-    return status == STATUS_OK ? buffer_append_byte(out, ')') : status;
-}
-
-/* The variables by which the other verbs find this server. */
-static enum status write_exports(struct buffer *out, const struct examples *examples) {
-    enum status status = buffer_printf(out, "export KHALA_URL=%s", examples->url);
-    if (status == STATUS_OK && examples->server->operator_port > 0)
-        status = buffer_printf(out, " KHALA_OPERATOR_URL=%s", examples->operator_url);
-    return status == STATUS_OK ? write_names(out, examples, " KHALA_DATA_DIR=", " KHALA_CA_FILE=")
-                               : status;
-}
-
-static void print_key(const struct server *server) {
+static void print_welcome(const struct server *server) {
     const struct operator_key *key = &server->http.operator_key;
     const struct config_file_row *row = config_file_find(settings_file(), "KHALA_OPERATOR_KEY");
+    char url[URL_BYTES_MAX];
+    char operator_url[URL_BYTES_MAX];
+    struct examples examples = {.server = server, .url = url, .operator_url = url};
+    write_url(url, server, server->config.bind.host, server->port);
+    printf("Khala %s listens on %s\n", KHALA_VERSION, url);
+    if (server->operator_port > 0) {
+        write_url(operator_url, server, server->config.operator_bind.host, server->operator_port);
+        printf("Operator routes and /metrics are on %s\n", operator_url);
+        examples.operator_url = operator_url;
+    }
     char *whole = realpath(key->path, NULL);
     const char *path = whole ? whole : key->path;
     if (key->source == OPERATOR_KEY_GIVEN && row && !getenv("KHALA_OPERATOR_KEY"))
@@ -192,48 +187,7 @@ static void print_key(const struct server *server) {
     else
         printf("The operator key is in %s\n", path);
     free(whole);
-}
-
-static void print_examples(struct examples *examples) {
-    const char *certificate = examples->server->config.tls_cert_file;
-    enum { EXPORTS, KEY, TRUST, MINT, COUNT };
-    struct buffer texts[COUNT];
-    for (size_t i = 0; i < COUNT; i++)
-        buffer_init(&texts[i], COMMAND_BYTES_MAX);
-    enum status status = write_exports(&texts[EXPORTS], examples);
-    if (status == STATUS_OK)
-        status = write_key(&texts[KEY], &examples->server->http.operator_key);
-    /* The trust store of this machine may lack the certificate's authority. */
-    if (status == STATUS_OK && *certificate)
-        status = write_path(&texts[TRUST], " --cacert ", certificate);
-    if (status == STATUS_OK)
-        status = write_mint(&texts[MINT], examples);
-    for (size_t i = 0; i < COUNT && status == STATUS_OK; i++)
-        status = buffer_append_byte(&texts[i], '\0');
-    if (status == STATUS_OK) {
-        printf("The other verbs find this server with:\n\n  %s\n\n", texts[EXPORTS].data);
-        examples->key = texts[KEY].data;
-        examples->trust = texts[TRUST].data;
-        examples->token = texts[MINT].data;
-        examples_print(examples);
-    }
-    for (size_t i = 0; i < COUNT; i++)
-        buffer_release(&texts[i]);
-}
-
-static void print_welcome(const struct server *server) {
-    char url[URL_BYTES_MAX];
-    char operator_url[URL_BYTES_MAX];
-    struct examples examples = {.server = server, .url = url, .operator_url = url};
-    write_url(url, server, server->config.bind.host, server->port);
-    printf("Khala %s listens on %s\n", KHALA_VERSION, url);
-    if (server->operator_port > 0) {
-        write_url(operator_url, server, server->config.operator_bind.host, server->operator_port);
-        printf("Operator routes and /metrics are on %s\n", operator_url);
-        examples.operator_url = operator_url;
-    }
-    print_key(server);
-    print_examples(&examples);
+    print_commands(&examples);
     /* The server also runs when its output is closed. */
     if (fflush(stdout) != 0)
         __fpurge(stdout);

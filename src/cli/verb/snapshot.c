@@ -28,12 +28,6 @@ struct printing {
 
 static const struct json_limits limits = {PIECE_BYTES_MAX, JSON_DEPTH_MAX};
 
-static void print_value(struct json_value value) {
-    struct slice text = value.raw;
-    (void)json_string_slice(value, &text);
-    printf("%.*s", (int)text.size, text.data);
-}
-
 /* Everything before the documents, closed so that it is an object of its own. */
 static enum status print_head(struct printing *printing, size_t *used) {
     struct slice text = buffer_slice(&printing->text);
@@ -44,9 +38,8 @@ static enum status print_head(struct printing *printing, size_t *used) {
         return text.size > HEAD_BYTES_MAX ? STATUS_INVALID_JSON : STATUS_OK;
     *used = (size_t)(documents - text.data) + strlen(DOCUMENTS);
     buffer_init(&head, HEAD_BYTES_MAX);
-    enum status status = buffer_append(&head, text.data, *used);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&head, SLICE("]}"));
+    buffer_append(&head, text.data, *used);
+    enum status status = buffer_append_slice(&head, SLICE("]}"));
     if (status == STATUS_OK)
         status = json_parse(buffer_slice(&head), &limits, &object);
     if (status == STATUS_OK && object.kind != JSON_KIND_OBJECT)
@@ -54,9 +47,9 @@ static enum status print_head(struct printing *printing, size_t *used) {
     if (status == STATUS_OK) {
         struct json_iterator members = json_iterate(object);
         while (json_next_member(&members, &name, &value) && value.kind != JSON_KIND_ARRAY) {
-            print_value(name);
+            remote_print_plain(name);
             putchar('\t');
-            print_value(value);
+            remote_print_plain(value);
             putchar('\n');
         }
         printing->state = PRINT_DOCUMENT;
@@ -65,49 +58,40 @@ static enum status print_head(struct printing *printing, size_t *used) {
     return status;
 }
 
-static enum status print_document(struct json_value document) {
-    struct json_field fields[] = {
-        {.name = SLICE("doc_key")}, {.name = SLICE("doc_version")}, {.name = SLICE("payload")}};
-    if (document.kind != JSON_KIND_OBJECT || json_read_members(document, fields, 3) != STATUS_OK)
-        return STATUS_INVALID_JSON;
-    for (size_t i = 0; i < 3; i++) {
-        print_value(fields[i].value);
-        putchar(i < 2 ? '\t' : '\n');
-    }
-    return STATUS_OK;
-}
-
-/* One document, one separator, or nothing when it has not all arrived. */
-static enum status print_next(struct printing *printing, struct slice rest, size_t *used) {
-    struct json_value document;
-    if (printing->state == PRINT_HEAD)
-        return print_head(printing, used);
-    if (rest.size == 0 || printing->state == PRINT_END) {
-        *used = rest.size;
-        return STATUS_OK;
-    }
-    if (printing->state == PRINT_SEPARATOR || rest.data[0] == ']') {
-        *used = 1;
-        printing->state = rest.data[0] == ',' ? PRINT_DOCUMENT : PRINT_END;
-        return rest.data[0] == ',' || rest.data[0] == ']' ? STATUS_OK : STATUS_INVALID_JSON;
-    }
-    enum status status = json_scan(&printing->scan, rest, &limits, &document, used);
-    if (status != STATUS_OK || *used == 0)
-        return status;
-    printing->state = PRINT_SEPARATOR;
-    return print_document(document);
-}
-
+/* Prints what has arrived: the head, then by turns a document and a separator. */
 static enum status print_piece(struct printing *printing, struct slice piece) {
-    size_t done = 0;
-    size_t used;
     enum status status = buffer_append_slice(&printing->text, piece);
-    do {
+    size_t done = 0;
+    for (size_t used = 1; status == STATUS_OK && used > 0; done += used) {
+        struct slice rest = slice_from(buffer_slice(&printing->text), done);
         used = 0;
-        if (status == STATUS_OK)
-            status = print_next(printing, slice_from(buffer_slice(&printing->text), done), &used);
-        done += used;
-    } while (status == STATUS_OK && used > 0);
+        if (printing->state == PRINT_HEAD) {
+            status = print_head(printing, &used);
+        } else if (rest.size == 0 || printing->state == PRINT_END) {
+            used = rest.size;
+        } else if (printing->state == PRINT_SEPARATOR || rest.data[0] == ']') {
+            used = 1;
+            printing->state = rest.data[0] == ',' ? PRINT_DOCUMENT : PRINT_END;
+            if (rest.data[0] != ',' && rest.data[0] != ']')
+                status = STATUS_INVALID_JSON;
+        } else {
+            struct json_field fields[] = {{.name = SLICE("doc_key")},
+                                          {.name = SLICE("doc_version")},
+                                          {.name = SLICE("payload")}};
+            struct json_value document;
+            status = json_scan(&printing->scan, rest, &limits, &document, &used);
+            if (status != STATUS_OK || used == 0)
+                continue;
+            printing->state = PRINT_SEPARATOR;
+            if (document.kind != JSON_KIND_OBJECT ||
+                json_read_members(document, fields, 3) != STATUS_OK)
+                status = STATUS_INVALID_JSON;
+            for (size_t i = 0; status == STATUS_OK && i < 3; i++) {
+                remote_print_plain(fields[i].value);
+                putchar(i < 2 ? '\t' : '\n');
+            }
+        }
+    }
     buffer_consume(&printing->text, done);
     return status;
 }
@@ -132,47 +116,12 @@ static void on_answered(void *user, unsigned http_status, const struct khala_err
     subscriber_end(user, error);
 }
 
-static enum status snapshot_target(const char *topic, const char *build, struct buffer *target) {
-    enum status status = buffer_append_slice(target, SLICE("/v1/topics/"));
-    if (status == STATUS_OK)
-        status = remote_encode(target, topic);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(target, SLICE("/snapshot?" SUBSCRIBER_VERSIONS));
-    if (status == STATUS_OK)
-        status = remote_encode(target, build);
-    return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
-}
-
-static int snapshot_run(struct printing *printing, const struct subscriber_options *options,
-                        const char *target) {
-    const struct khala_options client = {.request_timeout_ms = SILENCE_MS_MAX};
-    int code = subscriber_open(&printing->subscriber, options, &client);
-    if (code != EXIT_CODE_DONE)
-        return code;
-    const struct khala_request request = {
-        .path = target, .user = &printing->subscriber, .piece = on_piece, .answered = on_answered};
-    if (khala_request(printing->subscriber.client, &request, NULL) != KHALA_OK)
-        subscriber_end(&printing->subscriber,
-                       &(struct khala_error){.code = "",
-                                             .message = status_message(STATUS_INVALID_TOPIC),
-                                             .is_final = true});
-    code = subscriber_run(&printing->subscriber);
-    if (code == EXIT_CODE_DONE && printing->http_status != 200)
-        code = printing->http_status > 0 ? remote_refused(&printing->remote, printing->http_status)
-                                         : EXIT_CODE_NO; /* a signal ended it */
-    else if (code == EXIT_CODE_DONE && !printing->passes && printing->state != PRINT_END)
-        code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is no snapshot");
-    return code;
-}
-
 int cli_snapshot(int argc, char **argv) {
     static struct printing printing;
     struct subscriber_options options = {.remote.is_client = true};
+    const struct khala_options client = {.request_timeout_ms = SILENCE_MS_MAX};
     bool json = false;
-    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
-                                       {"--key", NULL, &options.remote.key},
-                                       {"--data-dir", NULL, &options.remote.data_dir},
-                                       {"--ca", NULL, &options.remote.ca_file},
+    const struct cli_option table[] = {REMOTE_OPTION_ROWS(options.remote),
                                        {"--operator-url", NULL, &options.operator_url},
                                        {"--client-build-id", NULL, &options.client_build_id},
                                        {"--json", &json, NULL}};
@@ -185,9 +134,31 @@ int cli_snapshot(int argc, char **argv) {
     buffer_init(&target, TARGET_BYTES_MAX);
     buffer_init(&printing.text, PIECE_BYTES_MAX);
     buffer_init(&printing.remote.answer, HEAD_BYTES_MAX);
-    enum status status = snapshot_target(argv[0], subscriber_build_id(&options), &target);
-    int code = status == STATUS_OK ? snapshot_run(&printing, &options, target.data)
+    buffer_append_slice(&target, SLICE("/v1/topics/"));
+    remote_encode(&target, argv[0]);
+    buffer_append_slice(&target, SLICE("/snapshot?" SUBSCRIBER_VERSIONS));
+    remote_encode(&target, subscriber_build_id(&options));
+    enum status status = buffer_append_byte(&target, '\0');
+    int code = status == STATUS_OK ? subscriber_open(&printing.subscriber, &options, &client)
                                    : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    if (code == EXIT_CODE_DONE) {
+        const struct khala_request request = {.path = target.data,
+                                              .user = &printing.subscriber,
+                                              .piece = on_piece,
+                                              .answered = on_answered};
+        if (khala_request(printing.subscriber.client, &request, NULL) != KHALA_OK)
+            subscriber_end(&printing.subscriber,
+                           &(struct khala_error){.code = "",
+                                                 .message = status_message(STATUS_INVALID_TOPIC),
+                                                 .is_final = true});
+        code = subscriber_run(&printing.subscriber);
+        if (code == EXIT_CODE_DONE && printing.http_status == 0)
+            code = EXIT_CODE_NO; /* a signal ended it */
+        else if (code == EXIT_CODE_DONE && printing.http_status != 200)
+            code = remote_refused(&printing.remote, printing.http_status);
+        else if (code == EXIT_CODE_DONE && !printing.passes && printing.state != PRINT_END)
+            code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is no snapshot");
+    }
     buffer_release(&printing.remote.answer);
     buffer_release(&printing.text);
     buffer_release(&target);

@@ -40,33 +40,30 @@ static struct tail *tail_of(struct subscriber *subscriber) {
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
-/* Prints a string without its quotes if it has no escapes. Otherwise prints it as JSON, which a
- * terminal never takes for a command. */
-static void print_value(struct json_value value) {
-    struct slice text;
-    if (!json_string_slice(value, &text))
-        text = value.raw;
-    printf("%.*s", (int)text.size, text.data);
-}
-
 static void print_members(struct json_value object, const char *const *names, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct json_field field = {.name = slice_of(names[i])};
         if (json_read_members(object, &field, 1) == STATUS_OK && field.present)
-            print_value(field.value);
+            remote_print_plain(field.value);
         else
             putchar('-');
         putchar(i + 1 < count ? '\t' : '\n');
     }
 }
 
-/* A frame as event streams have it: with sequence and published_at instead of the members that
- * only the Phoenix dialect adds. */
-static void print_json_frame(struct json_value frame, uint64_t after, uint64_t seq) {
-    struct json_iterator members = json_iterate(frame);
+/* As event streams have it: with sequence and published_at instead of the members that only the
+ * Phoenix dialect adds. */
+static void print_frame(const struct tail *tail, const struct khala_frame *frame) {
+    static const char *const names[] = {"seq", "projected_at", "kind", "payload"};
+    const struct json_value object = {JSON_KIND_OBJECT, {frame->json.data, frame->json.size}};
+    struct json_iterator members = json_iterate(object);
     struct json_value name, value;
     struct slice published = SLICE("null");
-    printf("{\"after\":%" PRIu64, after);
+    if (!tail->json) {
+        print_members(object, names, sizeof(names) / sizeof(names[0]));
+        return;
+    }
+    printf("{\"after\":%" PRIu64, tail->seq);
     while (json_next_member(&members, &name, &value)) {
         if (json_string_is(name, SLICE("watermark")) ||
             json_string_is(name, SLICE("hydration_required")))
@@ -76,45 +73,8 @@ static void print_json_frame(struct json_value frame, uint64_t after, uint64_t s
         printf(",%.*s:%.*s", (int)name.raw.size, name.raw.data, (int)value.raw.size,
                value.raw.data);
     }
-    printf(",\"sequence\":%" PRIu64 ",\"published_at\":%.*s}\n", seq, (int)published.size,
+    printf(",\"sequence\":%" PRIu64 ",\"published_at\":%.*s}\n", frame->seq, (int)published.size,
            published.data);
-}
-
-static void print_frame(const struct tail *tail, const struct khala_frame *frame) {
-    static const char *const names[] = {"seq", "projected_at", "kind", "payload"};
-    const struct json_value object = {JSON_KIND_OBJECT, {frame->json.data, frame->json.size}};
-    if (tail->json)
-        print_json_frame(object, tail->seq, frame->seq);
-    else
-        print_members(object, names, sizeof(names) / sizeof(names[0]));
-}
-
-static void print_event(const struct tail *tail, struct khala_text event) {
-    static const char *const names[] = {"recorded_at", "entity",     "entity_id",
-                                        "seq",         "event_type", "payload"};
-    if (tail->json)
-        printf("%.*s\n", (int)event.size, event.data);
-    else
-        print_members((struct json_value){JSON_KIND_OBJECT, {event.data, event.size}}, names,
-                      sizeof(names) / sizeof(names[0]));
-}
-
-static void print_documents(const struct tail *tail, const struct khala_reset *reset) {
-    static const char *const names[] = {"doc_key", "doc_version", "payload"};
-    struct json_iterator documents = json_iterate(
-        (struct json_value){JSON_KIND_ARRAY, {reset->documents.data, reset->documents.size}});
-    struct json_value document;
-    if (tail->json) {
-        printf("{\"topic\":\"%s\",\"format\":\"" SNAPSHOT_FORMAT "\",\"schema_version\":1,"
-               "\"epoch\":\"%s\",\"watermark\":%" PRIu64 ",\"part\":0,\"last\":true,"
-               "\"documents\":%.*s}\n",
-               reset->topic, reset->position.epoch, reset->position.seq, (int)reset->documents.size,
-               reset->documents.data);
-        return;
-    }
-    while (json_next_element(&documents, &document))
-        if (document.kind == JSON_KIND_OBJECT)
-            print_members(document, names, sizeof(names) / sizeof(names[0]));
 }
 
 /* ---- the cursor file ---------------------------------------------------------------------- */
@@ -134,25 +94,12 @@ static bool write_cursor_file(const char *path, struct slice text) {
     return is_written && rename(temporary, path) == 0;
 }
 
-static bool take_stored(struct tail *tail) {
+/* Reads the position to continue at, if the file exists. That of the log is for the server; that of
+ * a topic must be a seq and an epoch. */
+static int read_cursor_file(struct tail *tail) {
     const struct json_limits limits = {sizeof(tail->stored), JSON_DEPTH_MAX};
     struct json_field fields[] = {{.name = SLICE("epoch")}, {.name = SLICE("seq")}};
     struct slice epoch;
-    if (!*tail->stored)
-        return true;
-    snprintf(tail->cursor, sizeof(tail->cursor), "%s", tail->stored);
-    if (!tail->topic)
-        return true; /* the server reads event cursors */
-    if (json_read_object(slice_of(tail->stored), &limits, fields, 2) != STATUS_OK ||
-        !fields[0].present || !json_string_slice(fields[0].value, &epoch) || !fields[1].present ||
-        !json_u64(fields[1].value, JSON_INTEGER_MAX, &tail->seq))
-        return false;
-    snprintf(tail->cursor, sizeof(tail->cursor), "%" PRIu64 "@%.*s", tail->seq, (int)epoch.size,
-             epoch.data);
-    return true;
-}
-
-static int read_cursor_file(struct tail *tail) {
     struct buffer text;
     if (!tail->cursor_file || access(tail->cursor_file, F_OK) != 0)
         return EXIT_CODE_DONE;
@@ -163,11 +110,19 @@ static int read_cursor_file(struct tail *tail) {
     if (status == STATUS_OK && text.size > 0)
         memcpy(tail->stored, text.data, text.size);
     buffer_release(&text);
-    if (status == STATUS_OK && !take_stored(tail))
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", tail->cursor_file,
+                        strerror(errno));
+    snprintf(tail->cursor, sizeof(tail->cursor), "%s", tail->stored);
+    if (!tail->topic || !*tail->stored)
+        return EXIT_CODE_DONE;
+    if (json_read_object(slice_of(tail->stored), &limits, fields, 2) != STATUS_OK ||
+        !fields[0].present || !json_string_slice(fields[0].value, &epoch) || !fields[1].present ||
+        !json_u64(fields[1].value, JSON_INTEGER_MAX, &tail->seq))
         return cli_fail(EXIT_CODE_NO, "'%s' holds no position of a topic", tail->cursor_file);
-    return status == STATUS_OK ? EXIT_CODE_DONE
-                               : cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s",
-                                          tail->cursor_file, strerror(errno));
+    snprintf(tail->cursor, sizeof(tail->cursor), "%" PRIu64 "@%.*s", tail->seq, (int)epoch.size,
+             epoch.data);
+    return EXIT_CODE_DONE;
 }
 
 static int on_load(void *user, const char *topic, char *text, size_t size) {
@@ -197,16 +152,13 @@ static void save_log_cursor(struct subscriber *subscriber) {
 
 /* ---- callbacks ---------------------------------------------------------------------------- */
 
-/* The next connection has a new token; that needs no message. */
-static bool is_expiry(const struct khala_error *error) {
-    return strcmp(error->code, status_code(STATUS_TOKEN_EXPIRED)) == 0;
-}
-
 static void note_lost(struct tail *tail, const struct khala_error *error) {
+    /* The next connection has a new token; that needs no message. */
+    bool is_expiry = strcmp(error->code, status_code(STATUS_TOKEN_EXPIRED)) == 0;
     /* A client that was never connected does not wait for a server. */
     if (!tail->was_live)
         subscriber_end(&tail->subscriber, error);
-    else if (!tail->is_lost && !is_expiry(error))
+    else if (!tail->is_lost && !is_expiry)
         cli_note("%s; comes back", error->message);
     tail->is_lost = true;
 }
@@ -262,13 +214,26 @@ static enum khala_result on_frame(void *user, const struct khala_frame *frame) {
 }
 
 static enum khala_result on_reset(void *user, const struct khala_reset *reset) {
+    static const char *const names[] = {"doc_key", "doc_version", "payload"};
     struct tail *tail = tail_of(user);
+    struct json_value document;
     if (strcmp(reset->reason, "start") != 0)
         note_stale(tail, reset->reason);
     if (reset->truncated)
         cli_note("what came before %" PRIu64 " is not replayed any more", reset->from_seq);
-    if (reset->documents.data)
-        print_documents(tail, reset);
+    if (reset->documents.data && tail->json) {
+        printf("{\"topic\":\"%s\",\"format\":\"" SNAPSHOT_FORMAT "\",\"schema_version\":1,"
+               "\"epoch\":\"%s\",\"watermark\":%" PRIu64 ",\"part\":0,\"last\":true,"
+               "\"documents\":%.*s}\n",
+               reset->topic, reset->position.epoch, reset->position.seq, (int)reset->documents.size,
+               reset->documents.data);
+    } else if (reset->documents.data) {
+        struct json_iterator documents = json_iterate(
+            (struct json_value){JSON_KIND_ARRAY, {reset->documents.data, reset->documents.size}});
+        while (json_next_element(&documents, &document))
+            if (document.kind == JSON_KIND_OBJECT)
+                print_members(document, names, sizeof(names) / sizeof(names[0]));
+    }
     set_position(tail, &reset->position);
     tail->is_waiting = reset->from_seq == 1 && !reset->documents.data;
     /* The head of a topic that has events is not 0. */
@@ -282,8 +247,14 @@ static void on_caught_up(void *user) {
 }
 
 static void on_event(void *user, const char *cursor, struct khala_text event) {
+    static const char *const names[] = {"recorded_at", "entity",     "entity_id",
+                                        "seq",         "event_type", "payload"};
     struct tail *tail = tail_of(user);
-    print_event(tail, event);
+    if (tail->json)
+        printf("%.*s\n", (int)event.size, event.data);
+    else
+        print_members((struct json_value){JSON_KIND_OBJECT, {event.data, event.size}}, names,
+                      sizeof(names) / sizeof(names[0]));
     snprintf(tail->cursor, sizeof(tail->cursor), "%s", cursor);
     tail->is_unsaved = true;
 }
@@ -300,49 +271,7 @@ static void on_heard(void *user) {
 
 /* ---- */
 
-/* Topics that the log serves can be replayed from their first event. */
-static bool is_from_log(const char *name) {
-    char text[STREAM_ID_BYTES_MAX];
-    struct buffer topic = buffer_over(text, sizeof(text));
-    bool is_stream = stream_to_topic(slice_of(name), &topic) == STATUS_OK;
-    return topic_is_from_log(is_stream ? buffer_slice(&topic) : slice_of(name));
-}
-
-static enum khala_result follow_topic(struct tail *tail, const char *after, bool replay_all) {
-    struct position position = {.seq = 0};
-    struct khala_position start = {.epoch = NULL};
-    bool has_start = after && position_read(slice_of(after), &position) == STATUS_OK;
-    if (has_start)
-        start.seq = tail->seq = position.seq;
-    if (topic_epoch_is_known(&position.epoch))
-        start.epoch = position.epoch.text;
-    const struct khala_follow follow = {.topic = tail->topic,
-                                        .replay = replay_all ? "all" : NULL,
-                                        .after = has_start ? &start : NULL,
-                                        .from_head = tail->from_head,
-                                        .since = tail->since,
-                                        .user = &tail->subscriber,
-                                        .frame = on_frame,
-                                        .reset = on_reset,
-                                        .caught_up = on_caught_up,
-                                        .ended = on_ended};
-    return khala_follow(tail->subscriber.client, &follow, NULL);
-}
-
-static enum khala_result follow_log(struct tail *tail, const char *after) {
-    const char *start = *tail->stored ? tail->stored : after;
-    const struct khala_follow_log follow = {.after = start,
-                                            .from_head = tail->from_head && !start,
-                                            .since = start ? NULL : tail->since,
-                                            .user = &tail->subscriber,
-                                            .event = on_event,
-                                            .reset = on_log_reset,
-                                            .heard = on_heard,
-                                            .ended = on_ended};
-    tail->subscriber.before_wait = save_log_cursor;
-    return khala_follow_log(tail->subscriber.client, &follow, NULL);
-}
-
+/* after is where the command line begins; NULL: it does not say. */
 static int tail_run(struct tail *tail, const struct subscriber_options *options,
                     const char *after) {
     bool stores = tail->cursor_file && tail->topic;
@@ -357,40 +286,54 @@ static int tail_run(struct tail *tail, const struct subscriber_options *options,
         return code;
     if (after)
         snprintf(tail->cursor, sizeof(tail->cursor), "%s", after);
-    enum khala_result result =
-        tail->topic ? follow_topic(tail, after, options->replay_all) : follow_log(tail, after);
-    if (result != KHALA_OK) {
-        const struct khala_error error = {.code = "",
-                                          .message = result == KHALA_INVALID
-                                                         ? status_message(STATUS_INVALID_TOPIC)
-                                                         : status_message(STATUS_OUT_OF_MEMORY),
-                                          .is_final = result == KHALA_INVALID};
-        subscriber_end(&tail->subscriber, &error);
+    enum khala_result result;
+    if (tail->topic) {
+        struct position position = {.seq = 0};
+        bool has_start = after && position_read(slice_of(after), &position) == STATUS_OK;
+        if (has_start)
+            tail->seq = position.seq;
+        const struct khala_position start = {
+            .epoch = topic_epoch_is_known(&position.epoch) ? position.epoch.text : NULL,
+            .seq = position.seq};
+        const struct khala_follow follow = {.topic = tail->topic,
+                                            .replay = options->replay_all ? "all" : NULL,
+                                            .after = has_start ? &start : NULL,
+                                            .from_head = tail->from_head,
+                                            .since = tail->since,
+                                            .user = &tail->subscriber,
+                                            .frame = on_frame,
+                                            .reset = on_reset,
+                                            .caught_up = on_caught_up,
+                                            .ended = on_ended};
+        result = khala_follow(tail->subscriber.client, &follow, NULL);
+    } else {
+        const char *start = *tail->stored ? tail->stored : after;
+        const struct khala_follow_log follow = {.after = start,
+                                                .from_head = tail->from_head && !start,
+                                                .since = start ? NULL : tail->since,
+                                                .user = &tail->subscriber,
+                                                .event = on_event,
+                                                .reset = on_log_reset,
+                                                .heard = on_heard,
+                                                .ended = on_ended};
+        tail->subscriber.before_wait = save_log_cursor;
+        result = khala_follow_log(tail->subscriber.client, &follow, NULL);
     }
+    enum status reason = result == KHALA_INVALID ? STATUS_INVALID_TOPIC : STATUS_OUT_OF_MEMORY;
+    const struct khala_error error = {
+        .code = "", .message = status_message(reason), .is_final = result == KHALA_INVALID};
+    if (result != KHALA_OK)
+        subscriber_end(&tail->subscriber, &error);
     return subscriber_run(&tail->subscriber);
-}
-
-/* NULL: the options fit together. */
-static const char *misuse_of(const struct tail *tail, const char *after) {
-    struct position position;
-    if (!!after + !!tail->since + tail->from_start > 1)
-        return "--after, --since and --from-start exclude each other";
-    if (after && tail->cursor_file)
-        return "--after and --cursor-file exclude each other";
-    if (after && tail->topic && position_read(slice_of(after), &position) != STATUS_OK)
-        return "--after is not a seq or seq@epoch";
-    return NULL;
 }
 
 int cli_tail(int argc, char **argv) {
     static struct tail tail;
     struct subscriber_options options = {.remote.is_client = true};
     const char *after = NULL;
+    struct position position;
     bool audit = false;
-    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
-                                       {"--key", NULL, &options.remote.key},
-                                       {"--data-dir", NULL, &options.remote.data_dir},
-                                       {"--ca", NULL, &options.remote.ca_file},
+    const struct cli_option table[] = {REMOTE_OPTION_ROWS(options.remote),
                                        {"--operator-url", NULL, &options.operator_url},
                                        {"--client-build-id", NULL, &options.client_build_id},
                                        {"--after", NULL, &after},
@@ -405,10 +348,20 @@ int cli_tail(int argc, char **argv) {
     if (argc != (audit ? 0 : 1))
         return cli_usage("tail", "give one topic, or --audit without one");
     tail.topic = audit ? NULL : argv[0];
-    const char *misuse = misuse_of(&tail, after);
-    if (misuse)
-        return cli_usage("tail", "%s", misuse);
+    if (!!after + !!tail.since + tail.from_start > 1)
+        return cli_usage("tail", "--after, --since and --from-start exclude each other");
+    if (after && tail.cursor_file)
+        return cli_usage("tail", "--after and --cursor-file exclude each other");
+    if (after && tail.topic && position_read(slice_of(after), &position) != STATUS_OK)
+        return cli_usage("tail", "--after is not a seq or seq@epoch");
     tail.from_head = !tail.from_start && !tail.since && !after;
-    options.replay_all = tail.from_start && tail.topic && is_from_log(tail.topic);
+    if (tail.from_start && tail.topic) {
+        /* Topics that the log serves can be replayed from their first event. */
+        char name[STREAM_ID_BYTES_MAX];
+        struct buffer topic = buffer_over(name, sizeof(name));
+        bool is_stream = stream_to_topic(slice_of(tail.topic), &topic) == STATUS_OK;
+        options.replay_all =
+            topic_is_from_log(is_stream ? buffer_slice(&topic) : slice_of(tail.topic));
+    }
     return tail_run(&tail, &options, after);
 }

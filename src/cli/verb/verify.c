@@ -1,32 +1,14 @@
-#include "projector/verify.h"
-#include "projector/document_check.h"
-
 #include <stdio.h>
 
 #include "cli/cli.h"
 #include "cli/local_store.h"
 #include "cli/progress.h"
+#include "projector/document_check.h"
+#include "projector/verify.h"
 #include "server/config.h"
 #include "wire/json.h"
 
 #define TEXT_BYTES_MAX 65536
-
-static void show_progress(void *user, uint64_t done, uint64_t total) {
-    progress_show(user, done, total);
-}
-
-static void print_text(const struct verify_result *result) {
-    const struct verify_break *broken = &result->broken;
-    if (!result->is_broken)
-        printf("%llu events of %llu entities: every hash, link, sequence and cursor holds\n",
-               (unsigned long long)result->events, (unsigned long long)result->entities);
-    else if (broken->entity[0] == '\0')
-        printf("broken: log id %llu: %s\n", (unsigned long long)broken->log_id, broken->message);
-    else
-        printf("broken: %s seq %llu (log id %llu): %s\n", broken->entity,
-               (unsigned long long)broken->seq, (unsigned long long)broken->log_id,
-               broken->message);
-}
 
 static void print_json(const struct verify_result *result) {
     const struct verify_break *broken = &result->broken;
@@ -89,18 +71,10 @@ static int check_documents(const struct cli_store *opened, bool json) {
     return result.damages == 0 ? EXIT_CODE_DONE : EXIT_CODE_NO;
 }
 
-/* The journals, after the log was found to be whole. */
-static int check_journal(const struct cli_store *opened, bool json) {
-    struct journal_report report = {.json = json};
-    enum status status = journal_report_run(&report, opened->session);
-    if (status == STATUS_OK)
-        return report.result.damages == 0 ? EXIT_CODE_DONE : EXIT_CODE_NO;
-    return cli_fail(EXIT_CODE_NO, "the journal cannot be read: %s; %s",
-                    store_session_error(opened->session), JOURNAL_ADVICE);
-}
-
+/* The log, and, if it is whole, the journals and the documents that follow from it. */
 static int report(enum status status, const struct cli_store *opened,
                   const struct verify_result *result, bool json) {
+    const struct verify_break *broken = &result->broken;
     if (status == STATUS_INTERNAL_ERROR)
         return cli_fail(EXIT_CODE_NO, "the store is damaged: %s",
                         store_session_error(opened->session));
@@ -109,13 +83,26 @@ static int report(enum status status, const struct cli_store *opened,
                         store_session_error(opened->session));
     if (json)
         print_json(result);
+    else if (!result->is_broken)
+        printf("%llu events of %llu entities: every hash, link, sequence and cursor holds\n",
+               (unsigned long long)result->events, (unsigned long long)result->entities);
+    else if (broken->entity[0] == '\0')
+        printf("broken: log id %llu: %s\n", (unsigned long long)broken->log_id, broken->message);
     else
-        print_text(result);
+        printf("broken: %s seq %llu (log id %llu): %s\n", broken->entity,
+               (unsigned long long)broken->seq, (unsigned long long)broken->log_id,
+               broken->message);
     int code = EXIT_CODE_NO;
     if (!result->is_broken) {
-        int journal = check_journal(opened, json);
+        struct journal_report journal = {.json = json};
+        code = EXIT_CODE_DONE;
+        if (journal_report_run(&journal, opened->session) != STATUS_OK)
+            code = cli_fail(EXIT_CODE_NO, "the journal cannot be read: %s; %s",
+                            store_session_error(opened->session), JOURNAL_ADVICE);
+        else if (journal.result.damages > 0)
+            code = EXIT_CODE_NO;
         int documents = check_documents(opened, json);
-        code = journal != EXIT_CODE_DONE ? journal : documents;
+        code = code == EXIT_CODE_DONE ? documents : code;
     }
     if (json)
         printf(",\"ok\":%s}\n", code == EXIT_CODE_DONE ? "true" : "false");
@@ -136,7 +123,7 @@ int cli_verify(int argc, char **argv) {
     if (code == EXIT_CODE_DONE) {
         struct progress progress;
         struct verify_result result;
-        const struct verify_options options = {&progress, show_progress};
+        const struct verify_options options = {&progress, progress_report};
         progress_begin(&progress, "verify", "steps");
         enum status status = verify(opened.session, &options, &result);
         progress_end(&progress);

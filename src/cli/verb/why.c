@@ -19,37 +19,11 @@ struct why_options {
     bool json;
 };
 
-static enum status add_filter(struct buffer *target, char *mark, const char *name,
-                              const char *value) {
+static void add_filter(struct buffer *target, const char *name, const char *value) {
     if (!value)
-        return STATUS_OK;
-    enum status status = buffer_printf(target, "%c%s=", *mark, name);
-    *mark = '&';
-    return status == STATUS_OK ? remote_encode(target, value) : status;
-}
-
-static enum status make_target(struct buffer *target, const struct why_options *options) {
-    char mark = '?';
-    enum status status = buffer_append_slice(target, SLICE("/internal/v1/khala/why"));
-    if (status == STATUS_OK)
-        status = add_filter(target, &mark, "connection", options->connection);
-    if (status == STATUS_OK)
-        status = add_filter(target, &mark, "principal", options->principal);
-    if (status == STATUS_OK)
-        status = add_filter(target, &mark, "topic", options->topic);
-    return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
-}
-
-/* ---- for people --------------------------------------------------------------------------- */
-
-static void print_time(uint64_t at_ms) {
-    char text[32];
-    time_t seconds = (time_t)(at_ms / 1000);
-    struct tm parts;
-    if (!gmtime_r(&seconds, &parts) ||
-        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts) == 0)
         return;
-    printf("%s.%03uZ", text, (unsigned)(at_ms % 1000));
+    buffer_printf(target, "%c%s=", memchr(target->data, '?', target->size) ? '&' : '?', name);
+    remote_encode(target, value);
 }
 
 /* Escaped as in the log: the denied client chose the text, and it may hold terminal commands. */
@@ -70,13 +44,6 @@ static void print_value(struct json_value value) {
     buffer_release(&memory);
 }
 
-static void print_named(const char *name, struct json_value value) {
-    if (value.kind == JSON_KIND_NULL)
-        return;
-    printf("  %s=", name);
-    print_value(value);
-}
-
 /* The server's message, unchanged. */
 static void print_sentence(struct json_value value) {
     struct slice text;
@@ -84,117 +51,71 @@ static void print_sentence(struct json_value value) {
         printf("  %.*s", (int)text.size, text.data);
 }
 
-/* One line per decision: time, decision, principal, the code's message and its advice. */
+/* One line per decision: time, decision, code, the members that it has, the code's message and its
+ * advice. */
 static bool print_decision(struct json_value decision) {
-    enum {
-        AT,
-        DECISION,
-        CODE,
-        MESSAGE,
-        ADVICE,
-        REASON,
-        RULE,
-        SURFACE,
-        ORIGIN,
-        CLOSE,
-        TOPIC,
-        PRINCIPAL,
-        PEER,
-        NAME,
-        DIALECT,
-        BUILD,
-        PROTOCOL,
-        SCHEMA,
+    enum { AT, DECISION, CODE, MESSAGE, ADVICE, NAMED };
+    static const struct {
+        const char *member;
+        const char *label;
+    } named[] = {
+        {"reason_code", "reason"},
+        {"rule", "rule"},
+        {"surface", "surface"},
+        {"origin", "origin"},
+        {"close_code", "close_code"},
+        {"topic", "topic"},
+        {"principal", "principal"},
+        {"connection", "connection"},
+        {"peer", "peer"},
+        {"dialect", "dialect"},
+        {"client_build_id", "client_build_id"},
+        {"protocol_version", "protocol_version"},
+        {"schema_version", "schema_version"},
     };
-    struct json_field fields[] = {
-        [AT] = {.name = SLICE("at")},
-        [DECISION] = {.name = SLICE("decision")},
-        [CODE] = {.name = SLICE("code")},
-        [MESSAGE] = {.name = SLICE("message")},
+    enum { NAMED_COUNT = sizeof(named) / sizeof(named[0]) };
+    struct json_field fields[NAMED + NAMED_COUNT] = {
+        [AT] = {.name = SLICE("at")},         [DECISION] = {.name = SLICE("decision")},
+        [CODE] = {.name = SLICE("code")},     [MESSAGE] = {.name = SLICE("message")},
         [ADVICE] = {.name = SLICE("advice")},
-        [REASON] = {.name = SLICE("reason_code")},
-        [RULE] = {.name = SLICE("rule")},
-        [SURFACE] = {.name = SLICE("surface")},
-        [ORIGIN] = {.name = SLICE("origin")},
-        [CLOSE] = {.name = SLICE("close_code")},
-        [TOPIC] = {.name = SLICE("topic")},
-        [PRINCIPAL] = {.name = SLICE("principal")},
-        [PEER] = {.name = SLICE("peer")},
-        [NAME] = {.name = SLICE("connection")},
-        [DIALECT] = {.name = SLICE("dialect")},
-        [BUILD] = {.name = SLICE("client_build_id")},
-        [PROTOCOL] = {.name = SLICE("protocol_version")},
-        [SCHEMA] = {.name = SLICE("schema_version")},
     };
+    for (size_t i = 0; i < NAMED_COUNT; i++)
+        fields[NAMED + i].name = slice_of(named[i].member);
     uint64_t at_ms = 0;
-    size_t count = sizeof(fields) / sizeof(fields[0]);
     if (decision.kind != JSON_KIND_OBJECT ||
-        json_read_members(decision, fields, count) != STATUS_OK ||
+        json_read_members(decision, fields, NAMED + NAMED_COUNT) != STATUS_OK ||
         !json_u64(fields[AT].value, JSON_INTEGER_MAX, &at_ms))
         return false;
-    print_time(at_ms);
+    char time[32] = "";
+    time_t seconds = (time_t)(at_ms / 1000);
+    struct tm parts;
+    if (gmtime_r(&seconds, &parts) && strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &parts) > 0)
+        printf("%s.%03uZ", time, (unsigned)(at_ms % 1000));
     print_sentence(fields[DECISION].value);
     printf(" ");
     print_value(fields[CODE].value);
-    print_named("reason", fields[REASON].value);
-    print_named("rule", fields[RULE].value);
-    print_named("surface", fields[SURFACE].value);
-    print_named("origin", fields[ORIGIN].value);
-    print_named("close_code", fields[CLOSE].value);
-    print_named("topic", fields[TOPIC].value);
-    print_named("principal", fields[PRINCIPAL].value);
-    print_named("connection", fields[NAME].value);
-    print_named("peer", fields[PEER].value);
-    print_named("dialect", fields[DIALECT].value);
-    print_named("client_build_id", fields[BUILD].value);
-    print_named("protocol_version", fields[PROTOCOL].value);
-    print_named("schema_version", fields[SCHEMA].value);
+    for (size_t i = 0; i < NAMED_COUNT; i++) {
+        if (fields[NAMED + i].value.kind == JSON_KIND_NULL)
+            continue;
+        printf("  %s=", named[i].label);
+        print_value(fields[NAMED + i].value);
+    }
     print_sentence(fields[MESSAGE].value);
     print_sentence(fields[ADVICE].value);
     printf("\n");
     return true;
 }
 
-static int print_decisions(struct slice answer, bool json) {
-    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
-    struct json_field list = {.name = SLICE("decisions")};
-    struct json_value value;
-    struct json_value element;
-    size_t count = 0;
-    if (json_parse(answer, &limits, &value) != STATUS_OK || value.kind != JSON_KIND_OBJECT ||
-        json_read_members(value, &list, 1) != STATUS_OK || list.value.kind != JSON_KIND_ARRAY)
-        return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a list of decisions");
-    struct json_iterator elements = json_iterate(list.value);
-    for (; json_next_element(&elements, &element); count++)
-        if (!json && !print_decision(element))
-            return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not understood");
-    if (json)
-        printf("%.*s", (int)answer.size, answer.data);
-    if (count == 0 && !json)
-        return cli_fail(EXIT_CODE_NO, "no such decision is recorded");
-    return count > 0 ? EXIT_CODE_DONE : EXIT_CODE_NO;
-}
-
-static int ask(struct remote *remote, const char *target, bool json) {
-    unsigned http_status = 0;
-    int code = remote_ask(remote, target, (struct slice){NULL, 0}, &http_status);
-    if (code != EXIT_CODE_DONE)
-        return code;
-    if (http_status != 200)
-        return remote_refused(remote, http_status);
-    return print_decisions(buffer_slice(&remote->answer), json);
-}
-
 int cli_why(int argc, char **argv) {
+    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct why_options options = {.json = false};
-    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
-                                       {"--key", NULL, &options.remote.key},
-                                       {"--data-dir", NULL, &options.remote.data_dir},
-                                       {"--ca", NULL, &options.remote.ca_file},
+    const struct cli_option table[] = {REMOTE_OPTION_ROWS(options.remote),
                                        {"--connection", NULL, &options.connection},
                                        {"--principal", NULL, &options.principal},
                                        {"--topic", NULL, &options.topic},
                                        {"--json", &options.json, NULL}};
+    struct json_field list = {.name = SLICE("decisions")};
+    struct json_value value, element;
     struct remote remote;
     struct buffer target;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
@@ -202,13 +123,35 @@ int cli_why(int argc, char **argv) {
     if (argc != 0)
         return cli_usage("why", "'%s' is not expected", argv[0]);
     buffer_init(&target, TARGET_BYTES_MAX);
-    enum status status = make_target(&target, &options);
-    int code = status == STATUS_OK ? remote_open(&remote, &options.remote)
-                                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
-    if (code == EXIT_CODE_DONE)
-        code = ask(&remote, target.data, options.json);
-    if (status == STATUS_OK)
-        remote_close(&remote);
+    buffer_append_slice(&target, SLICE("/internal/v1/khala/why"));
+    add_filter(&target, "connection", options.connection);
+    add_filter(&target, "principal", options.principal);
+    add_filter(&target, "topic", options.topic);
+    enum status status = buffer_append_byte(&target, '\0');
+    if (status != STATUS_OK) {
+        buffer_release(&target);
+        return cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    }
+    int code = remote_query(&remote, &options.remote, target.data, (struct slice){NULL, 0});
+    if (code != EXIT_CODE_DONE)
+        goto out;
+    struct slice answer = buffer_slice(&remote.answer);
+    size_t count = 0;
+    if (json_parse(answer, &limits, &value) != STATUS_OK || value.kind != JSON_KIND_OBJECT ||
+        json_read_members(value, &list, 1) != STATUS_OK || list.value.kind != JSON_KIND_ARRAY) {
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a list of decisions");
+        goto out;
+    }
+    struct json_iterator elements = json_iterate(list.value);
+    for (; code == EXIT_CODE_DONE && json_next_element(&elements, &element); count++)
+        if (!options.json && !print_decision(element))
+            code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not understood");
+    if (options.json)
+        printf("%.*s", (int)answer.size, answer.data);
+    if (count == 0)
+        code = options.json ? EXIT_CODE_NO : cli_fail(EXIT_CODE_NO, "no such decision is recorded");
+out:
+    remote_close(&remote);
     buffer_release(&target);
     return code;
 }
