@@ -1,6 +1,10 @@
+/* Each row of the table is applied four times: its default, the value of the file, the environment
+ * and the flag, the last of which wins. Then the settings are checked together, and the topic
+ * policies follow, whose keys are not rows. Printing goes through the same rows. */
 #include "server/config.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -46,18 +50,11 @@ static enum status set_address(struct listen_address *address, const char *text)
     return STATUS_OK;
 }
 
-static bool has_control_character(const char *text) {
+static bool has_only(const char *text, unsigned char first, unsigned char last) {
     for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            return true;
-    return false;
-}
-
-static bool is_secret(const char *text, uint64_t size_max) {
-    for (const char *c = text; *c; c++)
-        if (*c <= ' ' || *c > '~')
+        if ((unsigned char)*text < first || (unsigned char)*text > last || *text == 0x7f)
             return false;
-    return strlen(text) <= size_max;
+    return true;
 }
 
 static bool choice_index(const char *choices, const char *text, uint64_t *index) {
@@ -82,37 +79,31 @@ static bool flag_parse(const char *text, bool *flag) {
     return false;
 }
 
-static enum status set_text(const struct setting *setting, char *field, const char *text,
-                            struct config_error *error) {
-    bool is_optional = setting->type != SETTING_TEXT;
-    if ((*text == '\0' && !is_optional) || strlen(text) >= CONFIG_TEXT_MAX)
-        return refuse(error, "%s must be %d to %d characters", setting->name, is_optional ? 0 : 1,
-                      CONFIG_TEXT_MAX - 1);
-    if (setting->type == SETTING_ORIGINS && !origin_list_check(slice_of(text)))
-        return refuse(error, "%s='%.200s' is not a list of origins like https://app.example",
-                      setting->name, text);
-    strcpy(field, text);
-    return STATUS_OK;
-}
-
 static enum status setting_apply(const struct setting *setting, struct config *config,
                                  const char *text, struct config_error *error) {
     void *field = (char *)config + setting->offset;
     uint64_t number = 0;
-    if (has_control_character(text))
+    if (!has_only(text, 0x20, UCHAR_MAX))
         return refuse(error, "%s has a control character in it", setting->name);
     switch (setting->type) {
     case SETTING_TEXT:
     case SETTING_OPTIONAL:
     case SETTING_ORIGINS:
-        return set_text(setting, field, text, error);
+        if ((*text == '\0' && setting->type == SETTING_TEXT) || strlen(text) >= CONFIG_TEXT_MAX)
+            return refuse(error, "%s must be %d to %d characters", setting->name,
+                          setting->type == SETTING_TEXT, CONFIG_TEXT_MAX - 1);
+        if (setting->type == SETTING_ORIGINS && !origin_list_check(slice_of(text)))
+            return refuse(error, "%s='%.200s' is not a list of origins like https://app.example",
+                          setting->name, text);
+        strcpy(field, text);
+        return STATUS_OK;
     case SETTING_FLAG:
         if (!flag_parse(text, field))
             return refuse(error, "%s='%.200s' is not true or false", setting->name, text);
         return STATUS_OK;
     case SETTING_SECRET:
         /* The value is not shown, because the message may be logged. */
-        if (!is_secret(text, setting->max))
+        if (!has_only(text, '!', '~') || strlen(text) > setting->max)
             return refuse(error, "%s must be at most %llu visible ASCII characters", setting->name,
                           (unsigned long long)setting->max);
         strcpy(field, text);
@@ -152,17 +143,6 @@ static enum status refuse_row(const struct config_file *file, const struct confi
     return config_file_refuse(file, row->line, error, "%s", reason.text);
 }
 
-/* The row is checked also where the environment or a flag overrides it. */
-static enum status setting_from_file(struct config *config, size_t index,
-                                     struct config_error *error) {
-    const struct config_file_row *row = config_file_find(config->file, config_settings[index].name);
-    if (!row)
-        return STATUS_OK;
-    config->sources[index] = CONFIG_FILE;
-    enum status status = setting_apply(&config_settings[index], config, row->value, error);
-    return status == STATUS_OK ? STATUS_OK : refuse_row(config->file, row, error);
-}
-
 static enum status settings_load(struct config *config, const char *(*environment)(const char *),
                                  const struct config_flag *flags, size_t flag_count,
                                  struct config_error *error) {
@@ -171,8 +151,14 @@ static enum status settings_load(struct config *config, const char *(*environmen
         const char *given = environment(setting->name);
         config->sources[i] = CONFIG_DEFAULT;
         enum status status = setting_apply(setting, config, setting->fallback, error);
-        if (status == STATUS_OK)
-            status = setting_from_file(config, i, error);
+        /* The row is checked also if the environment or a flag overrides it. */
+        const struct config_file_row *row = config_file_find(config->file, setting->name);
+        if (status == STATUS_OK && row) {
+            config->sources[i] = CONFIG_FILE;
+            status = setting_apply(setting, config, row->value, error);
+            if (status != STATUS_OK)
+                return refuse_row(config->file, row, error);
+        }
         if (given)
             config->sources[i] = CONFIG_ENVIRONMENT;
         for (size_t j = 0; setting->flag && j < flag_count; j++) {
@@ -197,8 +183,55 @@ static enum status policy_apply(struct config *config, const struct policy_key *
                   (unsigned long long)key->value_min, (unsigned long long)key->value_max);
 }
 
-static enum status policies_load(struct config *config, const char *(*environment)(const char *),
-                                 struct config_error *error) {
+/* What no setting shows by itself. Messages do not show URLs, which may contain passwords. */
+static enum status check_together(const struct config *config, struct config_error *error) {
+    char message[400];
+    size_t issuer = 0;
+    while (config_settings[issuer].offset != offsetof(struct config, token_issuer))
+        issuer++;
+    if (!*config->tls_cert_file != !*config->tls_key_file)
+        return refuse(error,
+                      "KHALA_TLS_CERT_FILE and KHALA_TLS_KEY_FILE go together: %s is not set",
+                      *config->tls_cert_file ? "KHALA_TLS_KEY_FILE" : "KHALA_TLS_CERT_FILE");
+    /* An empty range would refuse every client as soon as it is enforced. */
+    if (config->compatibility_min_schema_version > config->compatibility_max_schema_version)
+        return refuse(error, "OA_COMPAT_KHALA_MIN_SCHEMA_VERSION is above "
+                             "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION");
+    if (*config->compatibility_max_client_build_id &&
+        strcmp(config->compatibility_min_client_build_id,
+               config->compatibility_max_client_build_id) > 0)
+        return refuse(error, "OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID is above "
+                             "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID");
+    /* The default issuer is the server's own. Tokens signed by a key of the file have another one.
+     */
+    if (*config->jwks_file && config->sources[issuer] == CONFIG_DEFAULT)
+        return refuse(error, "RUNTIME_SYNC_JWKS_FILE is set, and RUNTIME_SYNC_TOKEN_ISSUER is not: "
+                             "set it to the issuer (iss) of the tokens that these keys sign");
+    if (sinks_check(config, message, sizeof(message)) != STATUS_OK)
+        return refuse(error, "%s", message);
+    /* Another scheme is refused, so that the log does not silently go to a file. */
+    if (*config->db_url && strncmp(config->db_url, "postgres://", 11) != 0 &&
+        strncmp(config->db_url, "postgresql://", 13) != 0)
+        return refuse(error, "DB_URL must begin with postgres://; unset it to use the embedded "
+                             "store in KHALA_DATA_DIR");
+    enum fanout_kind kind = config_fanout_kind(config);
+    const char *url = config_fanout_url(config);
+    if (kind != FANOUT_MEMORY && !*url)
+        return refuse(error, "RUNTIME_FANOUT_DRIVER is %s, and RUNTIME_FANOUT_URL is not set",
+                      fanout_kind_name(kind));
+    const char *reason = kind != FANOUT_MEMORY ? fanout_check_url(kind, url) : NULL;
+    return reason ? refuse(error, "RUNTIME_FANOUT_URL %s", reason) : STATUS_OK;
+}
+
+enum status config_load(struct config *config, const struct config_file *file,
+                        const char *(*environment)(const char *), const struct config_flag *flags,
+                        size_t flag_count, struct config_error *error) {
+    *config = (struct config){.file = file};
+    enum status status = settings_load(config, environment, flags, flag_count, error);
+    if (status == STATUS_OK)
+        status = check_together(config, error);
+    if (status != STATUS_OK)
+        return status;
     policy_table_init(&config->policies);
     assert(policy_key_count() <= CONFIG_POLICY_KEY_MAX);
     for (size_t i = 0; i < policy_key_count(); i++) {
@@ -214,84 +247,6 @@ static enum status policies_load(struct config *config, const char *(*environmen
     return STATUS_OK;
 }
 
-/* An empty range would refuse every client as soon as it is enforced. */
-static enum status check_window(const struct config *config, struct config_error *error) {
-    if (config->compatibility_min_schema_version > config->compatibility_max_schema_version)
-        return refuse(error, "OA_COMPAT_KHALA_MIN_SCHEMA_VERSION is above "
-                             "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION");
-    if (*config->compatibility_max_client_build_id &&
-        strcmp(config->compatibility_min_client_build_id,
-               config->compatibility_max_client_build_id) > 0)
-        return refuse(error, "OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID is above "
-                             "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID");
-    return STATUS_OK;
-}
-
-/* The default issuer is the server's own. Tokens signed by a key of the file have another one. */
-static enum status check_issuer(const struct config *config, struct config_error *error) {
-    size_t i = 0;
-    while (config_settings[i].offset != offsetof(struct config, token_issuer))
-        i++;
-    if (*config->jwks_file && config->sources[i] == CONFIG_DEFAULT)
-        return refuse(error, "RUNTIME_SYNC_JWKS_FILE is set, and RUNTIME_SYNC_TOKEN_ISSUER is not: "
-                             "set it to the issuer (iss) of the tokens that these keys sign");
-    return STATUS_OK;
-}
-
-static enum status check_sinks(const struct config *config, struct config_error *error) {
-    char message[400];
-    return sinks_check(config, message, sizeof(message)) == STATUS_OK
-               ? STATUS_OK
-               : refuse(error, "%s", message);
-}
-
-/* The URL is not shown, because it may contain a password. */
-static enum status check_fanout(const struct config *config, struct config_error *error) {
-    enum fanout_kind kind = config_fanout_kind(config);
-    const char *url = config_fanout_url(config);
-    if (kind == FANOUT_MEMORY)
-        return STATUS_OK;
-    if (!*url)
-        return refuse(error, "RUNTIME_FANOUT_DRIVER is %s, and RUNTIME_FANOUT_URL is not set",
-                      fanout_kind_name(kind));
-    const char *reason = fanout_check_url(kind, url);
-    return reason ? refuse(error, "RUNTIME_FANOUT_URL %s", reason) : STATUS_OK;
-}
-
-/* Another scheme is refused, so that the log does not silently go to a file. The URL is not shown,
- * because it may contain a password. */
-static enum status check_store(const struct config *config, struct config_error *error) {
-    bool is_known = strncmp(config->db_url, "postgres://", 11) == 0 ||
-                    strncmp(config->db_url, "postgresql://", 13) == 0;
-    if (*config->db_url && !is_known)
-        return refuse(error, "DB_URL must begin with postgres://; unset it to use the embedded "
-                             "store in KHALA_DATA_DIR");
-    return STATUS_OK;
-}
-
-enum status config_load(struct config *config, const struct config_file *file,
-                        const char *(*environment)(const char *), const struct config_flag *flags,
-                        size_t flag_count, struct config_error *error) {
-    *config = (struct config){.file = file};
-    enum status status = settings_load(config, environment, flags, flag_count, error);
-    if (status == STATUS_OK && !*config->tls_cert_file != !*config->tls_key_file)
-        status = refuse(error,
-                        "KHALA_TLS_CERT_FILE and KHALA_TLS_KEY_FILE go together: %s is not "
-                        "set",
-                        *config->tls_cert_file ? "KHALA_TLS_KEY_FILE" : "KHALA_TLS_CERT_FILE");
-    if (status == STATUS_OK)
-        status = check_window(config, error);
-    if (status == STATUS_OK)
-        status = check_issuer(config, error);
-    if (status == STATUS_OK)
-        status = check_sinks(config, error);
-    if (status == STATUS_OK)
-        status = check_store(config, error);
-    if (status == STATUS_OK)
-        status = check_fanout(config, error);
-    return status == STATUS_OK ? policies_load(config, environment, error) : status;
-}
-
 size_t config_flags(struct config_flag *flags) {
     size_t count = 0;
     for (size_t i = 0; i < config_setting_count; i++)
@@ -300,33 +255,36 @@ size_t config_flags(struct config_flag *flags) {
     return count;
 }
 
-static const char *takes_of(const struct setting *setting) {
-    const char *last = strrchr(setting->name, '_') + 1;
-    switch (setting->type) {
-    case SETTING_TEXT:
-    case SETTING_OPTIONAL:
-    case SETTING_ORIGINS:
-        return strcmp(last, "DIR") == 0 || strcmp(last, "FILE") == 0 ? last : "TEXT";
-    case SETTING_SECRET:
-        return "SECRET";
-    case SETTING_ADDRESS:
-        return "HOST:PORT";
-    case SETTING_NUMBER:
-        return "N";
-    case SETTING_FLAG:
-        return "true|false";
-    case SETTING_CHOICE:
-        return setting->choices;
-    }
-    return "TEXT";
-}
-
 bool config_setting_at(size_t index, struct config_setting *setting) {
     if (index >= config_setting_count)
         return false;
     const struct setting *row = &config_settings[index];
-    *setting =
-        (struct config_setting){row->name, row->flag, takes_of(row), row->fallback, row->help};
+    const char *last = strrchr(row->name, '_') + 1;
+    const char *takes = "TEXT";
+    switch (row->type) {
+    case SETTING_TEXT:
+    case SETTING_OPTIONAL:
+    case SETTING_ORIGINS:
+        if (strcmp(last, "DIR") == 0 || strcmp(last, "FILE") == 0)
+            takes = last;
+        break;
+    case SETTING_SECRET:
+        takes = "SECRET";
+        break;
+    case SETTING_ADDRESS:
+        takes = "HOST:PORT";
+        break;
+    case SETTING_NUMBER:
+        takes = "N";
+        break;
+    case SETTING_FLAG:
+        takes = "true|false";
+        break;
+    case SETTING_CHOICE:
+        takes = row->choices;
+        break;
+    }
+    *setting = (struct config_setting){row->name, row->flag, takes, row->fallback, row->help};
     return true;
 }
 
@@ -379,7 +337,7 @@ struct printer {
     bool has_printed; /* a setting: the next one needs a comma */
 };
 
-/* null where the text is not UTF-8. */
+/* null if the text is not UTF-8. */
 static void print_json(struct printer *printer, const char *value) {
     struct buffer quoted;
     buffer_init(&quoted, CONFIG_TEXT_MAX * 6 + 2);

@@ -1,10 +1,10 @@
 /* The server's settings: one table has the environment names, flags, checks, and help texts of
  * `khala config` and the documentation.
- * Loaded once before threads start; read-only afterwards.
+ * Thread: main loads them before others start; read-only afterwards.
  * Memory: the struct owns no heap.
  * Errors: STATUS_INVALID_CONFIG for a bad value, with the name of the setting in the message.
- * A flag overrides the environment, which overrides the file, which overrides the default. Each
- * setting remembers its source. */
+ * Invariant: a flag overrides the environment, which overrides the file, which overrides the
+ * default. Each setting remembers its source. */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
@@ -19,8 +19,8 @@ struct config_flag {
 };
 
 /* Reads the file (NULL: none), which outlives config, then the environment, then the flags.
- * environment(name) answers NULL where unset. A bad value in the file is refused also where
- * another source overrides it. */
+ * environment(name) returns NULL if unset. A bad value in the file is refused also if another
+ * source overrides it. */
 MUST_CHECK enum status config_load(struct config *config, const struct config_file *file,
                                    const char *(*environment)(const char *),
                                    const struct config_flag *flags, size_t flag_count,

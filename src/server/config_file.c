@@ -46,17 +46,13 @@ static enum status refuse(const struct line *line, const char *reason) {
     return config_file_refuse(line->file, line->number, line->error, "%s: %s", line->name, reason);
 }
 
-/* Inside double quotes a backslash escapes only these; elsewhere there it stands for itself. */
-static bool is_escape(char quote, char next) {
-    return quote == '\0' || (quote == '"' && next != '\0' && strchr("\"\\`$", next));
-}
-
+/* Inside double quotes a backslash escapes only "\\`$; elsewhere there it stands for itself. */
 static enum status value_unquote(struct line *line) {
     char quote = *line->text;
     char *from = line->text + 1;
     char *to = line->text;
     for (; *from != quote; from++) {
-        if (*from == '\\' && is_escape(quote, from[1]))
+        if (*from == '\\' && quote == '"' && from[1] != '\0' && strchr("\"\\`$", from[1]))
             from++;
         if (*from == '\0')
             return refuse(line, "the closing quote is missing; a value ends on its line");
@@ -86,19 +82,6 @@ static enum status value_plain(struct line *line) {
     return STATUS_OK;
 }
 
-static enum status row_add(struct line *line) {
-    struct config_file *file = line->file;
-    const struct config_file_row *first = config_file_find(file, line->name);
-    if (first)
-        return config_file_refuse(file, line->number, line->error, "%s is already set in line %u",
-                                  line->name, first->line);
-    if (file->row_count == CONFIG_FILE_ROWS_MAX)
-        return config_file_refuse(file, line->number, line->error,
-                                  "there are more than %d settings", CONFIG_FILE_ROWS_MAX);
-    file->rows[file->row_count++] = (struct config_file_row){line->name, line->text, line->number};
-    return STATUS_OK;
-}
-
 /* text is one line without its end. */
 static enum status parse_line(struct config_file *file, char *text, unsigned number,
                               struct config_error *error) {
@@ -114,7 +97,17 @@ static enum status parse_line(struct config_file *file, char *text, unsigned num
     name[size] = '\0';
     enum status status =
         *line.text == '"' || *line.text == '\'' ? value_unquote(&line) : value_plain(&line);
-    return status == STATUS_OK ? row_add(&line) : status;
+    if (status != STATUS_OK)
+        return status;
+    const struct config_file_row *first = config_file_find(file, line.name);
+    if (first)
+        return config_file_refuse(file, number, error, "%s is already set in line %u", line.name,
+                                  first->line);
+    if (file->row_count == CONFIG_FILE_ROWS_MAX)
+        return config_file_refuse(file, number, error, "there are more than %d settings",
+                                  CONFIG_FILE_ROWS_MAX);
+    file->rows[file->row_count++] = (struct config_file_row){line.name, line.text, number};
+    return STATUS_OK;
 }
 
 enum status config_file_parse(struct config_file *file, size_t size, struct config_error *error) {

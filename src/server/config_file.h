@@ -1,8 +1,8 @@
 /* A file of settings: KEY=value lines, with the comments and quotes of systemd's EnvironmentFile.
- * Main thread, before other threads start; read-only afterwards.
+ * Thread: main, before others start; read-only afterwards.
  * Memory: the struct holds the text, and names and values point into it. Owns no heap.
  * Errors: a message with the file's path and the line, and STATUS_INVALID_CONFIG.
- * No name appears twice. A value never spans lines. */
+ * Invariant: no name appears twice. A value never spans lines. */
 #ifndef SERVER_CONFIG_FILE_H
 #define SERVER_CONFIG_FILE_H
 

@@ -1,8 +1,9 @@
 /* The one table of settings: name, flag, type, place in struct config, default, bounds and help.
- * Read-only; any thread.
+ * Thread: any; read-only.
  * Memory: static.
  * Errors: none.
- * Environment names, flags, checks, `khala config` and the documentation follow from the rows. */
+ * Invariant: environment names, flags, checks, `khala config` and the documentation follow from the
+ * rows. */
 #ifndef SERVER_CONFIG_TABLE_H
 #define SERVER_CONFIG_TABLE_H
 

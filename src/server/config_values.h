@@ -1,8 +1,8 @@
 /* The values of all settings, as the table of settings fills them.
- * Filled once before threads start; read-only afterwards.
+ * Thread: main fills them before others start; read-only afterwards.
  * Memory: the struct owns no heap.
  * Errors: none.
- * Every member has a row in config_table.c, or is a topic policy. */
+ * Invariant: every member has a row in config_table.c, or is a topic policy. */
 #ifndef SERVER_CONFIG_VALUES_H
 #define SERVER_CONFIG_VALUES_H
 

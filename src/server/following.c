@@ -60,15 +60,8 @@ void revoked_stop(struct revoked *revoked) {
     pthread_mutex_unlock(&revoked->lock);
 }
 
-static void sweep(struct revoked *revoked) {
-    pthread_mutex_lock(&revoked->lock);
-    if (atomic_load(&revoked->is_serving)) {
-        atomic_store(&revoked->is_sweeping, true);
-        sweep_post(&revoked->sweep, revoked->http);
-    }
-    pthread_mutex_unlock(&revoked->lock);
-}
-
+/* Reads new revocations, and sweeps the loops for connections that they end. progress was read
+ * after boot_ms, by clock_boot_ms, with that session. */
 static void revoked_beat(struct revoked *revoked, struct store_session *session,
                          const struct store_progress *progress, uint64_t boot_ms) {
     struct revocations *revocations = revoked->http->gate.revocations;
@@ -89,10 +82,16 @@ static void revoked_beat(struct revoked *revoked, struct store_session *session,
     revoked->sweep_serial = revoked->read_serial;
     revoked->sweep_boot_ms = boot_ms;
     revoked->sweep.done = sweep_done;
-    sweep(revoked);
+    /* The loops may end meanwhile. */
+    pthread_mutex_lock(&revoked->lock);
+    if (atomic_load(&revoked->is_serving)) {
+        atomic_store(&revoked->is_sweeping, true);
+        sweep_post(&revoked->sweep, revoked->http);
+    }
+    pthread_mutex_unlock(&revoked->lock);
 }
 
-/* Its writer sends the documents to the sinks. */
+/* The writer of the commit sends the documents to the sinks. */
 static void on_commit(void *user, const struct store_batch *batch,
                       const struct store_entity *states) {
     struct following *following = user;
@@ -142,17 +141,6 @@ static void check_schema(struct following *following, const struct store_progres
         atomic_compare_exchange_strong(&following->end, &goes_on, FOLLOWING_SCHEMA_NEW);
 }
 
-/* keys_rotate waits longer than this before the new key signs, so every node knows it then. */
-static void renew_keys(struct following *following, struct store_session *side, uint64_t boot_ms) {
-    if (boot_ms < following->keys_read_ms + SHARED_KEYS_RENEW_MS)
-        return;
-    following->keys_read_ms = boot_ms;
-    enum status status = shared_keys_renew(side, following->folder);
-    if (status != STATUS_OK)
-        log_event(LOG_WARN, "signing_keys.unread", log_str("status", status_code(status)),
-                  log_str("effect", "a rotated key is read later"));
-}
-
 static void on_damage(void *user, const struct store_damage *damage) {
     struct following *following = user;
     mend_post(following->writer, damage);
@@ -190,8 +178,15 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
         quota_table_read(following->quotas, side) != STATUS_OK)
         log_event(LOG_WARN, "quotas.unread", log_str("error", store_session_error(side)),
                   log_str("effect", "the next beat reads them"));
-    if (status == STATUS_OK && !beat->is_ending)
-        renew_keys(following, side, boot_ms);
+    /* keys_rotate waits longer than this before the new key signs, so every node knows it then. */
+    if (status == STATUS_OK && !beat->is_ending &&
+        boot_ms >= following->keys_read_ms + SHARED_KEYS_RENEW_MS) {
+        following->keys_read_ms = boot_ms;
+        enum status renewed = shared_keys_renew(side, following->folder);
+        if (renewed != STATUS_OK)
+            log_event(LOG_WARN, "signing_keys.unread", log_str("status", status_code(renewed)),
+                      log_str("effect", "a rotated key is read later"));
+    }
     if (status == STATUS_OK && beat->has_role && atomic_load(&following->writer) &&
         store_take_damages(side, following, on_damage) != STATUS_OK)
         log_event(LOG_WARN, "store.damages_unread", log_str("error", store_session_error(side)),

@@ -1,10 +1,11 @@
 /* The memory that the server may use: the sums of base/limits.h and the settings.
- * Any thread.
- * Memory: none.
+ * Thread: any.
+ * Memory: nothing is allocated.
  * Errors: none.
- * Each sum is an upper bound: all its limits are reached at once. That of a connection is not
- * multiplied: the limits of a principal and of the process end long before all connections reach
- * theirs. Libraries (SQLite, OpenSSL, zlib) and the structures themselves are not included. */
+ * Invariant: each sum is an upper bound: all its limits are reached at once. That of a connection
+ * is not multiplied: the limits of a principal and of the process end long before all connections
+ * reach theirs. Libraries (SQLite, OpenSSL, zlib) and the structures themselves are not included.
+ */
 #ifndef SERVER_LIMITS_REPORT_H
 #define SERVER_LIMITS_REPORT_H
 

@@ -9,26 +9,20 @@
 
 #include "base/decimal.h"
 
-/* The size of the address; 0: the text is not an address. */
-static socklen_t address_of(const char *text, struct sockaddr_un *address) {
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+bool notify_send(const char *lines) {
+    const char *text = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t size = text ? strlen(text) : 0;
-    if (size < 2 || size >= sizeof(address->sun_path) || (text[0] != '/' && text[0] != '@'))
-        return 0;
-    memcpy(address->sun_path, text, size);
+    if (size < 2 || size >= sizeof(address.sun_path) || (text[0] != '/' && text[0] != '@'))
+        return false;
+    memcpy(address.sun_path, text, size);
     bool is_abstract = text[0] == '@';
     if (is_abstract)
-        address->sun_path[0] = '\0';
+        address.sun_path[0] = '\0';
     /* The size must not include a NUL at the end of an abstract name: it would be part of the name.
      */
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size + !is_abstract);
-}
-
-bool notify_send(const char *lines) {
-    struct sockaddr_un address;
-    socklen_t address_size = address_of(getenv("NOTIFY_SOCKET"), &address);
-    if (address_size == 0)
-        return false;
+    socklen_t address_size =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size + !is_abstract);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return false;

@@ -44,17 +44,6 @@ static bool path_of(const struct rebuild_options *options, char path[PATH_BYTES_
     return size > 0 && size < PATH_BYTES_MAX;
 }
 
-static bool is_current_in_file(const struct rebuild_options *options) {
-    char path[PATH_BYTES_MAX];
-    char version[VERSION_BYTES_MAX] = "";
-    FILE *file = path_of(options, path) ? fopen(path, "re") : NULL;
-    if (!file)
-        return false;
-    size_t size = fread(version, 1, sizeof(version), file);
-    fclose(file);
-    return slice_equal((struct slice){version, size}, options->projection_version);
-}
-
 static void save_version(const struct rebuild_options *options) {
     char path[PATH_BYTES_MAX];
     const struct store_property property = {VERSION_NAME, options->projection_version};
@@ -66,19 +55,28 @@ static void save_version(const struct rebuild_options *options) {
                   log_str("effect", "the next start looks at all summaries again"));
 }
 
+/* Whether the summaries of the store have the version of this server. */
 static enum status read_version(struct store_session *session,
                                 const struct rebuild_options *options, bool *is_current) {
+    char path[PATH_BYTES_MAX];
+    char text[VERSION_BYTES_MAX] = "";
     struct arena arena;
     struct slice version;
     arena_init(&arena, VERSION_BYTES_MAX * 2);
     enum status status = store_load_property(session, VERSION_NAME, &arena, &version);
     *is_current = status == STATUS_OK && slice_equal(version, options->projection_version);
-    if (status == STATUS_NOT_FOUND && is_current_in_file(options)) {
-        save_version(options);
-        *is_current = true;
-    }
     arena_release(&arena);
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    FILE *file = path_of(options, path) ? fopen(path, "re") : NULL;
+    if (file) {
+        size_t size = fread(text, 1, sizeof(text), file);
+        fclose(file);
+        *is_current = slice_equal((struct slice){text, size}, options->projection_version);
+    }
+    if (*is_current)
+        save_version(options);
+    return STATUS_OK;
 }
 
 /* ---- one entity, on the writer's thread ---- */
@@ -128,37 +126,11 @@ static enum status keep_entity(void *user, const struct store_entity *entity) {
     return STATUS_OK;
 }
 
-static bool needs_rebuild(struct rebuild *rebuild, const struct store_entity *entity,
-                          struct arena *arena) {
-    struct store_checkpoint checkpoint;
-    enum document_kind kind = entity_row(entity->kind)->summary;
-    enum status status =
-        store_load_checkpoint(rebuild->session, kind, entity->ref, arena, &checkpoint);
-    return status != STATUS_OK ||
-           !slice_equal(checkpoint.projection_version, rebuild->options.projection_version);
-}
-
-static void rebuild_entity(struct rebuild *rebuild, const struct store_entity *entity) {
-    rebuild->entity = *entity;
-    rebuild->is_done = false;
-    /* Once the job is posted, its status is the writer's until it is done. */
-    enum status status = writer_post_job(rebuild->options.writer, &rebuild->job);
-    if (status == STATUS_OK) {
-        pthread_mutex_lock(&rebuild->lock);
-        while (!rebuild->is_done)
-            pthread_cond_wait(&rebuild->changed, &rebuild->lock);
-        status = rebuild->status;
-        pthread_mutex_unlock(&rebuild->lock);
-    }
-    if (status == STATUS_OK)
-        rebuild->rebuilt++;
-    else
-        rebuild->failed++;
-}
-
-/* The entities of one kind. */
+/* Rebuilds the entities of one kind whose summary has another version, one job of the writer each.
+ */
 static enum status walk_kind(struct rebuild *rebuild, struct entity_page *page,
                              enum entity_kind kind) {
+    enum document_kind summary = entity_row(kind)->summary;
     uint64_t after_ref = 0;
     enum status status = STATUS_OK;
     do {
@@ -167,24 +139,31 @@ static enum status walk_kind(struct rebuild *rebuild, struct entity_page *page,
         status = store_walk_entities(rebuild->session, kind, after_ref, REBUILD_ENTITIES_MAX, page,
                                      keep_entity);
         for (size_t i = 0; status == STATUS_OK && i < page->count; i++) {
+            const struct store_entity *entity = &page->entities[i];
+            struct store_checkpoint checkpoint;
+            after_ref = entity->ref;
             if (atomic_load(&rebuild->is_ending))
                 return STATUS_SHUTTING_DOWN;
-            if (needs_rebuild(rebuild, &page->entities[i], &page->arena))
-                rebuild_entity(rebuild, &page->entities[i]);
-            after_ref = page->entities[i].ref;
+            if (store_load_checkpoint(rebuild->session, summary, entity->ref, &page->arena,
+                                      &checkpoint) == STATUS_OK &&
+                slice_equal(checkpoint.projection_version, rebuild->options.projection_version))
+                continue;
+            rebuild->entity = *entity;
+            rebuild->is_done = false;
+            /* Once the job is posted, its status is the writer's until it is done. */
+            enum status done = writer_post_job(rebuild->options.writer, &rebuild->job);
+            if (done == STATUS_OK) {
+                pthread_mutex_lock(&rebuild->lock);
+                while (!rebuild->is_done)
+                    pthread_cond_wait(&rebuild->changed, &rebuild->lock);
+                done = rebuild->status;
+                pthread_mutex_unlock(&rebuild->lock);
+            }
+            rebuild->rebuilt += done == STATUS_OK;
+            rebuild->failed += done != STATUS_OK;
         }
     } while (status == STATUS_OK && page->count > 0);
     return status;
-}
-
-/* The writer rebuilds for all nodes. This node may become the writer at any time. */
-static enum status await_role(struct rebuild *rebuild) {
-    while (!writer_has_role(rebuild->options.writer)) {
-        if (atomic_load(&rebuild->is_ending))
-            return STATUS_SHUTTING_DOWN;
-        poll(NULL, 0, ROLE_POLL_MS);
-    }
-    return STATUS_OK;
 }
 
 static void *rebuild_main(void *user) {
@@ -193,8 +172,13 @@ static void *rebuild_main(void *user) {
     enum status status = page ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     if (page)
         arena_init(&page->arena, REBUILD_PAGE_BYTES_MAX);
-    if (status == STATUS_OK)
-        status = await_role(rebuild);
+    /* The writer rebuilds for all nodes. This node may become the writer at any time. */
+    while (status == STATUS_OK && !writer_has_role(rebuild->options.writer)) {
+        if (atomic_load(&rebuild->is_ending))
+            status = STATUS_SHUTTING_DOWN;
+        else
+            poll(NULL, 0, ROLE_POLL_MS);
+    }
     for (unsigned i = 0; status == STATUS_OK && i < DOCUMENT_KIND_COUNT; i++)
         status = walk_kind(rebuild, page, document_row((enum document_kind)i)->entity);
     if (page)

@@ -1,9 +1,10 @@
 /* The rebuild after a change of RUNTIME_KHALA_PROJECTION_VERSION: every summary of another version
- * is folded from the log again, one at a time, while the server runs. A thread of its own, which
- * the writer serves between two batches. Started and stopped by main. Memory: a page of entities.
+ * is folded from the log again, one at a time, while the server runs.
+ * Thread: its own, which main starts and stops; the writer serves it between two batches.
+ * Memory: a page of entities.
  * Errors: an entity that fails is logged and left for its next event or a reprojection.
- * A property of the store names the version of all summaries. The rebuild goes on after a restart
- * until it is set. */
+ * Invariant: a property of the store names the version of all summaries. The rebuild goes on after
+ * a restart until it is set. */
 #ifndef SERVER_REBUILD_H
 #define SERVER_REBUILD_H
 

@@ -1,3 +1,9 @@
+/* The run of a server. The sockets are bound after the store is open, every io loop gets its
+ * sockets and a thread, and the main thread sleeps in the control loop, which has the signals and
+ * timers. SIGTERM and SIGINT make the server unready; after the delay it drains: each loop answers
+ * what is under way and closes, and the last one ends the control loop. The grace, or a second
+ * signal, ends the loops at once. A new epoch of the store drains as well, and then restarts the
+ * process. */
 #include "server/run.h"
 
 #include <errno.h>
@@ -22,37 +28,6 @@
 #include "io/descriptors.h"
 #include "server/limits_report.h"
 #include "server/notify.h"
-
-static void write_address(const struct server *server, char text[NODE_TEXT_BYTES], const char *host,
-                          uint16_t port) {
-    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "%s[%s]:%u" : "%s%s:%u",
-             server->http.tls ? "https://" : "", host, (unsigned)port);
-}
-
-static bool is_wildcard(const char *host) {
-    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-}
-
-/* The address under which other nodes reach this one, when the sockets are bound: a port may be
- * chosen then. Other nodes may use it from now on. */
-static void announce(struct server *server) {
-    const struct config *config = &server->config;
-    bool is_given = *config->advertise.host != '\0';
-    const char *host = is_given ? config->advertise.host : config->bind.host;
-    uint16_t port = is_given ? config->advertise.port : server->port;
-    char address[NODE_TEXT_BYTES];
-    char operator_address[NODE_TEXT_BYTES] = "";
-    write_address(server, address, host, port);
-    if (server->operator_port > 0)
-        write_address(server, operator_address, is_given ? host : config->operator_bind.host,
-                      server->operator_port);
-    if (store_is_shared(server->store) && is_wildcard(host))
-        log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),
-                  log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
-    nodes_set_address(server->nodes, address, operator_address);
-    revoked_serve(&server->revoked);
-    writer_beat_post(server->writer);
-}
 
 #define CHECK_MS  1000
 #define US_PER_MS 1000
@@ -112,21 +87,17 @@ static void on_grace_over(uv_timer_t *grace) {
     loops_end(run);
 }
 
-/* All clients disconnect at once, so that the next server can start soon. Their reconnect times are
- * spread, so that no more clients return in a millisecond than a server can admit. */
-static void spread_returns(struct server *server) {
+static void drain(struct run *run) {
+    struct server *server = run->server;
+    if (atomic_exchange(&server->http.is_draining, true))
+        return;
+    /* All clients disconnect at once, so that the next server can start soon. Their reconnect times
+     * are spread, so that no more clients return in a millisecond than a server can admit. */
     uint64_t spread_ms = conn_limits_count(&server->http.conn_limits) / RETURNS_PER_MS;
     if (spread_ms > RETURN_MS_MAX)
         spread_ms = RETURN_MS_MAX;
     if (spread_ms > server->config.reconnect_jitter_ms)
         atomic_store(&server->backoff.spread_ms, spread_ms);
-}
-
-static void drain(struct run *run) {
-    struct server *server = run->server;
-    if (atomic_exchange(&server->http.is_draining, true))
-        return;
-    spread_returns(server);
     log_event(LOG_INFO, "server.draining",
               log_int("connections", (int64_t)conn_limits_count(&server->http.conn_limits)),
               log_int("return_spread_ms", (int64_t)atomic_load(&server->backoff.spread_ms)),
@@ -142,21 +113,12 @@ static void on_delay_over(uv_timer_t *grace) {
     drain(grace->data);
 }
 
-/* Sends the service manager the time that the settings allow for stopping. */
-static void notify_stopping(const struct config *config) {
-    char lines[128];
-    uint64_t within_ms = config->shutdown_delay_ms + config->shutdown_grace_ms + STOP_MARGIN_MS;
-    (void)snprintf(lines, sizeof(lines),
-                   "STOPPING=1\nSTATUS=Is not ready any more\nEXTEND_TIMEOUT_USEC=%" PRIu64,
-                   within_ms * US_PER_MS);
-    notify_send(lines);
-}
-
 /* ---- signals and time ---- */
 
 static void on_signal(uv_signal_t *handle, int number) {
     struct run *run = handle->data;
     const struct config *config = &run->server->config;
+    char lines[128];
     bool is_second = atomic_exchange(&run->server->api.is_ending, true);
     log_event(LOG_INFO, is_second ? "server.ending" : "server.stopping",
               log_str("signal", strsignal(number)),
@@ -166,7 +128,12 @@ static void on_signal(uv_signal_t *handle, int number) {
         loops_end(run);
         return;
     }
-    notify_stopping(config);
+    /* The time that the settings allow for stopping. */
+    (void)snprintf(lines, sizeof(lines),
+                   "STOPPING=1\nSTATUS=Is not ready any more\nEXTEND_TIMEOUT_USEC=%" PRIu64,
+                   (config->shutdown_delay_ms + config->shutdown_grace_ms + STOP_MARGIN_MS) *
+                       US_PER_MS);
+    notify_send(lines);
     if (config->shutdown_delay_ms > 0)
         uv_timer_start(&run->grace, on_delay_over, config->shutdown_delay_ms, 0);
     else
@@ -321,29 +288,58 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
                                                });
 }
 
-/* Nodes that have a certificate reach one another by TLS. */
-static enum status cluster_tls_open(struct run *run) {
+/* Binds the sockets, opens all loops, and then starts their threads. */
+static enum status loops_start(struct run *run) {
     struct server *server = run->server;
-    const char *ca_file = server->config.cluster_ca_file;
-    struct tls_message message = {""};
-    if (!server->http.tls || !store_is_shared(server->store))
-        return STATUS_OK;
-    enum status status =
-        tls_context_open_client(&run->cluster_tls, *ca_file ? ca_file : NULL, &message);
-    return status == STATUS_OK
-               ? status
-               : server_refuse(server, status, "no TLS with other nodes: %s",
-                               *message.text ? message.text : status_message(status));
-}
-
-/* Connections beyond the descriptors could not be accepted, and would take those of the store. */
-static void limit_to_descriptors(struct run *run) {
-    struct conn_limits *limits = &run->server->http.conn_limits;
+    struct conn_limits *limits = &server->http.conn_limits;
+    int fds[LISTENER_COUNT][LISTEN_SOCKETS_MAX];
+    int later_fds[LISTENER_COUNT * LISTEN_SOCKETS_MAX]; /* of all loops, one after another */
+    for (size_t i = 0; i < LISTEN_SOCKETS_MAX; i++)
+        fds[LISTENER_PUBLIC][i] = fds[LISTENER_OPERATOR][i] = -1;
+    enum status status = listeners_open(run, fds);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < run->loop_count; i++)
+        for (size_t kind = 0; kind < LISTENER_COUNT; kind++)
+            later_fds[LISTENER_COUNT * i + kind] = fds[kind][i];
+    run->loops = calloc(run->loop_count, sizeof(*run->loops));
+    server->http.loops = calloc(run->loop_count, sizeof(struct io_loop *));
+    if (!run->loops || !server->http.loops)
+        return STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
+        status = loop_open(run, i, fds[LISTENER_PUBLIC], fds[LISTENER_OPERATOR],
+                           &later_fds[LISTENER_COUNT * (i + 1)]);
+    /* Connections beyond the descriptors could not be accepted, and would take those of the store.
+     */
     uint64_t left = descriptors_left();
     if (limits->reserved_max > left / RESERVE_PART)
         limits->reserved_max = left / RESERVE_PART;
     limits->table_conn_max = left > limits->reserved_max ? left - limits->reserved_max : 1;
+    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++) {
+        struct io_loop *io = &run->loops[i].io;
+        /* A later loop would copy the listening sockets of one that shares this table. */
+        if (i > 0 && !run->loops[i - 1].io.has_own_descriptors)
+            io->has_own_descriptors = false;
+        atomic_fetch_add(&run->loops_running, 1);
+        status = io_loop_start(io);
+        if (status != STATUS_OK) {
+            atomic_fetch_sub(&run->loops_running, 1);
+            break;
+        }
+        server->http.loops_started++;
+        /* The loop listens in its own descriptor table. In this table its sockets would outlive it.
+         */
+        for (size_t kind = 0; io->has_own_descriptors && kind < LISTENER_COUNT; kind++)
+            if (io->listeners[kind].fd >= 0)
+                close(io->listeners[kind].fd);
+    }
+    return status == STATUS_OK
+               ? STATUS_OK
+               : server_refuse(server, status, "cannot start io loop %zu of %zu",
+                               (size_t)server->http.loops_started + 1, run->loop_count);
 }
+
+/* ---- the whole ---- */
 
 /* Only a loop that has started knows whether the system gave it a descriptor table of its own. */
 static void report_connections(const struct run *run) {
@@ -362,66 +358,53 @@ static void report_connections(const struct run *run) {
                   log_int("reserved_for_operator", (int64_t)limits->reserved_max));
 }
 
-static enum status loop_start(struct run *run, struct run_loop *loop) {
-    atomic_fetch_add(&run->loops_running, 1);
-    enum status status = io_loop_start(&loop->io);
-    if (status != STATUS_OK) {
-        atomic_fetch_sub(&run->loops_running, 1);
-        return status;
-    }
-    run->server->http.loops_started++;
-    /* The loop listens in its own descriptor table. In this table its sockets would outlive it. */
-    for (size_t kind = 0; loop->io.has_own_descriptors && kind < LISTENER_COUNT; kind++)
-        if (loop->io.listeners[kind].fd >= 0)
-            close(loop->io.listeners[kind].fd);
-    return STATUS_OK;
+static void write_address(const struct server *server, char text[NODE_TEXT_BYTES], const char *host,
+                          uint16_t port) {
+    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "%s[%s]:%u" : "%s%s:%u",
+             server->http.tls ? "https://" : "", host, (unsigned)port);
 }
 
-static enum status loops_start(struct run *run) {
-    struct server *server = run->server;
-    int fds[LISTENER_COUNT][LISTEN_SOCKETS_MAX];
-    int later_fds[LISTENER_COUNT * LISTEN_SOCKETS_MAX]; /* of all loops, one after another */
-    for (size_t i = 0; i < LISTEN_SOCKETS_MAX; i++)
-        fds[LISTENER_PUBLIC][i] = fds[LISTENER_OPERATOR][i] = -1;
-    enum status status = listeners_open(run, fds);
-    if (status != STATUS_OK)
-        return status;
-    for (size_t i = 0; i < run->loop_count; i++)
-        for (size_t kind = 0; kind < LISTENER_COUNT; kind++)
-            later_fds[LISTENER_COUNT * i + kind] = fds[kind][i];
-    run->loops = calloc(run->loop_count, sizeof(*run->loops));
-    server->http.loops = calloc(run->loop_count, sizeof(struct io_loop *));
-    if (!run->loops || !server->http.loops)
-        return STATUS_OUT_OF_MEMORY;
-    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
-        status = loop_open(run, i, fds[LISTENER_PUBLIC], fds[LISTENER_OPERATOR],
-                           &later_fds[LISTENER_COUNT * (i + 1)]);
-    limit_to_descriptors(run);
-    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++) {
-        /* A later loop would copy the listening sockets of one that shares this table. */
-        if (i > 0 && !run->loops[i - 1].io.has_own_descriptors)
-            run->loops[i].io.has_own_descriptors = false;
-        status = loop_start(run, &run->loops[i]);
-    }
-    if (status != STATUS_OK)
-        return server_refuse(server, status, "cannot start io loop %zu of %zu",
-                             (size_t)server->http.loops_started + 1, run->loop_count);
-    report_connections(run);
-    return STATUS_OK;
+/* The address under which other nodes reach this one, when the sockets are bound: a port may be
+ * chosen then. Other nodes may use it from now on. */
+static void announce(struct server *server) {
+    const struct config *config = &server->config;
+    bool is_given = *config->advertise.host != '\0';
+    const char *host = is_given ? config->advertise.host : config->bind.host;
+    uint16_t port = is_given ? config->advertise.port : server->port;
+    char address[NODE_TEXT_BYTES];
+    char operator_address[NODE_TEXT_BYTES] = "";
+    write_address(server, address, host, port);
+    if (server->operator_port > 0)
+        write_address(server, operator_address, is_given ? host : config->operator_bind.host,
+                      server->operator_port);
+    bool is_wildcard = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    if (store_is_shared(server->store) && is_wildcard)
+        log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),
+                  log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
+    nodes_set_address(server->nodes, address, operator_address);
+    revoked_serve(&server->revoked);
+    writer_beat_post(server->writer);
 }
-
-/* ---- the whole ---- */
 
 static enum status serve(struct run *run, void (*on_ready)(const struct server *)) {
     struct server *server = run->server;
     enum status status = control_init(run);
     if (status != STATUS_OK)
         return server_refuse(server, status, "cannot start: %s", status_message(status));
-    status = cluster_tls_open(run);
+    /* Nodes that have a certificate reach one another by TLS. */
+    if (server->http.tls && store_is_shared(server->store)) {
+        const char *ca_file = server->config.cluster_ca_file;
+        struct tls_message message = {""};
+        status = tls_context_open_client(&run->cluster_tls, *ca_file ? ca_file : NULL, &message);
+        if (status != STATUS_OK)
+            status = server_refuse(server, status, "no TLS with other nodes: %s",
+                                   *message.text ? message.text : status_message(status));
+    }
     if (status == STATUS_OK)
         status = loops_start(run);
     size_t started = server->http.loops_started;
     if (status == STATUS_OK) {
+        report_connections(run);
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)run->loop_count));
         limits_report_log(&server->config);
@@ -465,22 +448,6 @@ static enum status restart(struct server *server) {
                          strerror(errno));
 }
 
-static void raise_descriptor_limit(const struct config *config) {
-    uint64_t wanted = descriptors_for(config->connections_max);
-    uint64_t given = descriptors_raise(wanted);
-    if (given < wanted)
-        log_event(LOG_WARN, "server.descriptors_few", log_int("given", (int64_t)given),
-                  log_int("wanted", (int64_t)wanted),
-                  log_int("connections_max", (int64_t)config->connections_max));
-}
-
-/* A batch takes and frees a few megabytes. Without this the memory goes back to the system after
- * each batch, and the next one faults it in again, page by page. */
-static void keep_freed_memory(void) {
-    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
-    (void)mallopt(M_TRIM_THRESHOLD, FREED_BYTES_KEPT);
-}
-
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
     /* Static, because the signal handlers use it until the process ends. */
     static struct run run;
@@ -490,8 +457,16 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     signal(SIGHUP, SIG_IGN);
     /* A file that may not grow is a full disk like any other, and the store reports it. */
     signal(SIGXFSZ, SIG_IGN);
-    raise_descriptor_limit(&server->config);
-    keep_freed_memory();
+    uint64_t wanted = descriptors_for(server->config.connections_max);
+    uint64_t given = descriptors_raise(wanted);
+    if (given < wanted)
+        log_event(LOG_WARN, "server.descriptors_few", log_int("given", (int64_t)given),
+                  log_int("wanted", (int64_t)wanted),
+                  log_int("connections_max", (int64_t)server->config.connections_max));
+    /* A batch takes and frees a few megabytes. Without this the memory goes back to the system
+     * after each batch, and the next one faults it in again, page by page. */
+    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
+    (void)mallopt(M_TRIM_THRESHOLD, FREED_BYTES_KEPT);
     /* A server that cannot listen must not create a data folder. The sockets themselves are bound
      * when the store is open: a bound socket that does not listen yet would not keep another
      * server from the address. */

@@ -1,10 +1,10 @@
 /* Running the server: its listeners and loops, signals, readiness, and the orderly end.
- * server_run belongs to the main thread, which runs a loop of its own for signals.
+ * Thread: main, which runs a loop of its own for signals.
  * Memory: all threads and parts have ended when server_run returns.
  * Errors: a server that cannot start leaves the reason in server->message.
- * After SIGTERM or SIGINT the server is not ready. It drains after the delay, within the grace. A
- * second signal ends it at once. SIGHUP reads the keys and the certificate again.
- * When the store has another epoch, the server drains and replaces itself by a new process image.
+ * Invariant: after SIGTERM or SIGINT the server is not ready. It drains after the delay, within the
+ * grace. A second signal ends it at once. SIGHUP reads the keys and the certificate again. When the
+ * store has another epoch, the server drains and replaces itself by a new process image.
  */
 #ifndef SERVER_RUN_H
 #define SERVER_RUN_H

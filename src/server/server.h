@@ -1,9 +1,9 @@
 /* The server's parts: store, keys, writer, store pool, hub, snapshots, retention, and the contexts
  * of http and api, started and stopped in order.
- * server_open and server_close belong to the main thread; loops only read the struct.
+ * Thread: main opens and closes; loops only read the struct.
  * Memory: the struct outlives every thread.
  * Errors: server_open writes the reason of a failure to message.
- * Parts stop in the reverse order of their start, after the loops that use them. */
+ * Invariant: parts stop in the reverse order of their start, after the loops that use them. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 

@@ -62,16 +62,6 @@ static enum status fetch(struct store_session *session, const char *folder, cons
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-static enum status keep(struct store_session *session, const char *folder, const char *name) {
-    struct key_text held = {.size = 0};
-    enum status status = read_file(folder, name, &held);
-    if (status == STATUS_OK)
-        status = store_keep_secret(session, slice_of(name), (struct slice){held.bytes, held.size});
-    OPENSSL_cleanse(&held, sizeof(held));
-    /* The key is a setting: nothing was generated. */
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
-}
-
 enum status shared_keys_fetch(struct store *store, const char *folder,
                               struct store_session **lock) {
     *lock = NULL;
@@ -87,8 +77,16 @@ enum status shared_keys_fetch(struct store *store, const char *folder,
 
 enum status shared_keys_keep(struct store_session *lock, const char *folder) {
     enum status status = STATUS_OK;
-    for (size_t i = 0; lock && status == STATUS_OK && i < FILE_COUNT; i++)
-        status = keep(lock, folder, files[i]);
+    for (size_t i = 0; lock && status == STATUS_OK && i < FILE_COUNT; i++) {
+        struct key_text held = {.size = 0};
+        status = read_file(folder, files[i], &held);
+        if (status == STATUS_OK)
+            status =
+                store_keep_secret(lock, slice_of(files[i]), (struct slice){held.bytes, held.size});
+        else if (status == STATUS_NOT_FOUND)
+            status = STATUS_OK; /* The key is a setting: nothing was generated. */
+        OPENSSL_cleanse(&held, sizeof(held));
+    }
     return lock && status == STATUS_OK ? store_commit_secrets(lock) : status;
 }
 
@@ -173,14 +171,6 @@ static enum status load_key(const struct key_place *place, struct store_session 
     return status;
 }
 
-static enum status store_key(const struct key_place *place, struct store_session *session,
-                             const char *name, const struct key_text *text) {
-    struct slice value = {text->bytes, text->size};
-    if (!store_has_secrets(place->store))
-        return write_file(place->folder, name, value);
-    return store_keep_secret(session, slice_of(name), value);
-}
-
 enum status shared_keys_copy(const struct key_place *source, const struct key_place *target) {
     struct store_session *reading = NULL;
     struct store_session *writing = NULL;
@@ -190,8 +180,11 @@ enum status shared_keys_copy(const struct key_place *source, const struct key_pl
     for (size_t i = 0; status == STATUS_OK && i < FILE_COUNT; i++) {
         struct key_text text = {.size = 0};
         status = load_key(source, reading, files[i], &text);
-        if (status == STATUS_OK)
-            status = store_key(target, writing, files[i], &text);
+        struct slice value = {text.bytes, text.size};
+        if (status == STATUS_OK && store_has_secrets(target->store))
+            status = store_keep_secret(writing, slice_of(files[i]), value);
+        else if (status == STATUS_OK)
+            status = write_file(target->folder, files[i], value);
         else if (status == STATUS_NOT_FOUND)
             status = STATUS_OK; /* The key is a setting: nothing was generated. */
         OPENSSL_cleanse(&text, sizeof(text));

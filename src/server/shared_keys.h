@@ -1,9 +1,8 @@
 /* Keys that the server generates, kept in the store as well as in files of the data folder.
- * The main thread, at start, or during a move; shared_keys_renew belongs to the thread of its
- * session.
- * Memory for one file at a time; copies of keys are cleared.
- * STATUS_SYSTEM_ERROR with errno when a file cannot be read or written; the statuses of the store.
- * The key in the store wins, so that every server of one database uses the same keys. */
+ * Thread: main, at start or during a move; shared_keys_renew belongs to the thread of its session.
+ * Memory: one file at a time; copies of keys are cleared.
+ * Errors: STATUS_SYSTEM_ERROR with errno if a file cannot be read or written; those of the store.
+ * Invariant: the key in the store wins, so that every server of one database uses the same keys. */
 #ifndef SERVER_SHARED_KEYS_H
 #define SERVER_SHARED_KEYS_H
 
@@ -16,7 +15,7 @@
 #define SHARED_KEYS_RENEW_MS 10000
 #define SHARED_KEYS_DELAY_S  30
 
-/* A store, and the folder of its keys where the store does not keep them itself. */
+/* A store, and the folder of its keys if the store does not keep them itself. */
 struct key_place {
     struct store *store;
     const char *folder;
@@ -24,7 +23,7 @@ struct key_place {
 
 /* Writes the files of the keys that the store has. Before the keys are loaded. Until the caller
  * closes lock, no other server passes this call, so that one server generates the keys of all. On
- * failure lock may be open too. It stays NULL where the store keeps no keys. */
+ * failure lock may be open too. It stays NULL if the store keeps no keys. */
 MUST_CHECK enum status shared_keys_fetch(struct store *store, const char *folder,
                                          struct store_session **lock);
 /* Keeps the keys of the files in the store. After they were loaded or generated. */

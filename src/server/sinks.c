@@ -15,34 +15,25 @@ static const char *const names[SINK_NAME_COUNT] = {"tables", "noop", "nats", "we
 /* The order of the choices of RUNTIME_KHALA_SINK. */
 enum { SINK_TABLES, SINK_NOOP, SINK_FANOUT };
 
-static struct slice next_name(struct slice *list) {
-    const char *comma = memchr(list->data, ',', list->size);
-    struct slice name = {list->data, comma ? (size_t)(comma - list->data) : list->size};
-    *list = slice_from(*list, name.size + (comma ? 1 : 0));
-    while (name.size > 0 && name.data[0] == ' ')
-        name = slice_from(name, 1);
-    while (name.size > 0 && name.data[name.size - 1] == ' ')
-        name.size--;
-    return name;
-}
-
-static enum sink_name name_of(struct slice text) {
-    unsigned i = 0;
-    while (i < SINK_NAME_COUNT && !slice_equal(text, slice_of(names[i])))
-        i++;
-    return (enum sink_name)i;
-}
-
 /* A bit for each name of the settings. False: wrong gets a name that no sink has. */
 static bool chosen(const struct config *config, unsigned *bits, struct slice *wrong) {
     struct slice list = slice_of(config->fanout_sinks);
     *bits = config->sink == SINK_TABLES ? 1u << SINK_NAME_TABLES : 0;
     while (config->sink == SINK_FANOUT && list.size > 0) {
-        *wrong = next_name(&list);
-        enum sink_name name = name_of(*wrong);
-        if (name == SINK_NAME_COUNT)
+        const char *comma = memchr(list.data, ',', list.size);
+        struct slice name = {list.data, comma ? (size_t)(comma - list.data) : list.size};
+        list = slice_from(list, name.size + (comma ? 1 : 0));
+        while (name.size > 0 && name.data[0] == ' ')
+            name = slice_from(name, 1);
+        while (name.size > 0 && name.data[name.size - 1] == ' ')
+            name.size--;
+        unsigned i = 0;
+        while (i < SINK_NAME_COUNT && !slice_equal(name, slice_of(names[i])))
+            i++;
+        *wrong = name;
+        if (i == SINK_NAME_COUNT)
             return false;
-        *bits |= 1u << name;
+        *bits |= 1u << i;
     }
     return true;
 }
@@ -83,13 +74,6 @@ const struct sink *sinks_of_commit(const struct config *config) {
     return has(config, SINK_NAME_TABLES) ? &sink_tables : &sink_noop;
 }
 
-static enum status open_target(struct relay_target *target, const struct config *config,
-                               enum sink_name name) {
-    return name == SINK_NAME_NATS
-               ? relay_nats_open(target, config->sink_nats_url, config->sink_nats_subject)
-               : relay_webhook_open(target, config->sink_webhook_url, config->sink_webhook_key);
-}
-
 enum status sinks_start(struct sinks *sinks, const struct config *config, struct store *store,
                         struct writer *writer) {
     struct relay_options options = {
@@ -103,7 +87,10 @@ enum status sinks_start(struct sinks *sinks, const struct config *config, struct
     for (unsigned i = SINK_NAME_NATS; status == STATUS_OK && i < SINK_NAME_COUNT; i++) {
         if (!has(config, (enum sink_name)i))
             continue;
-        status = open_target(&options.target, config, (enum sink_name)i);
+        status = i == SINK_NAME_NATS ? relay_nats_open(&options.target, config->sink_nats_url,
+                                                       config->sink_nats_subject)
+                                     : relay_webhook_open(&options.target, config->sink_webhook_url,
+                                                          config->sink_webhook_key);
         if (status == STATUS_OK)
             status = relay_start(&sinks->relays[sinks->count], &options);
         if (status == STATUS_OK)

@@ -1,8 +1,8 @@
 /* The sinks of the projector by the settings: the tables, and relays to systems outside the store.
- * Main thread, after the store is open; sinks_wake belongs to the writer's thread.
+ * Thread: main, after the store is open; sinks_wake belongs to the writer's thread.
  * Memory: the relays. The texts of the settings outlive them.
  * Errors: sinks_check names the setting that is wrong.
- * Relays read the journal, which only the tables write: so they need that sink. */
+ * Invariant: relays read the journal, which only the tables write: so they need that sink. */
 #ifndef SERVER_SINKS_H
 #define SERVER_SINKS_H
 

@@ -120,17 +120,6 @@ static struct nearest nearest_setting(const char *name) {
     return nearest;
 }
 
-static void check_variable(const char *name, void *user, config_unknown_cb *on_unknown) {
-    bool is_ours = BEGINS(name, our_prefixes);
-    if ((!is_ours && !BEGINS(name, shared_prefixes)) || BEGINS(name, foreign_prefixes) ||
-        strcmp(name, "KHALA_PORT") == 0)
-        return;
-    struct nearest nearest = nearest_setting(name);
-    bool is_known = nearest.name && strcmp(nearest.name, name) == 0;
-    if (!is_known && (is_ours || nearest.name))
-        on_unknown(user, name, nearest.name);
-}
-
 void config_unknown_each(char *const *environment, void *user, config_unknown_cb *on_unknown) {
     for (; *environment; environment++) {
         char name[NEAREST_BYTES_MAX];
@@ -139,7 +128,14 @@ void config_unknown_each(char *const *environment, void *user, config_unknown_cb
             continue;
         memcpy(name, *environment, size);
         name[size] = '\0';
-        check_variable(name, user, on_unknown);
+        bool is_ours = BEGINS(name, our_prefixes);
+        if ((!is_ours && !BEGINS(name, shared_prefixes)) || BEGINS(name, foreign_prefixes) ||
+            strcmp(name, "KHALA_PORT") == 0)
+            continue;
+        struct nearest nearest = nearest_setting(name);
+        bool is_known = nearest.name && strcmp(nearest.name, name) == 0;
+        if (!is_known && (is_ours || nearest.name))
+            on_unknown(user, name, nearest.name);
     }
 }
 
