@@ -1,3 +1,8 @@
+/* The parts of the server, opened in the order in which they need one another: store, folder, keys
+ * and certificate, the check of the log's end, what the store says about itself, hub and counters,
+ * writer, and the threads beside it. Then the contexts of http, delivery and api are filled, which
+ * have what these layers may use. server_close stops all of it in the reverse order, and may find a
+ * server that was opened in part. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -39,8 +44,11 @@ enum status server_refuse(struct server *server, enum status status, const char 
 
 /* ---- keys, tokens, TLS ---- */
 
-static enum status key_start(struct server *server) {
-    struct operator_key *key = &server->http.operator_key;
+/* The keys of operators and of minting, and those that sign and check tokens. */
+static enum status keys_load(struct server *server) {
+    struct http *http = &server->http;
+    struct operator_key *key = &http->operator_key;
+    struct slice mint_key = slice_of(server->config.mint_key);
     enum status status =
         operator_key_load(key, server->config.operator_key, server->config.data_dir);
     if (status == STATUS_INVALID_CONFIG)
@@ -57,35 +65,25 @@ static enum status key_start(struct server *server) {
     if (strlen(key->text) < KEY_BYTES_SHORT)
         log_event(LOG_WARN, "operator_key.short",
                   log_int("characters", (int64_t)strlen(key->text)));
-    return STATUS_OK;
-}
-
-static enum status mint_key_start(struct server *server) {
-    struct http *http = &server->http;
-    struct slice given = slice_of(server->config.mint_key);
-    if (given.size == 0)
-        return STATUS_OK;
-    enum status status = operator_key_load(&http->mint_key, given.data, "");
-    if (status != STATUS_OK)
-        return server_refuse(server, status,
-                             "KHALA_MINT_KEY must be 1 to 256 visible ASCII characters");
-    if (operator_key_is(&http->operator_key, given))
-        return server_refuse(server, STATUS_INVALID_CONFIG,
-                             "KHALA_MINT_KEY must differ from the operator key");
-    if (given.size < KEY_BYTES_SHORT)
-        log_event(LOG_WARN, "mint_key.short", log_int("characters", (int64_t)given.size));
-    http->has_mint_key = true;
-    return STATUS_OK;
-}
-
-static enum status gate_start(struct server *server) {
+    http->has_mint_key = mint_key.size > 0;
+    if (http->has_mint_key) {
+        status = operator_key_load(&http->mint_key, mint_key.data, "");
+        if (status != STATUS_OK)
+            return server_refuse(server, status,
+                                 "KHALA_MINT_KEY must be 1 to 256 visible ASCII characters");
+        if (operator_key_is(key, mint_key))
+            return server_refuse(server, STATUS_INVALID_CONFIG,
+                                 "KHALA_MINT_KEY must differ from the operator key");
+        if (mint_key.size < KEY_BYTES_SHORT)
+            log_event(LOG_WARN, "mint_key.short", log_int("characters", (int64_t)mint_key.size));
+    }
     struct key_message message = {""};
     const struct gate_options options = config_gate_options(&server->config);
-    enum status status = gate_init(&server->http.gate, &options, &message);
+    status = gate_init(&http->gate, &options, &message);
     if (status != STATUS_OK)
         return server_refuse(server, status, "no keys for tokens: %.900s", message.text);
-    keys_record(NULL, &server->http.gate, server->keys_digest);
-    status = revoked_load(&server->revoked, &server->http, server->store);
+    keys_record(NULL, &http->gate, server->keys_digest);
+    status = revoked_load(&server->revoked, http, server->store);
     if (status != STATUS_OK)
         return server_refuse(server, status, "cannot read what was revoked: %s",
                              status_message(status));
@@ -100,33 +98,18 @@ static void log_certificate(const struct server *server, const char *event) {
               log_int("not_after_s", not_after_s));
 }
 
-/* Open connections keep their certificate. A certificate that cannot be used changes nothing. */
-static void tls_reload(struct server *server) {
+void server_reload(struct server *server) {
     struct tls_message message = {""};
+    if (gate_reload(&server->http.gate, true))
+        keys_record(server->writer, &server->http.gate, server->keys_digest);
+    if (!server->http.tls)
+        return;
+    /* Open connections keep their certificate. A certificate that cannot be used changes nothing.
+     */
     if (tls_context_reload(server->http.tls, &message) == STATUS_OK)
         log_certificate(server, "tls.reloaded");
     else
         log_event(LOG_ERROR, "tls.reload_failed", log_str("reason", message.text));
-}
-
-static enum status tls_start(struct server *server) {
-    struct tls_message message = {""};
-    const struct tls_options options = config_tls_options(&server->config);
-    if (!*options.certificate_file)
-        return STATUS_OK;
-    enum status status = tls_context_open(&server->http.tls, &options, &message);
-    if (status != STATUS_OK)
-        return server_refuse(server, status, "no TLS: %s",
-                             *message.text ? message.text : status_message(status));
-    log_certificate(server, "tls.ready");
-    return STATUS_OK;
-}
-
-void server_reload(struct server *server) {
-    if (gate_reload(&server->http.gate, true))
-        keys_record(server->writer, &server->http.gate, server->keys_digest);
-    if (server->http.tls)
-        tls_reload(server);
 }
 
 /* ---- store, writer, delivery ---- */
@@ -197,48 +180,21 @@ static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
     hub_prune(server->hub, topic, oldest_seq);
 }
 
-static enum status start_retention(struct server *server) {
-    const struct retention_options options = {
-        .store = server->store,
-        .writer = server->writer,
-        .policies = &server->config.policies,
-        .interval_ms = server->config.retention_interval_ms,
-        .on_pruned = on_pruned,
-        .on_pruned_user = server,
-    };
-    return retention_start(&server->retention, &options);
-}
-
-static enum status start_rebuild(struct server *server) {
-    const struct rebuild_options options = {
-        .store = server->store,
-        .writer = server->writer,
-        .projector = server->projector,
+/* The projector, the hints and the nodes come first: the writer announces its first commit. */
+static enum status writer_open(struct server *server) {
+    const struct projector_options derive = {
         .projection_version = slice_of(server->config.projection_version),
-        .folder = server->config.data_dir,
+        .sink = sinks_of_commit(&server->config),
     };
-    return rebuild_start(&server->rebuild, &options);
-}
-
-static enum status start_fanout(struct server *server) {
-    const struct fanout_options options = {
+    const struct fanout_options fanout = {
         .kind = config_fanout_kind(&server->config),
         .url = config_fanout_url(&server->config),
         .channel = server->fanout_channel,
         .log_id = server->log_id,
     };
-    return fanout_open(&server->fanout, &options);
-}
-
-static enum status writer_and_pool_start(struct server *server) {
-    const struct projector_options derive = {
-        .projection_version = slice_of(server->config.projection_version),
-        .sink = sinks_of_commit(&server->config),
-    };
     enum status status = projector_open(&server->projector, &derive);
-    /* The writer announces its first commit. */
     if (status == STATUS_OK)
-        status = start_fanout(server);
+        status = fanout_open(&server->fanout, &fanout);
     if (status == STATUS_OK)
         status = nodes_open(&server->nodes, &(struct nodes_options){.version = KHALA_VERSION});
     if (status != STATUS_OK)
@@ -272,19 +228,39 @@ static enum status writer_and_pool_start(struct server *server) {
     server->following.writer = server->writer;
     if (status == STATUS_OK)
         fanout_listen(server->fanout, server, on_hint);
+    return status;
+}
+
+/* The threads that work beside the writer: retention, store pool, snapshots, sinks, rebuild. */
+static enum status workers_start(struct server *server) {
+    const struct config *config = &server->config;
+    const struct retention_options retention = {
+        .store = server->store,
+        .writer = server->writer,
+        .policies = &config->policies,
+        .interval_ms = config->retention_interval_ms,
+        .on_pruned = on_pruned,
+        .on_pruned_user = server,
+    };
+    const struct store_pool_options pool = {
+        .thread_count = config->readers,
+        .tasks_max = STORE_POOL_TASKS_MAX,
+        .principal_tasks_max = config->reads_per_principal_max,
+    };
+    const struct rebuild_options rebuild = {
+        .store = server->store,
+        .writer = server->writer,
+        .projector = server->projector,
+        .projection_version = slice_of(config->projection_version),
+        .folder = config->data_dir,
+    };
+    enum status status = retention_start(&server->retention, &retention);
     if (status == STATUS_OK)
-        status = start_retention(server);
-    if (status == STATUS_OK)
-        status =
-            store_pool_start(&server->store_pool, server->store,
-                             &(struct store_pool_options){
-                                 .thread_count = server->config.readers,
-                                 .tasks_max = STORE_POOL_TASKS_MAX,
-                                 .principal_tasks_max = server->config.reads_per_principal_max});
+        status = store_pool_start(&server->store_pool, server->store, &pool);
     const struct snapshot_service_options snapshots = {
-        .policies = &server->config.policies,
-        .folder = server->config.data_dir,
-        .bytes_max = server->config.snapshots_bytes_max,
+        .policies = &config->policies,
+        .folder = config->data_dir,
+        .bytes_max = config->snapshots_bytes_max,
         .store = server->store,
         .store_pool = server->store_pool,
         .retention = server->retention,
@@ -293,9 +269,9 @@ static enum status writer_and_pool_start(struct server *server) {
     if (status == STATUS_OK)
         status = snapshot_service_start(&server->snapshot_service, &snapshots);
     if (status == STATUS_OK)
-        status = sinks_start(&server->sinks, &server->config, server->store, server->writer);
-    return status == STATUS_OK && sinks_of_commit(&server->config) == &sink_tables
-               ? start_rebuild(server)
+        status = sinks_start(&server->sinks, config, server->store, server->writer);
+    return status == STATUS_OK && sinks_of_commit(config) == &sink_tables
+               ? rebuild_start(&server->rebuild, &rebuild)
                : status;
 }
 
@@ -354,11 +330,7 @@ static enum status keys_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_session *lock = NULL;
     enum status shared = shared_keys_fetch(server->store, folder, &lock);
-    enum status status = shared == STATUS_OK ? key_start(server) : shared;
-    if (status == STATUS_OK)
-        status = mint_key_start(server);
-    if (status == STATUS_OK)
-        status = gate_start(server);
+    enum status status = shared == STATUS_OK ? keys_load(server) : shared;
     if (status == STATUS_OK)
         status = shared = shared_keys_keep(lock, folder);
     if (shared != STATUS_OK)
@@ -369,31 +341,32 @@ static enum status keys_start(struct server *server) {
     return status;
 }
 
-/* The embedded store makes its folder. A store elsewhere leaves it to the server, for keys and
- * temporary files. */
-static enum status folder_make(struct server *server) {
-    const char *folder = server->config.data_dir;
-    if (!*server->config.db_url || mkdir(folder, 0700) == 0 || errno == EEXIST)
-        return STATUS_OK;
-    return server_refuse(server, STATUS_STORE_UNAVAILABLE,
-                         "%s: cannot make the folder: %s; --data-dir or KHALA_DATA_DIR names "
-                         "another",
-                         folder, strerror(errno));
-}
-
 static enum status store_open_all(struct server *server) {
     struct store_message message = {""};
     enum status status = store_join(&server->store, config_store_url(&server->config), &message);
     if (status != STATUS_OK)
         return server_refuse(server, status, "%s", message.text);
     store_set_reserve(server->store, server->config.disk_reserve_bytes);
-    status = folder_make(server);
-    if (status == STATUS_OK)
-        status = keys_start(server);
-    if (status == STATUS_OK)
-        status = tls_start(server);
+    /* The embedded store makes its folder. A store elsewhere leaves it to the server, for keys and
+     * temporary files. */
+    const char *folder = server->config.data_dir;
+    if (*server->config.db_url && mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return server_refuse(server, STATUS_STORE_UNAVAILABLE,
+                             "%s: cannot make the folder: %s; --data-dir or KHALA_DATA_DIR names "
+                             "another",
+                             folder, strerror(errno));
+    status = keys_start(server);
     if (status != STATUS_OK)
         return status;
+    const struct tls_options tls = config_tls_options(&server->config);
+    if (*tls.certificate_file) {
+        struct tls_message reason = {""};
+        status = tls_context_open(&server->http.tls, &tls, &reason);
+        if (status != STATUS_OK)
+            return server_refuse(server, status, "no TLS: %s",
+                                 *reason.text ? reason.text : status_message(status));
+        log_certificate(server, "tls.ready");
+    }
     status = tail_check(server);
     const struct quota_limits quotas = config_quota_limits(&server->config);
     if (status == STATUS_OK)
@@ -407,7 +380,9 @@ static enum status store_open_all(struct server *server) {
     if (status == STATUS_OK)
         status = delivery_start(server);
     if (status == STATUS_OK)
-        status = writer_and_pool_start(server);
+        status = writer_open(server);
+    if (status == STATUS_OK)
+        status = workers_start(server);
     if (status == STATUS_INTERNAL_ERROR)
         return server_refuse(
             server, status,
@@ -420,30 +395,6 @@ static enum status store_open_all(struct server *server) {
 }
 
 /* ---- contexts ---- */
-
-static void http_fill(struct server *server, size_t loop_count) {
-    struct http *http = &server->http;
-    http->options = config_http_options(&server->config);
-    http->routes = api_routes;
-    http->conn_events = &dispatch_events;
-    http->telemetry = &server->telemetry;
-    http->store_pool = server->store_pool;
-    unread_answers_init(&http->unread_answers, server->config.unread_bytes_per_principal_max);
-    http->writer = server->writer;
-    single_uses_init(&http->single_uses, server->writer);
-    uint64_t failures = server->config.auth_failures_per_minute;
-    rate_table_init(&http->auth_failures,
-                    &(struct rate_options){.interval_ms = failures < 60000 ? 60000 / failures : 1,
-                                           .burst = failures / 3 > 0 ? failures / 3 : 1,
-                                           .count_max = RATE_ADDRESSES_MAX});
-    http->api = &server->api;
-    http->loop_count = loop_count;
-    http->conn_limits.conn_max = server->config.connections_max;
-    http->conn_limits.unauthenticated_max = server->config.connections_unauthenticated_max;
-    http->conn_limits.reserved_max = OPERATOR_RESERVE;
-    http->conn_shares.principal_max = server->config.connections_per_principal_max;
-    http->conn_shares.address_max = server->config.connections_per_address_max;
-}
 
 static void delivery_fill(struct server *server) {
     const struct config *config = &server->config;
@@ -525,14 +476,35 @@ static enum status api_fill(struct server *server, size_t loop_count) {
 }
 
 enum status server_open(struct server *server, size_t loop_count) {
-    server->telemetry.policies = &server->config.policies;
-    server->backoff.base_ms = server->config.reconnect_base_backoff_ms;
-    atomic_init(&server->backoff.spread_ms, server->config.reconnect_jitter_ms);
+    const struct config *config = &server->config;
+    struct http *http = &server->http;
+    uint64_t failures = config->auth_failures_per_minute;
+    server->telemetry.policies = &config->policies;
+    server->backoff.base_ms = config->reconnect_base_backoff_ms;
+    atomic_init(&server->backoff.spread_ms, config->reconnect_jitter_ms);
     enum status status = store_open_all(server);
     if (status != STATUS_OK)
         return status;
-    http_fill(server, loop_count);
-    status = conn_shares_init(&server->http.conn_shares);
+    http->options = config_http_options(config);
+    http->routes = api_routes;
+    http->conn_events = &dispatch_events;
+    http->telemetry = &server->telemetry;
+    http->store_pool = server->store_pool;
+    unread_answers_init(&http->unread_answers, config->unread_bytes_per_principal_max);
+    http->writer = server->writer;
+    single_uses_init(&http->single_uses, server->writer);
+    rate_table_init(&http->auth_failures,
+                    &(struct rate_options){.interval_ms = failures < 60000 ? 60000 / failures : 1,
+                                           .burst = failures / 3 > 0 ? failures / 3 : 1,
+                                           .count_max = RATE_ADDRESSES_MAX});
+    http->api = &server->api;
+    http->loop_count = loop_count;
+    http->conn_limits.conn_max = config->connections_max;
+    http->conn_limits.unauthenticated_max = config->connections_unauthenticated_max;
+    http->conn_limits.reserved_max = OPERATOR_RESERVE;
+    http->conn_shares.principal_max = config->connections_per_principal_max;
+    http->conn_shares.address_max = config->connections_per_address_max;
+    status = conn_shares_init(&http->conn_shares);
     if (status != STATUS_OK)
         return status;
     delivery_fill(server);
@@ -584,22 +556,17 @@ void server_close(struct server *server) {
 
 /* ---- while it runs ---- */
 
-/* Checked also without appends, so that readiness and the log show a moved store before the first
- * append is refused. */
-static void check_store_location(struct server *server) {
+void server_check(struct server *server) {
     struct store_message message;
+    /* Checked also without appends, so that readiness and the log show a moved store before the
+     * first append is refused. */
     bool is_moved = store_check_location(server->store, &message) != STATUS_OK;
-    if (atomic_exchange(&server->api.health.is_moved, is_moved) == is_moved)
-        return;
-    if (is_moved)
+    bool was_moved = atomic_exchange(&server->api.health.is_moved, is_moved);
+    if (is_moved && !was_moved)
         log_event(LOG_ERROR, "store.moved", log_str("error", message.text),
                   log_str("effect", "appends are refused until it is back"));
-    else
+    else if (was_moved && !is_moved)
         log_event(LOG_INFO, "store.back", log_str("effect", "appends are taken again"));
-}
-
-void server_check(struct server *server) {
-    check_store_location(server);
     if (gate_reload(&server->http.gate, false))
         keys_record(server->writer, &server->http.gate, server->keys_digest);
     telemetry_tick(&server->telemetry);
