@@ -190,21 +190,6 @@ static const struct cli_option *option_find(const char *text, size_t size,
     return NULL;
 }
 
-static void unknown_option(const char *text, size_t size) {
-    char name[NEAREST_BYTES_MAX];
-    struct nearest nearest = {.written = name};
-    struct cli_option_row row;
-    snprintf(name, sizeof(name), "%.*s", (int)size, text);
-    for (size_t i = 0; running && cli_option_at(running, i, &row); i++)
-        nearest_try(&nearest, row.name);
-    if (nearest.name)
-        cli_fail(EXIT_CODE_USAGE, "unknown option %s; did you mean %s?", name, nearest.name);
-    else if (running)
-        cli_fail(EXIT_CODE_USAGE, "unknown option %s; see 'khala help %s'", name, running->name);
-    else
-        cli_fail(EXIT_CODE_USAGE, "unknown option %s", name);
-}
-
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count) {
     int kept = 0;
     for (int i = 0; i < *argc; i++) {
@@ -221,7 +206,19 @@ bool cli_options(int *argc, char **argv, const struct cli_option *options, size_
         size_t size = strcspn(text, "=");
         const struct cli_option *option = option_find(text, size, options, option_count);
         if (!option) {
-            unknown_option(text, size);
+            char name[NEAREST_BYTES_MAX];
+            struct nearest nearest = {.written = name};
+            struct cli_option_row row;
+            snprintf(name, sizeof(name), "%.*s", (int)size, text);
+            for (size_t k = 0; running && cli_option_at(running, k, &row); k++)
+                nearest_try(&nearest, row.name);
+            if (nearest.name)
+                cli_fail(EXIT_CODE_USAGE, "unknown option %s; did you mean %s?", name,
+                         nearest.name);
+            else
+                cli_fail(EXIT_CODE_USAGE, "unknown option %s%s%s%s", name,
+                         running ? "; see 'khala help " : "", running ? running->name : "",
+                         running ? "'" : "");
             return false;
         }
         if (option->flag && text[size] == '=') {

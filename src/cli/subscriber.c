@@ -108,31 +108,6 @@ static int open_client(struct khala **client, const struct khala_options *option
                : cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
 }
 
-/* The client of the verb, and the one that mints its tokens at another address. */
-static int open_clients(struct subscriber *subscriber, const struct subscriber_options *options,
-                        const struct khala_options *client) {
-    char bound[REMOTE_URL_BYTES_MAX];
-    struct khala_options own = *client;
-    const char *environment = settings_variable("KHALA_OPERATOR_URL");
-    const char *issuer = options->operator_url         ? options->operator_url
-                         : environment && *environment ? environment
-                                                       : NULL;
-    own.url = remote_url(&options->remote, bound);
-    own.ca_file = remote_ca_file(&options->remote);
-    own.loop = &subscriber->loop;
-    own.user = subscriber;
-    own.client_build_id = subscriber_build_id(options);
-    own.token = on_token;
-    int code = open_client(&subscriber->client, &own);
-    const struct khala_options minting = {.url = issuer, .ca_file = own.ca_file, .loop = own.loop};
-    subscriber->issuer = subscriber->client;
-    if (code == EXIT_CODE_DONE && issuer) {
-        subscriber->issuer = NULL;
-        code = open_client(&subscriber->issuer, &minting);
-    }
-    return code;
-}
-
 static void close_loop(struct subscriber *subscriber) {
     (void)uv_run(&subscriber->loop, UV_RUN_DEFAULT);
     int error = uv_loop_close(&subscriber->loop);
@@ -143,13 +118,31 @@ static void close_loop(struct subscriber *subscriber) {
 int subscriber_open(struct subscriber *subscriber, const struct subscriber_options *options,
                     const struct khala_options *client) {
     static const int numbers[] = {SIGINT, SIGTERM};
+    char bound[REMOTE_URL_BYTES_MAX];
+    struct khala_options own = *client;
+    const char *issuer = settings_variable("KHALA_OPERATOR_URL");
+    if (options->operator_url || !issuer || !*issuer)
+        issuer = options->operator_url;
     subscriber->replay_all = options->replay_all;
     int code = remote_key(&options->remote, subscriber->key);
     if (code != EXIT_CODE_DONE)
         return code;
     if (uv_loop_init(&subscriber->loop) != 0)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
-    code = open_clients(subscriber, options, client);
+    own.url = remote_url(&options->remote, bound);
+    own.ca_file = remote_ca_file(&options->remote);
+    own.loop = &subscriber->loop;
+    own.user = subscriber;
+    own.client_build_id = subscriber_build_id(options);
+    own.token = on_token;
+    code = open_client(&subscriber->client, &own);
+    subscriber->issuer = subscriber->client;
+    if (code == EXIT_CODE_DONE && issuer) {
+        const struct khala_options minting = {
+            .url = issuer, .ca_file = own.ca_file, .loop = own.loop};
+        subscriber->issuer = NULL;
+        code = open_client(&subscriber->issuer, &minting);
+    }
     if (code == EXIT_CODE_DONE) {
         uv_prepare_init(&subscriber->loop, &subscriber->prepare);
         subscriber->prepare.data = subscriber;

@@ -104,60 +104,51 @@ static bool ends_with(const char *name, const char *suffix) {
     return size > suffix_size && strcmp(name + size - suffix_size, suffix) == 0;
 }
 
-/* True without a finding. */
-static bool check_file(struct doctor *doctor, const char *name) {
-    char path[PATH_BYTES_MAX];
-    char advice[PATH_BYTES_MAX + 128];
-    struct stat found;
-    struct stat folder;
-    bool is_key = ends_with(name, ".key") || ends_with(name, ".jwk");
-    snprintf(path, sizeof(path), "%s/%s", doctor->config.data_dir, name);
-    if (stat(doctor->config.data_dir, &folder) != 0 || lstat(path, &found) != 0 ||
-        !S_ISREG(found.st_mode))
-        return true;
-    /* The service runs as the owner of the folder. A verb that root ran may have made files there.
-     */
-    unsigned wanted = is_key ? 04 : 06;
-    unsigned given = found.st_uid == folder.st_uid   ? found.st_mode >> 6
-                     : found.st_gid == folder.st_gid ? found.st_mode >> 3
-                                                     : found.st_mode;
-    if (folder.st_uid != 0 && (given & wanted) != wanted) {
-        snprintf(advice, sizeof(advice), "chown %u:%u '%s'", (unsigned)folder.st_uid,
-                 (unsigned)folder.st_gid, path);
-        doctor_say(doctor, FINDING_WRONG, advice,
-                   "%s belongs to uid %u, and the service, which runs as the folder's owner (uid "
-                   "%u), cannot open it",
-                   path, (unsigned)found.st_uid, (unsigned)folder.st_uid);
-        return false;
-    }
-    if (ends_with(name, ".restoring") && doctor->server_pid == 0) {
-        doctor_say(doctor, FINDING_WARNING, "remove it, unless a restore is running",
-                   "%s was left by an interrupted restore", path);
-        return false;
-    }
-    if ((found.st_mode & OPEN_TO_OTHERS) == 0)
-        return true;
-    snprintf(advice, sizeof(advice), "chmod 600 '%s'%s", path,
-             is_key ? ", and make a new key if others were on this machine" : "");
-    doctor_say(doctor, is_key ? FINDING_WRONG : FINDING_WARNING, advice,
-               "%s is open to other users (mode %04o)", path, (unsigned)found.st_mode & 07777);
-    return false;
-}
-
+/* The service runs as the owner of the folder. A verb that root ran may have made files there. */
 void doctor_check_files(struct doctor *doctor) {
-    DIR *folder = doctor->has_folder ? opendir(doctor->config.data_dir) : NULL;
-    if (!folder)
-        return;
+    DIR *entries = doctor->has_folder ? opendir(doctor->config.data_dir) : NULL;
+    uint64_t before = doctor->finding_count;
     size_t count = 0;
-    bool is_well = true;
-    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
-        if (entry->d_name[0] == '.')
+    struct stat folder;
+    if (!entries)
+        return;
+    bool is_found = stat(doctor->config.data_dir, &folder) == 0;
+    for (struct dirent *entry = readdir(entries); entry; entry = readdir(entries)) {
+        const char *name = entry->d_name;
+        char path[PATH_BYTES_MAX];
+        char advice[PATH_BYTES_MAX + 128];
+        struct stat found;
+        bool is_key = ends_with(name, ".key") || ends_with(name, ".jwk");
+        if (name[0] == '.')
             continue;
         count++;
-        is_well = check_file(doctor, entry->d_name) && is_well;
+        snprintf(path, sizeof(path), "%s/%s", doctor->config.data_dir, name);
+        if (!is_found || lstat(path, &found) != 0 || !S_ISREG(found.st_mode))
+            continue;
+        unsigned wanted = is_key ? 04 : 06;
+        unsigned given = found.st_uid == folder.st_uid   ? found.st_mode >> 6
+                         : found.st_gid == folder.st_gid ? found.st_mode >> 3
+                                                         : found.st_mode;
+        if (folder.st_uid != 0 && (given & wanted) != wanted) {
+            snprintf(advice, sizeof(advice), "chown %u:%u '%s'", (unsigned)folder.st_uid,
+                     (unsigned)folder.st_gid, path);
+            doctor_say(doctor, FINDING_WRONG, advice,
+                       "%s belongs to uid %u, and the service, which runs as the folder's owner "
+                       "(uid %u), cannot open it",
+                       path, (unsigned)found.st_uid, (unsigned)folder.st_uid);
+        } else if (ends_with(name, ".restoring") && doctor->server_pid == 0) {
+            doctor_say(doctor, FINDING_WARNING, "remove it, unless a restore is running",
+                       "%s was left by an interrupted restore", path);
+        } else if (found.st_mode & OPEN_TO_OTHERS) {
+            snprintf(advice, sizeof(advice), "chmod 600 '%s'%s", path,
+                     is_key ? ", and make a new key if others were on this machine" : "");
+            doctor_say(doctor, is_key ? FINDING_WRONG : FINDING_WARNING, advice,
+                       "%s is open to other users (mode %04o)", path,
+                       (unsigned)found.st_mode & 07777);
+        }
     }
-    closedir(folder);
-    if (is_well)
+    closedir(entries);
+    if (doctor->finding_count == before)
         doctor_say(doctor, FINDING_OK, NULL, "%zu files, readable by their owner only", count);
 }
 

@@ -14,26 +14,6 @@ static const char *environment_none(const char *name) {
     return NULL;
 }
 
-/* The files that a server needs to start. The keys of the data folder are not among them: the
- * server creates those itself. */
-static int check_files(const struct config *config) {
-    const struct tls_options tls = config_tls_options(config);
-    const struct keys_options options = {config->jwks_file, config->token_signing_key,
-                                         config->data_dir, config->token_fallback_signing_keys};
-    struct tls_context *context = NULL;
-    struct tls_message tls_message = {""};
-    struct keys *keys = NULL;
-    struct key_message key_message = {""};
-    if (*tls.certificate_file && tls_context_open(&context, &tls, &tls_message) != STATUS_OK)
-        return cli_fail(EXIT_CODE_USAGE, "%s", tls_message.text);
-    tls_context_close(context);
-    if (*config->jwks_file && keys_open(&keys, &options, &key_message) != STATUS_OK)
-        return cli_fail(EXIT_CODE_USAGE, "RUNTIME_SYNC_JWKS_FILE: %s", key_message.text);
-    if (keys)
-        keys_close(keys);
-    return EXIT_CODE_DONE;
-}
-
 static void report_unknown(void *user, const char *name, const char *nearest) {
     (void)user;
     if (nearest)
@@ -69,5 +49,23 @@ int cli_config(int argc, char **argv) {
         if (!check)
             config_print(&config, stdout, json);
     }
-    return check ? check_files(&config) : EXIT_CODE_DONE;
+    if (!check)
+        return EXIT_CODE_DONE;
+    /* The files that a server needs to start. The keys of the data folder are not among them: the
+     * server creates those itself. */
+    const struct tls_options tls = config_tls_options(&config);
+    const struct keys_options key_options = {config.jwks_file, config.token_signing_key,
+                                             config.data_dir, config.token_fallback_signing_keys};
+    struct tls_context *context = NULL;
+    struct tls_message tls_message = {""};
+    struct keys *keys = NULL;
+    struct key_message key_message = {""};
+    if (*tls.certificate_file && tls_context_open(&context, &tls, &tls_message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "%s", tls_message.text);
+    tls_context_close(context);
+    if (*config.jwks_file && keys_open(&keys, &key_options, &key_message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "RUNTIME_SYNC_JWKS_FILE: %s", key_message.text);
+    if (keys)
+        keys_close(keys);
+    return EXIT_CODE_DONE;
 }

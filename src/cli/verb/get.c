@@ -150,22 +150,6 @@ static void write_target(struct buffer *target, const struct words *words,
     buffer_append_byte(target, '\0');
 }
 
-/* NULL: the options suit the list. */
-static const char *misuse_of(const struct listing *list, const struct get_options *options) {
-    bool has_owners = options->status || options->user || options->guest || options->org;
-    if (options->run || options->worker || options->topic)
-        return "--run, --worker and --topic are for events";
-    if (has_owners && !(list && list->has_owners))
-        return "--status, --user, --guest and --org are for runs and workers";
-    if (options->topic_class && !(list && list->has_topics))
-        return "--class is for topics";
-    if (options->prefix && !(list && list->has_prefix))
-        return "--prefix is for topics, connections and principals";
-    if (options->dialect && !(list && strcmp(list->name, "connections") == 0))
-        return "--dialect is for connections";
-    return NULL;
-}
-
 /* ---- for people --------------------------------------------------------------------------- */
 
 static void print_cell(FILE *out, struct json_value value, char separator) {
@@ -284,9 +268,10 @@ int cli_get(int argc, char **argv) {
         return EXIT_CODE_USAGE;
     const struct words words = words_read(argc, argv);
     int targets = !!options.run + !!options.worker + !!options.topic;
-    const char *misuse = words.is_events ? NULL : misuse_of(words.list, &options);
-    if (options.after && !words.list &&
-        position_read(slice_of(options.after), &position) != STATUS_OK)
+    const struct listing *list = words.list;
+    bool has_owners = options.status || options.user || options.guest || options.org;
+    bool has_connections = list && strcmp(list->name, "connections") == 0;
+    if (options.after && !list && position_read(slice_of(options.after), &position) != STATUS_OK)
         return cli_usage("get", "--after '%s' is not a seq or seq@epoch", options.after);
     if (options.since && (!words.is_events || options.after))
         return cli_usage("get", "--since is for events, instead of --after");
@@ -294,11 +279,21 @@ int cli_get(int argc, char **argv) {
         return cli_usage("get", "--limit '%s' is not a whole number", options.limit);
     if (words.is_events && targets != 1)
         return cli_usage("get", "give one of --run, --worker and --topic");
-    if (!words.is_events && !words.subject && !words.list)
+    if (!words.is_events && !words.subject && !list)
         return argc > 0 ? cli_usage("get", "'%s' does not take these words", argv[0])
                         : cli_usage("get", "say what to get");
-    if (misuse)
-        return cli_usage("get", "%s", misuse);
+    if (words.is_events)
+        return get(&options, &words);
+    if (targets > 0)
+        return cli_usage("get", "--run, --worker and --topic are for events");
+    if (has_owners && !(list && list->has_owners))
+        return cli_usage("get", "--status, --user, --guest and --org are for runs and workers");
+    if (options.topic_class && !(list && list->has_topics))
+        return cli_usage("get", "--class is for topics");
+    if (options.prefix && !(list && list->has_prefix))
+        return cli_usage("get", "--prefix is for topics, connections and principals");
+    if (options.dialect && !has_connections)
+        return cli_usage("get", "--dialect is for connections");
     if (words.subject && (options.after || options.limit))
         return cli_usage("get", "'%s' does not take one of these options", argv[0]);
     return get(&options, &words);

@@ -6,25 +6,6 @@
 #include "store/store_epoch.h"
 #include "store/store_move.h"
 
-static int undo_move(const char *url, const char *label, bool json) {
-    struct store_message message = {""};
-    struct store_move_undone undone;
-    enum status status = store_move_undo(url, &undone, &message);
-    if (status != STATUS_OK)
-        return cli_fail(status == STATUS_NOT_FOUND ? EXIT_CODE_NO : EXIT_CODE_UNREACHABLE, "%s",
-                        message.text[0] ? message.text : status_message(status));
-    if (json)
-        printf("{\"epoch\":\"%s\",\"is_epoch_new\":%s}\n", undone.epoch,
-               undone.is_epoch_new ? "true" : "false");
-    else if (undone.is_epoch_new)
-        printf("%s can be served again, as it was before its move to %s\n"
-               "its epoch is %s: clients with a cursor of before start over\n",
-               label, undone.target, undone.epoch);
-    else
-        printf("%s can be served again: its move to %s was not complete\n", label, undone.target);
-    return EXIT_CODE_DONE;
-}
-
 int cli_migrate(int argc, char **argv) {
     struct config config;
     struct store_message message = {""};
@@ -49,8 +30,24 @@ int cli_migrate(int argc, char **argv) {
     const char *url = config_store_url(&config);
     char label[STORE_MESSAGE_MAX];
     store_url_label(url, label, sizeof(label));
-    if (is_undo)
-        return undo_move(url, label, json);
+    if (is_undo) {
+        struct store_move_undone undone;
+        enum status status = store_move_undo(url, &undone, &message);
+        if (status != STATUS_OK)
+            return cli_fail(status == STATUS_NOT_FOUND ? EXIT_CODE_NO : EXIT_CODE_UNREACHABLE, "%s",
+                            message.text[0] ? message.text : status_message(status));
+        if (json)
+            printf("{\"epoch\":\"%s\",\"is_epoch_new\":%s}\n", undone.epoch,
+                   undone.is_epoch_new ? "true" : "false");
+        else if (undone.is_epoch_new)
+            printf("%s can be served again, as it was before its move to %s\n"
+                   "its epoch is %s: clients with a cursor of before start over\n",
+                   label, undone.target, undone.epoch);
+        else
+            printf("%s can be served again: its move to %s was not complete\n", label,
+                   undone.target);
+        return EXIT_CODE_DONE;
+    }
     if (is_renewal) {
         char epoch[STORE_EPOCH_SIZE + 1] = "";
         if (store_epoch_renew(url, fork_text ? &fork : NULL, epoch, &message) != STATUS_OK)

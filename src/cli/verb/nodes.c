@@ -32,31 +32,38 @@ static bool read_cell(struct json_value value, struct cell *cell) {
 }
 
 /* One line a node. The star marks the node that answered. */
-static bool print_node(struct json_value node) {
+static bool print_nodes(struct json_value list) {
     enum { ID, ADDRESS, ROLE, STATUS, IS_SELF, VERSION, TERM, LOG_ID, AGE, FIELD_COUNT };
-    struct json_field fields[] = {
-        [ID] = {.name = SLICE("node_id")},      [ADDRESS] = {.name = SLICE("address")},
-        [ROLE] = {.name = SLICE("role")},       [STATUS] = {.name = SLICE("status")},
-        [IS_SELF] = {.name = SLICE("is_self")}, [VERSION] = {.name = SLICE("version")},
-        [TERM] = {.name = SLICE("term")},       [LOG_ID] = {.name = SLICE("log_id")},
-        [AGE] = {.name = SLICE("seen_ms_ago")},
-    };
-    struct cell id, address, role, status, version;
-    uint64_t term, log_id, age_ms;
-    if (node.kind != JSON_KIND_OBJECT ||
-        json_read_members(node, fields, FIELD_COUNT) != STATUS_OK ||
-        !read_cell(fields[ID].value, &id) || !read_cell(fields[ADDRESS].value, &address) ||
-        !read_cell(fields[ROLE].value, &role) || !read_cell(fields[STATUS].value, &status) ||
-        !read_cell(fields[VERSION].value, &version) ||
-        !json_u64(fields[TERM].value, JSON_INTEGER_MAX, &term) ||
-        !json_u64(fields[LOG_ID].value, JSON_INTEGER_MAX, &log_id) ||
-        !json_u64(fields[AGE].value, JSON_INTEGER_MAX, &age_ms))
-        return false;
-    bool is_self = slice_equal(fields[IS_SELF].value.raw, SLICE("true"));
-    printf("%c %-16s  %-8s  %-4s  %-21s  term=%" PRIu64 "  log_id=%" PRIu64 "  seen_ms_ago=%" PRIu64
-           "  version=%s\n",
-           is_self ? '*' : ' ', id.text, role.text, status.text, address.text, term, log_id, age_ms,
-           version.text);
+    struct json_iterator nodes = json_iterate(list);
+    struct json_value node;
+    size_t count = 0;
+    for (; json_next_element(&nodes, &node); count++) {
+        struct json_field fields[] = {
+            [ID] = {.name = SLICE("node_id")},      [ADDRESS] = {.name = SLICE("address")},
+            [ROLE] = {.name = SLICE("role")},       [STATUS] = {.name = SLICE("status")},
+            [IS_SELF] = {.name = SLICE("is_self")}, [VERSION] = {.name = SLICE("version")},
+            [TERM] = {.name = SLICE("term")},       [LOG_ID] = {.name = SLICE("log_id")},
+            [AGE] = {.name = SLICE("seen_ms_ago")},
+        };
+        struct cell id, address, role, status, version;
+        uint64_t term, log_id, age_ms;
+        if (node.kind != JSON_KIND_OBJECT ||
+            json_read_members(node, fields, FIELD_COUNT) != STATUS_OK ||
+            !read_cell(fields[ID].value, &id) || !read_cell(fields[ADDRESS].value, &address) ||
+            !read_cell(fields[ROLE].value, &role) || !read_cell(fields[STATUS].value, &status) ||
+            !read_cell(fields[VERSION].value, &version) ||
+            !json_u64(fields[TERM].value, JSON_INTEGER_MAX, &term) ||
+            !json_u64(fields[LOG_ID].value, JSON_INTEGER_MAX, &log_id) ||
+            !json_u64(fields[AGE].value, JSON_INTEGER_MAX, &age_ms))
+            return false;
+        bool is_self = slice_equal(fields[IS_SELF].value.raw, SLICE("true"));
+        printf("%c %-16s  %-8s  %-4s  %-21s  term=%" PRIu64 "  log_id=%" PRIu64
+               "  seen_ms_ago=%" PRIu64 "  version=%s\n",
+               is_self ? '*' : ' ', id.text, role.text, status.text, address.text, term, log_id,
+               age_ms, version.text);
+    }
+    if (count == 0)
+        printf("the store is not shared: the server is its only node\n");
     return true;
 }
 
@@ -66,7 +73,6 @@ int cli_nodes(int argc, char **argv) {
     bool json = false;
     const struct cli_option table[] = {REMOTE_OPTION_ROWS(options), {"--json", &json, NULL}};
     struct json_field list = {.name = SLICE("nodes")};
-    struct json_value element;
     struct remote remote;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
@@ -77,17 +83,10 @@ int cli_nodes(int argc, char **argv) {
     if (code == EXIT_CODE_DONE && (json_read_object(answer, &limits, &list, 1) != STATUS_OK ||
                                    list.value.kind != JSON_KIND_ARRAY))
         code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a list of nodes");
-    if (code == EXIT_CODE_DONE && json) {
+    else if (code == EXIT_CODE_DONE && json)
         printf("%.*s", (int)answer.size, answer.data);
-    } else if (code == EXIT_CODE_DONE) {
-        struct json_iterator elements = json_iterate(list.value);
-        size_t count = 0;
-        for (; code == EXIT_CODE_DONE && json_next_element(&elements, &element); count++)
-            if (!print_node(element))
-                code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not understood");
-        if (count == 0)
-            printf("the store is not shared: the server is its only node\n");
-    }
+    else if (code == EXIT_CODE_DONE && !print_nodes(list.value))
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not understood");
     remote_close(&remote);
     return code;
 }

@@ -58,9 +58,20 @@ static enum status print_head(struct printing *printing, size_t *used) {
     return status;
 }
 
-/* Prints what has arrived: the head, then by turns a document and a separator. */
-static enum status print_piece(struct printing *printing, struct slice piece) {
-    enum status status = buffer_append_slice(&printing->text, piece);
+static struct printing *printing_of(struct subscriber *subscriber) {
+    return container_of(subscriber, struct printing, subscriber);
+}
+
+static enum khala_result on_piece(void *user, unsigned http_status, struct khala_text piece) {
+    struct printing *printing = printing_of(user);
+    struct slice text = {piece.data, piece.size};
+    if (http_status != 200)
+        return buffer_append_slice(&printing->remote.answer, text) == STATUS_OK ? KHALA_OK
+                                                                                : KHALA_FAILED;
+    if (printing->passes)
+        return fwrite(piece.data, 1, piece.size, stdout) == piece.size ? KHALA_OK : KHALA_FAILED;
+    /* The head, then by turns a document and a separator, as far as they have arrived. */
+    enum status status = buffer_append_slice(&printing->text, text);
     size_t done = 0;
     for (size_t used = 1; status == STATUS_OK && used > 0; done += used) {
         struct slice rest = slice_from(buffer_slice(&printing->text), done);
@@ -93,22 +104,7 @@ static enum status print_piece(struct printing *printing, struct slice piece) {
         }
     }
     buffer_consume(&printing->text, done);
-    return status;
-}
-
-static struct printing *printing_of(struct subscriber *subscriber) {
-    return container_of(subscriber, struct printing, subscriber);
-}
-
-static enum khala_result on_piece(void *user, unsigned http_status, struct khala_text piece) {
-    struct printing *printing = printing_of(user);
-    struct slice text = {piece.data, piece.size};
-    if (http_status != 200)
-        return buffer_append_slice(&printing->remote.answer, text) == STATUS_OK ? KHALA_OK
-                                                                                : KHALA_FAILED;
-    if (!printing->passes)
-        return print_piece(printing, text) == STATUS_OK ? KHALA_OK : KHALA_FAILED;
-    return fwrite(piece.data, 1, piece.size, stdout) == piece.size ? KHALA_OK : KHALA_FAILED;
+    return status == STATUS_OK ? KHALA_OK : KHALA_FAILED;
 }
 
 static void on_answered(void *user, unsigned http_status, const struct khala_error *error) {

@@ -51,32 +51,6 @@ static void print_members(struct json_value object, const char *const *names, si
     }
 }
 
-/* As event streams have it: with sequence and published_at instead of the members that only the
- * Phoenix dialect adds. */
-static void print_frame(const struct tail *tail, const struct khala_frame *frame) {
-    static const char *const names[] = {"seq", "projected_at", "kind", "payload"};
-    const struct json_value object = {JSON_KIND_OBJECT, {frame->json.data, frame->json.size}};
-    struct json_iterator members = json_iterate(object);
-    struct json_value name, value;
-    struct slice published = SLICE("null");
-    if (!tail->json) {
-        print_members(object, names, sizeof(names) / sizeof(names[0]));
-        return;
-    }
-    printf("{\"after\":%" PRIu64, tail->seq);
-    while (json_next_member(&members, &name, &value)) {
-        if (json_string_is(name, SLICE("watermark")) ||
-            json_string_is(name, SLICE("hydration_required")))
-            continue;
-        if (json_string_is(name, SLICE("projected_at")))
-            published = value.raw;
-        printf(",%.*s:%.*s", (int)name.raw.size, name.raw.data, (int)value.raw.size,
-               value.raw.data);
-    }
-    printf(",\"sequence\":%" PRIu64 ",\"published_at\":%.*s}\n", frame->seq, (int)published.size,
-           published.data);
-}
-
 /* ---- the cursor file ---------------------------------------------------------------------- */
 
 /* Replaces the file, so that a reader never finds half a position. */
@@ -206,9 +180,31 @@ static void set_position(struct tail *tail, const struct khala_position *positio
 }
 
 static enum khala_result on_frame(void *user, const struct khala_frame *frame) {
+    static const char *const names[] = {"seq", "projected_at", "kind", "payload"};
+    const struct json_value object = {JSON_KIND_OBJECT, {frame->json.data, frame->json.size}};
+    struct json_iterator members = json_iterate(object);
+    struct json_value name, value;
+    struct slice published = SLICE("null");
     struct tail *tail = tail_of(user);
     tail->is_waiting = false;
-    print_frame(tail, frame);
+    if (tail->json) {
+        /* As event streams have it: with sequence and published_at instead of the members that only
+         * the Phoenix dialect adds. */
+        printf("{\"after\":%" PRIu64, tail->seq);
+        while (json_next_member(&members, &name, &value)) {
+            if (json_string_is(name, SLICE("watermark")) ||
+                json_string_is(name, SLICE("hydration_required")))
+                continue;
+            if (json_string_is(name, SLICE("projected_at")))
+                published = value.raw;
+            printf(",%.*s:%.*s", (int)name.raw.size, name.raw.data, (int)value.raw.size,
+                   value.raw.data);
+        }
+        printf(",\"sequence\":%" PRIu64 ",\"published_at\":%.*s}\n", frame->seq,
+               (int)published.size, published.data);
+    } else {
+        print_members(object, names, sizeof(names) / sizeof(names[0]));
+    }
     set_position(tail, &frame->position);
     return KHALA_OK;
 }

@@ -10,25 +10,6 @@
 
 #define TEXT_BYTES_MAX 65536
 
-static void print_json(const struct verify_result *result) {
-    const struct verify_break *broken = &result->broken;
-    printf("{\"events\":%llu,\"entities\":%llu,\"broken\":", (unsigned long long)result->events,
-           (unsigned long long)result->entities);
-    if (!result->is_broken) {
-        printf("null");
-        return;
-    }
-    struct buffer entity;
-    buffer_init(&entity, TEXT_BYTES_MAX);
-    if (broken->entity[0] == '\0' ||
-        json_write_string(&entity, slice_of(broken->entity)) != STATUS_OK)
-        buffer_clear(&entity);
-    printf("{\"entity\":%.*s,\"seq\":%llu,\"log_id\":%llu,\"message\":\"%s\"}",
-           entity.size ? (int)entity.size : 4, entity.size ? entity.data : "null",
-           (unsigned long long)broken->seq, (unsigned long long)broken->log_id, broken->message);
-    buffer_release(&entity);
-}
-
 struct document_report {
     bool json;
     bool has_more;
@@ -81,9 +62,24 @@ static int report(enum status status, const struct cli_store *opened,
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s: %s", status_code(status),
                         store_session_error(opened->session));
-    if (json)
-        print_json(result);
-    else if (!result->is_broken)
+    if (json) {
+        struct buffer entity;
+        buffer_init(&entity, TEXT_BYTES_MAX);
+        if (broken->entity[0] == '\0')
+            buffer_append_slice(&entity, SLICE("null"));
+        else if (json_write_string(&entity, slice_of(broken->entity)) != STATUS_OK)
+            buffer_clear(&entity);
+        printf("{\"events\":%llu,\"entities\":%llu,\"broken\":", (unsigned long long)result->events,
+               (unsigned long long)result->entities);
+        if (result->is_broken)
+            printf("{\"entity\":%.*s,\"seq\":%llu,\"log_id\":%llu,\"message\":\"%s\"}",
+                   entity.size ? (int)entity.size : 4, entity.size ? entity.data : "null",
+                   (unsigned long long)broken->seq, (unsigned long long)broken->log_id,
+                   broken->message);
+        else
+            printf("null");
+        buffer_release(&entity);
+    } else if (!result->is_broken)
         printf("%llu events of %llu entities: every hash, link, sequence and cursor holds\n",
                (unsigned long long)result->events, (unsigned long long)result->entities);
     else if (broken->entity[0] == '\0')
