@@ -57,24 +57,15 @@ static bool has_only(const char *text, unsigned char first, unsigned char last) 
     return true;
 }
 
-static bool choice_index(const char *choices, const char *text, uint64_t *index) {
+static bool choice_index(const char *choices, const char *text, bool ignores_case,
+                         uint64_t *index) {
     *index = 0;
     for (const char *at = choices; *at; (*index)++) {
         size_t size = strcspn(at, "|");
-        if (size == strlen(text) && memcmp(at, text, size) == 0)
+        if (size == strlen(text) &&
+            (ignores_case ? strncasecmp(at, text, size) : strncmp(at, text, size)) == 0)
             return true;
         at += size + (at[size] == '|');
-    }
-    return false;
-}
-
-static bool flag_parse(const char *text, bool *flag) {
-    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strcasecmp(text, words[i]) == 0) {
-            *flag = i % 2 == 1;
-            return true;
-        }
     }
     return false;
 }
@@ -98,8 +89,9 @@ static enum status setting_apply(const struct setting *setting, struct config *c
         strcpy(field, text);
         return STATUS_OK;
     case SETTING_FLAG:
-        if (!flag_parse(text, field))
+        if (!choice_index("0|1|false|true|no|yes|off|on", text, true, &number))
             return refuse(error, "%s='%.200s' is not true or false", setting->name, text);
+        *(bool *)field = number % 2 == 1;
         return STATUS_OK;
     case SETTING_SECRET:
         /* The value is not shown, because the message may be logged. */
@@ -118,7 +110,7 @@ static enum status setting_apply(const struct setting *setting, struct config *c
             return refuse(error, "%s='%.200s' is not host:port", setting->name, text);
         return STATUS_OK;
     case SETTING_CHOICE:
-        if (!choice_index(setting->choices, text, &number))
+        if (!choice_index(setting->choices, text, false, &number))
             return refuse(error, "%s='%.200s' is not one of %s", setting->name, text,
                           setting->choices);
         *(uint64_t *)field = number;
@@ -141,38 +133,6 @@ static enum status refuse_row(const struct config_file *file, const struct confi
                               struct config_error *error) {
     const struct config_error reason = *error;
     return config_file_refuse(file, row->line, error, "%s", reason.text);
-}
-
-static enum status settings_load(struct config *config, const char *(*environment)(const char *),
-                                 const struct config_flag *flags, size_t flag_count,
-                                 struct config_error *error) {
-    for (size_t i = 0; i < config_setting_count; i++) {
-        const struct setting *setting = &config_settings[i];
-        const char *given = environment(setting->name);
-        config->sources[i] = CONFIG_DEFAULT;
-        enum status status = setting_apply(setting, config, setting->fallback, error);
-        /* The row is checked also if the environment or a flag overrides it. */
-        const struct config_file_row *row = config_file_find(config->file, setting->name);
-        if (status == STATUS_OK && row) {
-            config->sources[i] = CONFIG_FILE;
-            status = setting_apply(setting, config, row->value, error);
-            if (status != STATUS_OK)
-                return refuse_row(config->file, row, error);
-        }
-        if (given)
-            config->sources[i] = CONFIG_ENVIRONMENT;
-        for (size_t j = 0; setting->flag && j < flag_count; j++) {
-            if (flags[j].value && strcmp(flags[j].name, setting->flag) == 0) {
-                given = flags[j].value;
-                config->sources[i] = CONFIG_FLAG;
-            }
-        }
-        if (status == STATUS_OK && given)
-            status = setting_apply(setting, config, given, error);
-        if (status != STATUS_OK)
-            return status;
-    }
-    return STATUS_OK;
 }
 
 static enum status policy_apply(struct config *config, const struct policy_key *key,
@@ -227,20 +187,40 @@ enum status config_load(struct config *config, const struct config_file *file,
                         const char *(*environment)(const char *), const struct config_flag *flags,
                         size_t flag_count, struct config_error *error) {
     *config = (struct config){.file = file};
-    enum status status = settings_load(config, environment, flags, flag_count, error);
-    if (status == STATUS_OK)
-        status = check_together(config, error);
-    if (status != STATUS_OK)
-        return status;
+    for (size_t i = 0; i < config_setting_count; i++) {
+        const struct setting *setting = &config_settings[i];
+        const struct config_file_row *row = config_file_find(file, setting->name);
+        const char *given = environment(setting->name);
+        config->sources[i] = row ? CONFIG_FILE : CONFIG_DEFAULT;
+        enum status status = setting_apply(setting, config, setting->fallback, error);
+        /* The row is checked also if the environment or a flag overrides it. */
+        if (status == STATUS_OK && row &&
+            setting_apply(setting, config, row->value, error) != STATUS_OK)
+            return refuse_row(file, row, error);
+        if (given)
+            config->sources[i] = CONFIG_ENVIRONMENT;
+        for (size_t j = 0; setting->flag && j < flag_count; j++) {
+            if (flags[j].value && strcmp(flags[j].name, setting->flag) == 0) {
+                given = flags[j].value;
+                config->sources[i] = CONFIG_FLAG;
+            }
+        }
+        if (status == STATUS_OK && given)
+            status = setting_apply(setting, config, given, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    if (check_together(config, error) != STATUS_OK)
+        return STATUS_INVALID_CONFIG;
     policy_table_init(&config->policies);
     assert(policy_key_count() <= CONFIG_POLICY_KEY_MAX);
     for (size_t i = 0; i < policy_key_count(); i++) {
         struct policy_key key = policy_key_at(i);
-        const struct config_file_row *row = config_file_find(config->file, key.name);
+        const struct config_file_row *row = config_file_find(file, key.name);
         const char *text = environment(key.name);
         config->policy_sources[i] = text ? CONFIG_ENVIRONMENT : row ? CONFIG_FILE : CONFIG_DEFAULT;
         if (row && policy_apply(config, &key, row->value, error) != STATUS_OK)
-            return refuse_row(config->file, row, error);
+            return refuse_row(file, row, error);
         if (text && policy_apply(config, &key, text, error) != STATUS_OK)
             return STATUS_INVALID_CONFIG;
     }

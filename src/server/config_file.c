@@ -82,34 +82,6 @@ static enum status value_plain(struct line *line) {
     return STATUS_OK;
 }
 
-/* text is one line without its end. */
-static enum status parse_line(struct config_file *file, char *text, unsigned number,
-                              struct config_error *error) {
-    char *name = text + strspn(text, BLANKS);
-    if (*name == '\0' || *name == '#' || *name == ';')
-        return STATUS_OK;
-    size_t size = strchr(NAME_START, *name) ? strspn(name, NAME_BYTES) : 0;
-    size_t gap = strspn(name + size, BLANKS);
-    if (size == 0 || name[size + gap] != '=')
-        return config_file_refuse(file, number, error, "'%.60s' is not KEY=value", name);
-    struct line line = {file, error, name, name + size + gap + 1, number};
-    line.text += strspn(line.text, BLANKS);
-    name[size] = '\0';
-    enum status status =
-        *line.text == '"' || *line.text == '\'' ? value_unquote(&line) : value_plain(&line);
-    if (status != STATUS_OK)
-        return status;
-    const struct config_file_row *first = config_file_find(file, line.name);
-    if (first)
-        return config_file_refuse(file, number, error, "%s is already set in line %u", line.name,
-                                  first->line);
-    if (file->row_count == CONFIG_FILE_ROWS_MAX)
-        return config_file_refuse(file, number, error, "there are more than %d settings",
-                                  CONFIG_FILE_ROWS_MAX);
-    file->rows[file->row_count++] = (struct config_file_row){line.name, line.text, number};
-    return STATUS_OK;
-}
-
 enum status config_file_parse(struct config_file *file, size_t size, struct config_error *error) {
     assert(size <= CONFIG_FILE_BYTES_MAX);
     char *end = file->text + size;
@@ -129,10 +101,29 @@ enum status config_file_parse(struct config_file *file, size_t size, struct conf
         if (line.size > 0 && line_end[-1] == '\r')
             line_end--;
         *line_end = '\0';
-        enum status status = parse_line(file, text, number, error);
+        char *name = text + strspn(text, BLANKS);
+        text = next ? next + 1 : end;
+        if (*name == '\0' || *name == '#' || *name == ';')
+            continue;
+        size_t name_size = strchr(NAME_START, *name) ? strspn(name, NAME_BYTES) : 0;
+        size_t gap = strspn(name + name_size, BLANKS);
+        if (name_size == 0 || name[name_size + gap] != '=')
+            return config_file_refuse(file, number, error, "'%.60s' is not KEY=value", name);
+        struct line row = {file, error, name, name + name_size + gap + 1, number};
+        row.text += strspn(row.text, BLANKS);
+        name[name_size] = '\0';
+        enum status status =
+            *row.text == '"' || *row.text == '\'' ? value_unquote(&row) : value_plain(&row);
         if (status != STATUS_OK)
             return status;
-        text = next ? next + 1 : end;
+        const struct config_file_row *first = config_file_find(file, name);
+        if (first)
+            return config_file_refuse(file, number, error, "%s is already set in line %u", name,
+                                      first->line);
+        if (file->row_count == CONFIG_FILE_ROWS_MAX)
+            return config_file_refuse(file, number, error, "there are more than %d settings",
+                                      CONFIG_FILE_ROWS_MAX);
+        file->rows[file->row_count++] = (struct config_file_row){name, row.text, number};
     }
     return STATUS_OK;
 }

@@ -341,23 +341,6 @@ static enum status loops_start(struct run *run) {
 
 /* ---- the whole ---- */
 
-/* Only a loop that has started knows whether the system gave it a descriptor table of its own. */
-static void report_connections(const struct run *run) {
-    const struct conn_limits *limits = &run->server->http.conn_limits;
-    uint64_t tables = 0;
-    bool is_shared = false;
-    for (size_t i = 0; i < run->loop_count; i++) {
-        tables += run->loops[i].io.has_own_descriptors;
-        is_shared = is_shared || !run->loops[i].io.has_own_descriptors;
-    }
-    uint64_t conn_max = (tables + is_shared) * limits->table_conn_max;
-    if (conn_max < limits->conn_max)
-        log_event(LOG_WARN, "server.connections_clamped", log_int("connections", (int64_t)conn_max),
-                  log_int("connections_max", (int64_t)limits->conn_max),
-                  log_int("descriptor_tables", (int64_t)(tables + is_shared)),
-                  log_int("reserved_for_operator", (int64_t)limits->reserved_max));
-}
-
 static void write_address(const struct server *server, char text[NODE_TEXT_BYTES], const char *host,
                           uint16_t port) {
     snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "%s[%s]:%u" : "%s%s:%u",
@@ -404,7 +387,19 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
         status = loops_start(run);
     size_t started = server->http.loops_started;
     if (status == STATUS_OK) {
-        report_connections(run);
+        /* Only a loop that has started knows whether the system gave it a descriptor table of its
+         * own. */
+        const struct conn_limits *limits = &server->http.conn_limits;
+        uint64_t tables = 0;
+        for (size_t i = 0; i < started; i++)
+            tables += run->loops[i].io.has_own_descriptors;
+        tables += tables < started; /* the loops without one share a table */
+        if (tables * limits->table_conn_max < limits->conn_max)
+            log_event(LOG_WARN, "server.connections_clamped",
+                      log_int("connections", (int64_t)(tables * limits->table_conn_max)),
+                      log_int("connections_max", (int64_t)limits->conn_max),
+                      log_int("descriptor_tables", (int64_t)tables),
+                      log_int("reserved_for_operator", (int64_t)limits->reserved_max));
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)run->loop_count));
         limits_report_log(&server->config);

@@ -282,13 +282,29 @@ static struct store_message store_label(const struct server *server) {
     return label;
 }
 
+/* Checks the end of the log, and reads what the store says about itself. A crash, or a disk that
+ * does not sync, damages the end of the log first, and the writer would append to it. Checking the
+ * whole log would delay the start of a large store by minutes. */
 static enum status state_read(struct server *server) {
+    const struct verify_sample sample = {.stretch_count = 1, .stretch_events = TAIL_EVENTS};
     struct store_session *session;
+    struct verify_result result;
     struct store_state state;
     enum status status = store_session_open(server->store, STORE_READ, &session);
     if (status != STATUS_OK)
         return status;
-    status = store_read_state(session, &state);
+    status = verify_sample(session, &sample, &result);
+    if (status == STATUS_OK && result.is_broken) {
+        store_session_close(session);
+        return server_refuse(
+            server, STATUS_INVALID_CONFIG,
+            "the log in %s is damaged at log id %llu (%.200s): %s: 'khala doctor' says "
+            "what to do",
+            store_label(server).text, (unsigned long long)result.broken.log_id,
+            result.broken.entity, result.broken.message);
+    }
+    if (status == STATUS_OK)
+        status = store_read_state(session, &state);
     if (status == STATUS_OK)
         status = quota_table_read(server->quotas, session);
     if (status == STATUS_OK)
@@ -302,27 +318,6 @@ static enum status state_read(struct server *server) {
     server->log_id = state.log_id;
     server->log_ms = state.log_id > 0 ? event_cursor_of(&state.cursor).timestamp_ms : 0;
     return STATUS_OK;
-}
-
-/* A crash, or a disk that does not sync, damages the end of the log first. The writer would append
- * to that end. Checking the whole log would delay the start of a large store by minutes. */
-static enum status tail_check(struct server *server) {
-    const struct verify_sample sample = {.stretch_count = 1, .stretch_events = TAIL_EVENTS};
-    struct store_session *session = NULL;
-    struct verify_result result;
-    enum status status = store_session_open(server->store, STORE_READ, &session);
-    if (status != STATUS_OK)
-        return status;
-    status = verify_sample(session, &sample, &result);
-    store_session_close(session);
-    if (status == STATUS_OK && result.is_broken)
-        return server_refuse(
-            server, STATUS_INVALID_CONFIG,
-            "the log in %s is damaged at log id %llu (%.200s): %s: 'khala doctor' says "
-            "what to do",
-            store_label(server).text, (unsigned long long)result.broken.log_id,
-            result.broken.entity, result.broken.message);
-    return status;
 }
 
 /* Loads the keys, and generates those that are missing. */
@@ -367,16 +362,14 @@ static enum status store_open_all(struct server *server) {
                                  *reason.text ? reason.text : status_message(status));
         log_certificate(server, "tls.ready");
     }
-    status = tail_check(server);
     const struct quota_limits quotas = config_quota_limits(&server->config);
-    if (status == STATUS_OK)
-        status = quota_table_open(&server->quotas, &quotas);
+    status = quota_table_open(&server->quotas, &quotas);
     if (status == STATUS_OK)
         status = operator_keys_open(&server->http.operator_keys);
-    if (status == STATUS_INVALID_CONFIG)
-        return status;
     if (status == STATUS_OK)
         status = state_read(server);
+    if (status == STATUS_INVALID_CONFIG)
+        return status;
     if (status == STATUS_OK)
         status = delivery_start(server);
     if (status == STATUS_OK)

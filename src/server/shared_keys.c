@@ -153,24 +153,6 @@ enum status shared_keys_rotate(const struct key_place *place, const struct keys_
 
 /* ---- a move ---- */
 
-static enum status load_key(const struct key_place *place, struct store_session *session,
-                            const char *name, struct key_text *text) {
-    struct slice kept;
-    struct arena arena;
-    if (!store_has_secrets(place->store))
-        return read_file(place->folder, name, text);
-    arena_init(&arena, SHARED_KEY_BYTES_MAX);
-    enum status status = store_load_secret(session, slice_of(name), &arena, &kept);
-    if (status == STATUS_OK && kept.size >= sizeof(text->bytes))
-        status = STATUS_INTERNAL_ERROR;
-    if (status == STATUS_OK) {
-        memcpy(text->bytes, kept.data, kept.size);
-        text->size = kept.size;
-    }
-    arena_release(&arena);
-    return status;
-}
-
 enum status shared_keys_copy(const struct key_place *source, const struct key_place *target) {
     struct store_session *reading = NULL;
     struct store_session *writing = NULL;
@@ -178,16 +160,26 @@ enum status shared_keys_copy(const struct key_place *source, const struct key_pl
     if (status == STATUS_OK)
         status = store_session_open(target->store, STORE_WRITE, &writing);
     for (size_t i = 0; status == STATUS_OK && i < FILE_COUNT; i++) {
-        struct key_text text = {.size = 0};
-        status = load_key(source, reading, files[i], &text);
-        struct slice value = {text.bytes, text.size};
+        struct key_text held = {.size = 0};
+        struct arena arena;
+        struct slice key;
+        arena_init(&arena, SHARED_KEY_BYTES_MAX);
+        if (store_has_secrets(source->store)) {
+            status = store_load_secret(reading, slice_of(files[i]), &arena, &key);
+            if (status == STATUS_OK && key.size >= SHARED_KEY_BYTES_MAX)
+                status = STATUS_INTERNAL_ERROR;
+        } else {
+            status = read_file(source->folder, files[i], &held);
+            key = (struct slice){held.bytes, held.size};
+        }
         if (status == STATUS_OK && store_has_secrets(target->store))
-            status = store_keep_secret(writing, slice_of(files[i]), value);
+            status = store_keep_secret(writing, slice_of(files[i]), key);
         else if (status == STATUS_OK)
-            status = write_file(target->folder, files[i], value);
+            status = write_file(target->folder, files[i], key);
         else if (status == STATUS_NOT_FOUND)
             status = STATUS_OK; /* The key is a setting: nothing was generated. */
-        OPENSSL_cleanse(&text, sizeof(text));
+        OPENSSL_cleanse(&held, sizeof(held));
+        arena_release(&arena);
     }
     store_session_close(writing);
     store_session_close(reading);
