@@ -332,8 +332,8 @@ int cli_version(int argc, char **argv) {
 }
 
 int cli_main(int argc, char **argv) {
-    /* A file or socket that is opened where standard output should be would be written into. What
-     * is missing is held by something that refuses to be used. */
+    /* A file or socket that gets the number of a missing standard output would be written into.
+     * A missing one is replaced by a descriptor that refuses to be used. */
     static const int refusing[] = {O_WRONLY, O_RDONLY, O_RDONLY};
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", refusing[fd]) != fd)

@@ -32,7 +32,7 @@ struct cli_command {
     int (*run)(int argc, char **argv);
     const char *operand;                  /* the first one, as takes above; NULL: none */
     const struct cli_option_row *options; /* ends with a row whose name is NULL; NULL: none */
-    bool takes_settings;                  /* also the flags of server/config.c */
+    bool takes_settings;                  /* its options include the flags of server/config.c */
 };
 
 /* Ends with a row whose name is NULL. */

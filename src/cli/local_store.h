@@ -2,7 +2,7 @@
  * folder, the check of its journals, and a move into another store.
  * Thread: main.
  * Memory: cli_store_close closes both the session and the store, also after an error.
- * Errors: an exit code other than EXIT_CODE_DONE comes after its error was printed, except where
+ * Errors: an exit code other than EXIT_CODE_DONE comes after its error was printed, except if
  * is_in_use is set.
  * Invariant: opening never creates a store. */
 #ifndef CLI_LOCAL_STORE_H

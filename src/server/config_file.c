@@ -20,7 +20,7 @@ struct line {
     struct config_file *file;
     struct config_error *error;
     const char *name;
-    char *text; /* of the value; ends with '\0' */
+    char *text; /* the value; ends with '\0' */
     unsigned number;
 };
 

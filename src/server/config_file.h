@@ -24,7 +24,7 @@ struct config_error {
 struct config_file_row {
     const char *name;
     const char *value;
-    unsigned line; /* from 1 */
+    unsigned line; /* counted from 1 */
 };
 
 struct config_file {

@@ -1,4 +1,4 @@
-/* The settings in the form that the parts of the server take: one small struct for each part.
+/* The settings in the form that the parts of the server need: one small struct for each part.
  * Thread: any; pure functions over the settings.
  * Memory: the texts belong to the config, which outlives the parts.
  * Errors: none; config_load checks the values.

@@ -114,7 +114,7 @@ static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
     hub_prune(following->hub, topic, oldest_seq);
 }
 
-/* The main thread starts the server again: everything in memory belongs to the old epoch. */
+/* The main thread restarts the server: everything in memory belongs to the old epoch. */
 static void on_epoch(void *user, const char *epoch) {
     struct following *following = user;
     if (atomic_exchange(&following->end, FOLLOWING_EPOCH_OLD) == FOLLOWING_GOES_ON)

@@ -23,13 +23,13 @@
 struct revoked {
     struct http *http;
     struct writer *_Atomic writer; /* set before the loops start */
-    uint64_t read_serial;          /* of the last revocation in memory; of the writer's thread */
-    uint64_t sweep_serial;         /* of the sweep under way */
+    uint64_t read_serial;          /* the last revocation in memory; for the writer's thread */
+    uint64_t sweep_serial;         /* the last revocation of the sweep under way */
     uint64_t sweep_boot_ms;
     pthread_mutex_t lock;   /* held while a sweep is posted */
     atomic_bool is_serving; /* all loops run */
     atomic_bool is_sweeping;
-    _Atomic uint64_t swept_serial; /* of the last revocation that is in force on this node */
+    _Atomic uint64_t swept_serial; /* the last revocation in force on this node */
     struct sweep sweep;
 };
 
@@ -44,7 +44,7 @@ void revoked_stop(struct revoked *revoked);
 /* Why a running server must end. */
 enum following_end {
     FOLLOWING_GOES_ON,
-    FOLLOWING_EPOCH_OLD,  /* the store has another epoch: the server must start again */
+    FOLLOWING_EPOCH_OLD,  /* the store has another epoch: the server must restart */
     FOLLOWING_SCHEMA_NEW, /* a newer build changed the schema, and this one cannot read it */
 };
 
@@ -55,10 +55,10 @@ struct following {
     struct revoked *revoked;
     struct quota_table *quotas;
     struct operator_keys *operator_keys;
-    const char *folder;            /* of the keys */
+    const char *folder;            /* the folder of the keys */
     struct writer *_Atomic writer; /* NULL until it has started: its thread beats before that */
-    const char *epoch;             /* that this process delivers */
-    uint64_t schema_version;       /* that this build knows */
+    const char *epoch;             /* the epoch that this process delivers */
+    uint64_t schema_version;       /* the schema that this build knows */
     uint64_t keys_read_ms; /* when the signing keys were read last, by the clock of the beat */
     bool is_schema_newer;  /* the store has a newer one; it was logged */
     _Atomic enum following_end end;

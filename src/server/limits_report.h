@@ -15,17 +15,17 @@
 struct limits_counts {
     uint64_t loops;
     uint64_t pool_threads;
-    uint64_t subscriptions_max; /* of one connection */
+    uint64_t subscriptions_max; /* the limit of one connection */
     uint64_t request_bytes_max; /* head and messages of one connection, by the settings */
     uint64_t shared_bytes_max;  /* queues and windows of the process, by the settings */
 };
 
 struct limits_report {
     uint64_t process_bytes;    /* once, the settings included */
-    uint64_t loop_bytes;       /* for each loop */
-    uint64_t thread_bytes;     /* for each thread of the store pool */
-    uint64_t connection_bytes; /* for one connection, its subscriptions included */
-    uint64_t fixed_bytes;      /* for the process, its loops and its threads, without connections */
+    uint64_t loop_bytes;       /* the sum for each loop */
+    uint64_t thread_bytes;     /* the sum for each thread of the store pool */
+    uint64_t connection_bytes; /* the sum for one connection, its subscriptions included */
+    uint64_t fixed_bytes;      /* the process, its loops and its threads, without connections */
 };
 
 /* The number of io loops: the setting, or one for each core. */

@@ -1,5 +1,5 @@
 /* The rebuild after a change of RUNTIME_KHALA_PROJECTION_VERSION: every summary of another version
- * is folded from the log again, one at a time, while the server runs.
+ * is rebuilt from the log, one at a time, while the server runs.
  * Thread: its own, which main starts and stops; the writer serves it between two batches.
  * Memory: a page of entities.
  * Errors: an entity that fails is logged and left for its next event or a reprojection.
@@ -16,7 +16,7 @@ struct rebuild_options {
     struct writer *writer;
     struct projector *projector;
     struct slice projection_version;
-    const char *folder; /* where earlier versions kept the version */
+    const char *folder; /* earlier builds kept the version in this folder */
 };
 
 struct rebuild;

@@ -60,7 +60,7 @@ struct run {
     struct run_loop *loops;
     size_t loop_count;
     atomic_size_t loops_running;
-    uv_loop_t control; /* of the main thread */
+    uv_loop_t control; /* the loop of the main thread */
     uv_signal_t terminate;
     uv_signal_t interrupt;
     uv_signal_t hang_up;
@@ -68,7 +68,7 @@ struct run {
     uv_timer_t check;
     uv_async_t loop_ended;
     struct watchdog watchdog;
-    struct tls_context *cluster_tls; /* for connections to other nodes; NULL: they use no TLS */
+    struct tls_context *cluster_tls; /* TLS with other nodes; NULL: none */
 };
 
 /* ---- the end ---- */
@@ -293,7 +293,7 @@ static enum status loops_start(struct run *run) {
     struct server *server = run->server;
     struct conn_limits *limits = &server->http.conn_limits;
     int fds[LISTENER_COUNT][LISTEN_SOCKETS_MAX];
-    int later_fds[LISTENER_COUNT * LISTEN_SOCKETS_MAX]; /* of all loops, one after another */
+    int later_fds[LISTENER_COUNT * LISTEN_SOCKETS_MAX]; /* those of all loops, one after another */
     for (size_t i = 0; i < LISTEN_SOCKETS_MAX; i++)
         fds[LISTENER_PUBLIC][i] = fds[LISTENER_OPERATOR][i] = -1;
     enum status status = listeners_open(run, fds);

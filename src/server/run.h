@@ -3,7 +3,7 @@
  * Memory: all threads and parts have ended when server_run returns.
  * Errors: a server that cannot start leaves the reason in server->message.
  * Invariant: after SIGTERM or SIGINT the server is not ready. It drains after the delay, within the
- * grace. A second signal ends it at once. SIGHUP reads the keys and the certificate again. When the
+ * grace. A second signal ends it at once. SIGHUP reloads the keys and the certificate. When the
  * store has another epoch, the server drains and replaces itself by a new process image.
  */
 #ifndef SERVER_RUN_H

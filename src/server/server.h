@@ -30,11 +30,11 @@ struct server {
     struct dialect_settings dialects;
     struct io_backoff backoff;
     uint16_t port;          /* the bound port, also if the setting is 0 */
-    uint16_t operator_port; /* of the operator's listener; 0: there is none */
+    uint16_t operator_port; /* the port of the operator's listener; 0: there is none */
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* identifies the history in the store */
     char fanout_channel[32];          /* identifies the store among others on one server */
-    uint64_t log_id;                  /* of the last event at the start; 0: no event */
+    uint64_t log_id;                  /* the last event at the start; 0: no event */
     uint64_t log_ms;                  /* time of the last event at the start; 0: no event */
     struct projector *projector;
     struct hub *hub;
@@ -52,20 +52,20 @@ struct server {
     struct revoked revoked;
     struct following following;
     struct rebuild *rebuild;          /* NULL: none is needed */
-    char message[SERVER_MESSAGE_MAX]; /* for people: why the server did not start */
+    char message[SERVER_MESSAGE_MAX]; /* why the server did not start, for people */
 };
 
 /* config is set. Opens all parts, for that many loops. */
 MUST_CHECK enum status server_open(struct server *server, size_t loop_count);
 /* Called after the loops have ended. Also closes a server that was opened in part. */
 void server_close(struct server *server);
-/* Writes the reason to message, and logs it where the log is JSON. Returns the status. */
+/* Writes the reason to message, and logs it if the log is JSON. Returns the status. */
 __attribute__((format(printf, 3, 4))) enum status
 server_refuse(struct server *server, enum status status, const char *format, ...);
 /* Called once a second: checks the location of the store, and reads the file of keys if it changed.
  */
 void server_check(struct server *server);
-/* SIGHUP: reads the keys and the certificate again. */
+/* SIGHUP: reloads the keys and the certificate. */
 void server_reload(struct server *server);
 
 #endif

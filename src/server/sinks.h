@@ -17,7 +17,7 @@ struct sinks {
 
 /* Checks the names and what they need. message gets the reason. */
 MUST_CHECK enum status sinks_check(const struct config *config, char *message, size_t message_size);
-/* The sink that takes part in each commit. */
+/* The sink that writes in each commit. */
 const struct sink *sinks_of_commit(const struct config *config);
 MUST_CHECK enum status sinks_start(struct sinks *sinks, const struct config *config,
                                    struct store *store, struct writer *writer);

@@ -169,7 +169,7 @@ static enum status read_error(void *user, unsigned http_status, struct slice pie
 static void ask_server(struct doctor *doctor, const char *url) {
     struct blocking_http *client = NULL;
     unsigned http_status = 0;
-    char process[64] = ""; /* of an embedded store */
+    char process[64] = ""; /* the server of an embedded store */
     char holder[64] = "";
     const struct blocking_request request = {
         .target = "/healthz/ready", .user = doctor, .on_body = read_error};

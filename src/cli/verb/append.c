@@ -34,7 +34,7 @@ struct append_options {
     const char *batch;
     bool create;
     bool notification;
-    bool progress; /* also without a terminal */
+    bool progress; /* show it even if stderr is not a terminal */
     bool json;
 };
 

@@ -25,7 +25,7 @@ struct migration {
     struct remote *remote; /* NULL: none is asked */
     struct buffer request; /* the cursors that the server is asked about next */
     size_t request_count;
-    int code; /* of the requests */
+    int code; /* the exit code of the requests */
     struct cursor_list list;
     struct buffer stream; /* the stream cursor */
     struct buffer line;

@@ -18,7 +18,7 @@ struct export_options {
     const char *format;
     const char *store; /* a folder */
     bool json;
-    bool progress; /* also without a terminal */
+    bool progress; /* show it even if stderr is not a terminal */
 };
 
 struct export_run {

@@ -36,9 +36,9 @@ struct get_options {
 /* The lists: their path is their name, and these members of an item are printed for people. */
 struct listing {
     const char *name;
-    bool has_owners; /* takes --status, --user, --guest and --org */
-    bool has_topics; /* takes --class */
-    bool has_prefix; /* takes --prefix */
+    bool has_owners; /* accepts --status, --user, --guest and --org */
+    bool has_topics; /* accepts --class */
+    bool has_prefix; /* accepts --prefix */
     const char *columns[COLUMNS_MAX];
 };
 

@@ -20,7 +20,7 @@ struct import_options {
     struct remote_options remote;
     const char *from; /* a folder */
     bool json;
-    bool progress; /* also without a terminal */
+    bool progress; /* show it even if stderr is not a terminal */
 };
 
 struct import_run {
@@ -34,7 +34,7 @@ struct import_run {
     bool shows_progress;
     bool is_writing;
     bool is_done;
-    bool is_refused; /* after the answer began */
+    bool is_refused; /* an error came after the answer had begun */
 };
 
 /* First bytes are sent, then the server writes events. */

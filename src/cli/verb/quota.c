@@ -29,7 +29,7 @@ static bool number_of(struct json_value object, const char *name, uint64_t *numb
            json_u64(field.value, JSON_INTEGER_MAX, number);
 }
 
-/* One quota a line, or one owner a line where it is part of a list. */
+/* One quota a line, or one owner a line if it is part of a list. */
 static bool print_owner(struct json_value owner, bool is_listed) {
     struct json_field fields[MEMBER_COUNT] = {
         [MEMBER_OWNER] = {.name = SLICE("owner")},

@@ -19,8 +19,8 @@
 #define OPTION_NAME_SIZE 32
 
 struct request {
-    const char *ids[DOCUMENT_KIND_COUNT]; /* of one entity; all are NULL with --all */
-    enum document_kind kind;              /* of that entity's document */
+    const char *ids[DOCUMENT_KIND_COUNT]; /* the id of one entity; all are NULL with --all */
+    enum document_kind kind;              /* the document of that entity */
     bool all;
     bool verify;
     bool journal;

@@ -19,11 +19,11 @@
 #define TARGET_BYTES_MAX 1024
 
 /* Commands to paste that show a new server at work: append an event, follow it, mint a token. Each
- * works by itself, in any folder, and again when it is pasted again. */
+ * works by itself, in any folder, and a second time when it is pasted twice. */
 struct examples {
     const struct server *server;
-    const char *url;          /* of readers */
-    const char *operator_url; /* of backends */
+    const char *url;          /* the address for readers */
+    const char *operator_url; /* the address for backends */
     const char *key;          /* shell text that expands to the operator key */
     const char *trust;        /* options of curl for the certificate; "" for none */
     const char *token;        /* shell text that expands to a token for the topic */

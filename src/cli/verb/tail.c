@@ -1,5 +1,7 @@
-/* Follows a topic or the whole log until a signal ends it. libkhala reconnects and resumes after
- * the last event that was printed. */
+/* khala tail: follows a topic or the whole log until a signal ends it. libkhala reconnects and
+ * resumes after the last event that was printed; callbacks print frames, resets and notices. With
+ * a cursor file the position is saved after it was printed, so that a crash prints again and loses
+ * nothing: in a topic by libkhala's storage hook, in the log before the loop waits. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,9 +29,9 @@ struct tail {
     const char *cursor_file;       /* NULL: none */
     char stored[CURSOR_BYTES_MAX]; /* the content of the cursor file; "" if there is none */
     char cursor[CURSOR_BYTES_MAX]; /* the last position, for people; "" if there is none */
-    uint64_t seq;                  /* of the last position in a topic */
+    uint64_t seq;                  /* the last position in a topic */
     bool is_unsaved;               /* the cursor in the log */
-    bool was_live;                 /* at least once */
+    bool was_live;                 /* the client was live at least once */
     bool is_lost;                  /* a notice about the lost connection was printed */
     bool is_waiting;               /* the topic may have no event yet, and no message says so */
 };
@@ -267,7 +269,7 @@ static void on_heard(void *user) {
 
 /* ---- */
 
-/* after is where the command line begins; NULL: it does not say. */
+/* after is the position on the command line; NULL: none was given. */
 static int tail_run(struct tail *tail, const struct subscriber_options *options,
                     const char *after) {
     bool stores = tail->cursor_file && tail->topic;

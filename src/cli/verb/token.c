@@ -290,7 +290,8 @@ static int inspect(int argc, char **argv) {
                               TOKEN_BYTES_MAX);
     if (code == EXIT_CODE_DONE) {
         const struct principal *principal = NULL;
-        struct token_refusal refusal = {.rule = NULL}; /* without characters that JSON escapes */
+        struct token_refusal refusal = {.rule =
+                                            NULL}; /* a rule has no character that JSON escapes */
         status = gate_admit_token(&gate, buffer_slice(&token), clock_now().wall_ms, &principal,
                                   &refusal);
         principal_unref(principal);

@@ -79,15 +79,16 @@ static int report(enum status status, const struct cli_store *opened,
         else
             printf("null");
         buffer_release(&entity);
-    } else if (!result->is_broken)
+    } else if (!result->is_broken) {
         printf("%llu events of %llu entities: every hash, link, sequence and cursor holds\n",
                (unsigned long long)result->events, (unsigned long long)result->entities);
-    else if (broken->entity[0] == '\0')
+    } else if (broken->entity[0] == '\0') {
         printf("broken: log id %llu: %s\n", (unsigned long long)broken->log_id, broken->message);
-    else
+    } else {
         printf("broken: %s seq %llu (log id %llu): %s\n", broken->entity,
                (unsigned long long)broken->seq, (unsigned long long)broken->log_id,
                broken->message);
+    }
     int code = EXIT_CODE_NO;
     if (!result->is_broken) {
         struct journal_report journal = {.json = json};
