@@ -213,3 +213,10 @@ void remote_encode(struct buffer *out, const char *text) {
             buffer_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
     }
 }
+
+void remote_add_parameter(struct buffer *target, const char *name, const char *value) {
+    if (!value)
+        return;
+    buffer_printf(target, "%c%s=", memchr(target->data, '?', target->size) ? '&' : '?', name);
+    remote_encode(target, value);
+}

@@ -90,5 +90,7 @@ void remote_print_plain(struct json_value value);
 
 /* Appends a path segment or query value, percent-encoded. */
 void remote_encode(struct buffer *out, const char *text);
+/* Appends a parameter to the query of a request's target; nothing if value is NULL. */
+void remote_add_parameter(struct buffer *target, const char *name, const char *value);
 
 #endif

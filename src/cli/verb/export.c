@@ -43,27 +43,16 @@ static enum status export_body(void *user, unsigned http_status, struct slice pi
 
 /* Only the given options are sent, so that the server reports errors in them. */
 static int export_events(const struct export_options *options) {
-    const struct {
-        const char *name;
-        const char *value;
-    } parameters[] = {{"after_cursor", options->after},
-                      {"since", options->since},
-                      {"until_cursor", options->until},
-                      {"format", options->format}};
     struct remote remote;
     struct export_run run = {.remote = &remote};
     struct buffer target;
     unsigned http_status = 0;
     buffer_init(&target, TARGET_BYTES_MAX);
     buffer_append_slice(&target, SLICE("/api/events/export"));
-    char separator = '?';
-    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
-        if (!parameters[i].value)
-            continue;
-        buffer_printf(&target, "%c%s=", separator, parameters[i].name);
-        remote_encode(&target, parameters[i].value);
-        separator = '&';
-    }
+    remote_add_parameter(&target, "after_cursor", options->after);
+    remote_add_parameter(&target, "since", options->since);
+    remote_add_parameter(&target, "until_cursor", options->until);
+    remote_add_parameter(&target, "format", options->format);
     enum status status = buffer_append_byte(&target, '\0');
     int code = status == STATUS_OK ? remote_open(&remote, &options->remote)
                                    : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));

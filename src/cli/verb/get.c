@@ -82,13 +82,6 @@ static const struct subject subjects[] = {
     {{"drift", NULL}, 0, "projectors/drift", ""},
 };
 
-static void add_parameter(struct buffer *target, const char *name, const char *value) {
-    if (!value)
-        return;
-    buffer_printf(target, "%c%s=", memchr(target->data, '?', target->size) ? '&' : '?', name);
-    remote_encode(target, value);
-}
-
 /* The words of the command line: events, a list or a subject, and the ids of a subject. */
 struct words {
     bool is_events;
@@ -125,20 +118,20 @@ static void write_target(struct buffer *target, const struct words *words,
                               : options->worker ? options->worker
                                                 : options->topic);
         buffer_append_slice(target, SLICE("/events"));
-        add_parameter(target, "after_seq", options->after);
-        add_parameter(target, "since", options->since);
-        add_parameter(target, "limit", options->limit);
+        remote_add_parameter(target, "after_seq", options->after);
+        remote_add_parameter(target, "since", options->since);
+        remote_add_parameter(target, "limit", options->limit);
     } else if (words->list) {
         buffer_append_slice(target, slice_of(words->list->name));
-        add_parameter(target, "status", options->status);
-        add_parameter(target, "owner_user_id", options->user);
-        add_parameter(target, "owner_guest_scope", options->guest);
-        add_parameter(target, "org_id", options->org);
-        add_parameter(target, "class", options->topic_class);
-        add_parameter(target, "prefix", options->prefix);
-        add_parameter(target, "dialect", options->dialect);
-        add_parameter(target, "after", options->after);
-        add_parameter(target, "limit", options->limit);
+        remote_add_parameter(target, "status", options->status);
+        remote_add_parameter(target, "owner_user_id", options->user);
+        remote_add_parameter(target, "owner_guest_scope", options->guest);
+        remote_add_parameter(target, "org_id", options->org);
+        remote_add_parameter(target, "class", options->topic_class);
+        remote_add_parameter(target, "prefix", options->prefix);
+        remote_add_parameter(target, "dialect", options->dialect);
+        remote_add_parameter(target, "after", options->after);
+        remote_add_parameter(target, "limit", options->limit);
     } else {
         buffer_append_slice(target, slice_of(words->subject->path));
         for (int i = 0; i < words->subject->id_count; i++) {

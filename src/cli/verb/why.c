@@ -19,13 +19,6 @@ struct why_options {
     bool json;
 };
 
-static void add_filter(struct buffer *target, const char *name, const char *value) {
-    if (!value)
-        return;
-    buffer_printf(target, "%c%s=", memchr(target->data, '?', target->size) ? '&' : '?', name);
-    remote_encode(target, value);
-}
-
 /* Escaped as in the log: the denied client chose the text, and it may hold terminal commands. */
 static void print_value(struct json_value value) {
     struct buffer memory;
@@ -124,9 +117,9 @@ int cli_why(int argc, char **argv) {
         return cli_usage("why", "'%s' is not expected", argv[0]);
     buffer_init(&target, TARGET_BYTES_MAX);
     buffer_append_slice(&target, SLICE("/internal/v1/khala/why"));
-    add_filter(&target, "connection", options.connection);
-    add_filter(&target, "principal", options.principal);
-    add_filter(&target, "topic", options.topic);
+    remote_add_parameter(&target, "connection", options.connection);
+    remote_add_parameter(&target, "principal", options.principal);
+    remote_add_parameter(&target, "topic", options.topic);
     enum status status = buffer_append_byte(&target, '\0');
     if (status != STATUS_OK) {
         buffer_release(&target);
