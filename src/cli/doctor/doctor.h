@@ -18,17 +18,17 @@ struct doctor {
     struct config config;
     struct remote_options remote;
     bool json;
+    /* For the checks of the store. */
+    struct store *store;
+    struct store_session *session;
+    uint64_t now_ms;
+    bool is_log_readable;
     const char *check; /* the running check */
     uint64_t finding_count;
     uint64_t wrong_count;
     bool has_folder;
     pid_t server_pid; /* the process that holds the store; 0: none */
     bool is_stopped;  /* the server refuses appends with disk_reserve */
-    /* Of the checks of the store. */
-    struct store *store;
-    struct store_session *session;
-    uint64_t now_ms;
-    bool is_log_readable;
 };
 
 /* advice is NULL when there is nothing to do. */
