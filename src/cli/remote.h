@@ -1,8 +1,8 @@
 /* The connection of a verb to a running server: its address, the operator key, one request.
  * Thread: main.
  * Memory: owns its client and the body of the last answer; remote_close also after an error.
- * Errors: opening and requests print their error and return an exit code; EXIT_CODE_DONE is
- * success. Invariant: an answer of 4xx is "no", one of 5xx or no answer is "unreachable". */
+ * Errors: opening and requests print their error and return an exit code.
+ * Invariant: an answer of 4xx is "no", one of 5xx or no answer is "unreachable". */
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H
 
