@@ -56,16 +56,6 @@ static size_t words_apart(struct slice a, struct slice b) {
     return sum;
 }
 
-/* How far a slip may lead: a third of what is the name's own, without a first word that both have.
- */
-static size_t distance_max(struct slice written, struct slice tried) {
-    struct slice rest = written, other_rest = tried, word, other;
-    size_t size = least(written.size, tried.size);
-    bool is_shared = next_word(&rest, &word) && next_word(&other_rest, &other) && rest.size > 0 &&
-                     slice_equal(word, other);
-    return (is_shared ? size - word.size : size) / 3;
-}
-
 void nearest_try(struct nearest *nearest, const char *name) {
     struct slice written = bounded(nearest->written);
     struct slice tried = bounded(name);
@@ -74,8 +64,14 @@ void nearest_try(struct nearest *nearest, const char *name) {
     /* Only an equal name has distance 0. */
     if (distance == 0 && !slice_equal(written, tried))
         distance = 1;
-    if (distance <= distance_max(written, tried) &&
-        (!nearest->name || distance < nearest->distance)) {
+    /* How far a slip may lead: a third of what is the name's own, without a first word that both
+     * have. */
+    struct slice rest = written, other_rest = tried, word, other;
+    size_t own_size = least(written.size, tried.size);
+    if (next_word(&rest, &word) && next_word(&other_rest, &other) && rest.size > 0 &&
+        slice_equal(word, other))
+        own_size -= word.size;
+    if (distance <= own_size / 3 && (!nearest->name || distance < nearest->distance)) {
         nearest->name = name;
         nearest->distance = distance;
     }
