@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "http/store_read.h"
-#include "topic/entity_name.h"
+#include "topic/topic_name.h"
 #include "wire/object_writer.h"
 
 #define LIMIT_DEFAULT 100

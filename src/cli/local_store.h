@@ -9,7 +9,7 @@
 #define CLI_LOCAL_STORE_H
 
 #include "cli/remote.h"
-#include "projector/journal_check.h"
+#include "projector/verify.h"
 #include "server/config.h"
 #include "store/store.h"
 

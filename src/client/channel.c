@@ -1,11 +1,11 @@
 #include "client/channel.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "client/channel_push.h"
-#include "client/subscribe_request.h"
+#include "client/client_limits.h"
 #include "wire/object_writer.h"
 #include "wire/phoenix.h"
 
@@ -608,4 +608,112 @@ void channel_close(struct channel *channel) {
     ws_client_close(channel->socket);
     if (!channel->is_busy)
         free_channel(channel);
+}
+
+void channel_push_list_init(struct push_list *list) {
+    *list = (struct push_list){.count = 0};
+    list_init(&list->pushes);
+}
+
+void channel_push_list_clear(struct push_list *list) {
+    struct list_node *node;
+    while ((node = list_pop_front(&list->pushes)))
+        free(container_of(node, struct push, node));
+    list->count = 0;
+}
+
+struct slice channel_push_next_ref(struct push_list *list, char ref[PUSH_REF_BYTES]) {
+    int size = snprintf(ref, PUSH_REF_BYTES, "%" PRIu64, ++list->ref);
+    return (struct slice){ref, (size_t)size};
+}
+
+struct push *channel_push_make(struct push_list *list, enum push_kind kind, size_t count,
+                               uint64_t now_ms) {
+    struct push *push = calloc(1, sizeof(*push) + count * sizeof(push->numbers[0]));
+    if (!push || list->count >= CLIENT_PUSHES_MAX) {
+        free(push);
+        return NULL;
+    }
+    (void)channel_push_next_ref(list, push->ref);
+    push->kind = kind;
+    push->at_ms = now_ms;
+    return push;
+}
+
+void channel_push_add(struct push_list *list, struct push *push) {
+    list_push_back(&list->pushes, &push->node);
+    list->count++;
+}
+
+struct push *channel_push_take(struct push_list *list, struct slice ref) {
+    struct list_node *node = list_first(&list->pushes);
+    for (; node; node = list_next(&list->pushes, node)) {
+        struct push *push = container_of(node, struct push, node);
+        if (!slice_equal(ref, slice_of(push->ref)))
+            continue;
+        list_remove(node);
+        list->count--;
+        return push;
+    }
+    return NULL;
+}
+
+bool channel_push_is_late(const struct push_list *list, uint64_t now_ms, uint64_t wait_ms_max) {
+    struct list_node *first = list_first(&list->pushes);
+    return first && now_ms - container_of(first, struct push, node)->at_ms > wait_ms_max;
+}
+
+bool channel_push_has(const struct push *push, uint64_t number) {
+    for (size_t i = 0; i < push->count; i++)
+        if (push->numbers[i] == number)
+            return true;
+    return false;
+}
+
+static enum status write_topics(struct buffer *out, struct follower **group, size_t count) {
+    enum status status = buffer_append_slice(out, SLICE("{\"topics\":["));
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        if (i > 0)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = json_write_string(out, slice_of(group[i]->follow.topic));
+    }
+    return status == STATUS_OK ? buffer_append_slice(out, SLICE("],\"resume_after\":[")) : status;
+}
+
+static enum status write_position(struct buffer *out, const struct follower *follower) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), slice_of(follower->follow.topic));
+    object_number(&object, SLICE("watermark"), follower->received.position.seq);
+    if (topic_epoch_is_known(&follower->received.position.epoch))
+        object_text(&object, SLICE("epoch"), slice_of(follower->received.position.epoch.text));
+    return object_end(&object);
+}
+
+enum status subscribe_request_write(struct buffer *out, struct follower **group, size_t count) {
+    enum status status = write_topics(out, group, count);
+    bool is_first = true;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        if (!group[i]->received.is_known)
+            continue;
+        if (!is_first)
+            status = buffer_append_byte(out, ',');
+        is_first = false;
+        if (status == STATUS_OK)
+            status = write_position(out, group[i]);
+    }
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ']');
+    /* The server takes it for topics without a position. */
+    if (status == STATUS_OK && group[0]->since) {
+        status = buffer_append_slice(out, SLICE(",\"since\":"));
+        if (status == STATUS_OK)
+            status = json_write_string(out, slice_of(group[0]->since));
+    }
+    if (status == STATUS_OK && group[0]->follow.replay) {
+        status = buffer_append_slice(out, SLICE(",\"replay\":"));
+        if (status == STATUS_OK)
+            status = json_write_string(out, slice_of(group[0]->follow.replay));
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }

@@ -6,6 +6,10 @@
 #ifndef CLIENT_CHANNEL_H
 #define CLIENT_CHANNEL_H
 
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/slice.h"
 #include "client/follower.h"
 #include "client/net/ws_client.h"
 
@@ -47,5 +51,53 @@ MUST_CHECK bool channel_heartbeat(struct channel *channel);
 void channel_want(struct channel *channel, struct follower *follower);
 MUST_CHECK enum status channel_flush(struct channel *channel);
 MUST_CHECK enum status channel_unsubscribe(struct channel *channel, struct follower *follower);
+
+/* The requests of a channel that wait for their reply.
+ * Belongs to the thread of the client's loop.
+ * Owns the requests in the list; one that was made and not added belongs to its maker.
+ * NULL of channel_push_make: no memory, or too many requests without a reply.
+ * References ascend, so the first request of the list is the oldest. */
+
+#define PUSH_REF_BYTES 24
+
+enum push_kind { PUSH_JOIN, PUSH_REFRESH, PUSH_SUBSCRIBE, PUSH_UNSUBSCRIBE };
+
+struct push {
+    struct list_node node;
+    char ref[PUSH_REF_BYTES];
+    enum push_kind kind;
+    uint64_t at_ms;
+    size_t count;
+    uint64_t numbers[]; /* of the followers that it subscribes; 0: settled */
+};
+
+struct push_list {
+    struct list pushes;
+    size_t count;
+    uint64_t ref; /* the last one */
+};
+
+void channel_push_list_init(struct push_list *list);
+void channel_push_list_clear(struct push_list *list);
+/* The next reference as text. */
+struct slice channel_push_next_ref(struct push_list *list, char ref[PUSH_REF_BYTES]);
+/* With room for so many followers, and none yet. */
+struct push *channel_push_make(struct push_list *list, enum push_kind kind, size_t count,
+                               uint64_t now_ms);
+void channel_push_add(struct push_list *list, struct push *push);
+/* Removes the request with this reference, which the caller frees; NULL if there is none. */
+struct push *channel_push_take(struct push_list *list, struct slice ref);
+/* Whether a request has waited longer than that. */
+bool channel_push_is_late(const struct push_list *list, uint64_t now_ms, uint64_t wait_ms_max);
+bool channel_push_has(const struct push *push, uint64_t number);
+
+/* Writes the payload of sync:subscribe for a group of followers.
+ * Belongs to the thread of the client's loop.
+ * Appends to the caller's buffer; allocates nothing else.
+ * Errors: the buffer's own; the caller discards the buffer then.
+ * All followers of a group have the replay and the start of the first. */
+
+MUST_CHECK enum status subscribe_request_write(struct buffer *out, struct follower **group,
+                                               size_t count);
 
 #endif

@@ -7,7 +7,9 @@
 #define CLIENT_CLIENT_OPTIONS_H
 
 #include <khala/khala.h>
+#include <stdint.h>
 
+#include "base/slice.h"
 #include "spec/codes.h"
 
 MUST_CHECK bool client_options_copy(struct khala_options *own, char **texts,
@@ -17,5 +19,14 @@ MUST_CHECK bool client_options_copy(struct khala_options *own, char **texts,
 size_t client_text_size(const char *text);
 /* Copies a text to *at, which has room for it, and moves *at behind it. NULL for NULL. */
 const char *client_text_copy(char **at, const char *text);
+
+/* The life of a token by its own claims.
+ * Any thread; a pure function.
+ * Allocates nothing.
+ * A text that is not a token with iat and exp has no known life.
+ * A wrong clock of this machine shows as a rest that cannot be; then the whole life counts. */
+
+/* False: the token does not tell. */
+bool token_life_ms(struct slice token, uint64_t wall_ms, uint64_t *life_ms);
 
 #endif

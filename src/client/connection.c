@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "client/token.h"
+#include "client/client_options.h"
 #include "topic/stream_id.h"
 
 static bool is_live(const struct connection *connection) {

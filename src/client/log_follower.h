@@ -7,7 +7,7 @@
 #define CLIENT_LOG_FOLLOWER_H
 
 #include "client/requester.h"
-#include "wire/sse_decoder.h"
+#include "wire/sse.h"
 
 /* The way of the log followers to their client. */
 struct log_link {

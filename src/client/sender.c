@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "client/client_options.h"
 #include "client/machine.h"
-#include "client/token.h"
 
 #define PATH         "/v1/events:batch"
 #define CONTENT_TYPE "application/x-ndjson"

@@ -12,7 +12,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
-#include "topic/topic_class.h"
+#include "topic/policy.h"
 
 struct share;
 struct lane;

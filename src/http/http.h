@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
-#include "base/log_gate.h"
+#include "base/log.h"
 #include "base/rate_table.h"
 #include "delivery/telemetry.h"
 #include "http/admit/conn_shares.h"

@@ -8,9 +8,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "projector/checkpoint.h"
-#include "projector/healer.h"
-#include "projector/mend.h"
+#include "projector/repair.h"
 #include "projector/summary_cache.h"
 #include "projector/update.h"
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "projector/checkpoint.h"
 #include "projector/update.h"
 
 #define PAGE_ENTITIES 128

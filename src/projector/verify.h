@@ -48,4 +48,60 @@ MUST_CHECK enum status verify_sample(struct store_session *session,
                                      const struct verify_sample *sample,
                                      struct verify_result *result);
 
+/* The check of the journals: holes, stray rows and altered rows.
+ * The thread of the session, also beside a running server: each topic is read as of one moment.
+ * Memory is constant: one walk for each topic.
+ * Errors of the store when it cannot be read. Damage is a result, not an error.
+ * Changes nothing. */
+
+/* The damages of one topic that are named; the others are counted. */
+#define JOURNAL_CHECK_NAMED_MAX 16
+
+struct journal_damage {
+    struct slice topic; /* or "topic_ref N" for a topic that does not exist */
+    uint64_t seq;
+    const char *message; /* static text */
+};
+
+struct journal_check_options {
+    void *user;
+    void (*on_damage)(void *user, const struct journal_damage *damage); /* may be NULL */
+};
+
+struct journal_check_result {
+    uint64_t topics;
+    uint64_t rows;
+    uint64_t damages;
+};
+
+/* session: for reading. */
+MUST_CHECK enum status journal_check(struct store_session *session,
+                                     const struct journal_check_options *options,
+                                     struct journal_check_result *result);
+
+/* The check of the documents: each is there, has its hash, and agrees with its checkpoint.
+ * The thread of the session, also beside a running server: each page is read as of one moment.
+ * Memory is constant: one document at a time.
+ * Errors of the store when it cannot be read. Damage is a result, not an error.
+ * Changes nothing, and reads no event: a reprojection compares with the log. */
+
+/* The damages that are named; the others are counted. */
+#define DOCUMENT_CHECK_NAMED_MAX 100
+
+struct document_check_options {
+    void *user;
+    /* May be NULL. message: static text. */
+    void (*on_damage)(void *user, struct slice document_key, const char *message);
+};
+
+struct document_check_result {
+    uint64_t documents;
+    uint64_t damages;
+};
+
+/* session: for reading. */
+MUST_CHECK enum status document_check(struct store_session *session,
+                                      const struct document_check_options *options,
+                                      struct document_check_result *result);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 
@@ -194,4 +195,70 @@ enum status retention_cycle(const struct cycle_options *options, struct retentio
     arena_release(&cycle->names);
     free(cycle);
     return status;
+}
+
+#define REFS_FIRST 1024
+#define REFS_MAX   (RETENTION_DUE_BYTES_MAX / sizeof(uint64_t))
+
+void due_clear(struct due *due) {
+    free(due->at_ms);
+    *due = (struct due){NULL, 0};
+}
+
+static bool make_room(struct due *due, uint64_t ref) {
+    size_t capacity = due->capacity > 0 ? due->capacity : REFS_FIRST;
+    if (ref >= REFS_MAX)
+        return false;
+    while (capacity <= ref)
+        capacity *= 2;
+    uint64_t *at_ms = realloc(due->at_ms, capacity * sizeof(*at_ms));
+    if (!at_ms)
+        return false;
+    memset(at_ms + due->capacity, 0, (capacity - due->capacity) * sizeof(*at_ms));
+    due->at_ms = at_ms;
+    due->capacity = capacity;
+    return true;
+}
+
+void due_set(struct due *due, uint64_t ref, uint64_t at_ms) {
+    if (ref < due->capacity || make_room(due, ref))
+        due->at_ms[ref] = at_ms;
+}
+
+bool due_is(const struct due *due, uint64_t ref, uint64_t now_ms) {
+    return ref >= due->capacity || due->at_ms[ref] <= now_ms;
+}
+
+uint64_t due_next(const struct due *due, uint64_t ref, uint64_t last, uint64_t now_ms) {
+    while (ref <= last && !due_is(due, ref, now_ms))
+        ref++;
+    return ref;
+}
+
+uint64_t due_run(const struct due *due, uint64_t ref, uint64_t count_max, uint64_t now_ms) {
+    uint64_t count = 0;
+    while (count < count_max && due_is(due, ref + count, now_ms))
+        count++;
+    return count;
+}
+
+static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high) {
+    if (value < low)
+        return low;
+    return value < high ? value : high;
+}
+
+void pace_init(struct pace *pace, uint64_t work_min, uint64_t work_max) {
+    *pace = (struct pace){work_min, work_max, clamp(1000, work_min, work_max)};
+}
+
+uint64_t pace_update(struct pace *pace, const struct pace_batch *batch, bool is_busy) {
+    uint64_t computed_ns = batch->computed_ns > 0 ? batch->computed_ns : 1;
+    uint64_t fitting = batch->work * PACE_BATCH_NS / computed_ns;
+    /* A quick batch counts only if it was at least half as large as allowed. One batch changes the
+     * size by a factor of two at most. */
+    if (computed_ns > PACE_BATCH_NS || batch->work >= pace->work_next / 2)
+        pace->work_next = clamp(clamp(fitting, pace->work_next / 2, pace->work_next * 2),
+                                pace->work_min, pace->work_max);
+    return is_busy ? clamp(batch->took_ns * (PACE_SHARE - 1), 0, PACE_PAUSE_NS_MAX) : 0;
 }

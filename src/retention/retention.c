@@ -9,13 +9,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/step_guard.h"
 #include "retention/cycle.h"
-#include "retention/pace.h"
-#include "retention/pass_count.h"
 
 #define NS_PER_SECOND  ((uint64_t)1000000000)
 #define BATCH_WORK_MIN 250
@@ -471,4 +469,81 @@ struct retention_stats retention_stats(const struct retention *retention) {
         };
     }
     return stats;
+}
+
+static void count_class(const struct pass_count *pass, size_t topic_class,
+                        enum label_outcome outcome) {
+    const struct retention_class_totals *seen = &pass->report->classes[topic_class];
+    struct metric_labels labels = METRIC_LABELS(topic_class, outcome);
+    metrics_add(METRIC_SYNC_RETENTION_TOPIC_RUNS, labels, seen->topics);
+    metrics_add(METRIC_SYNC_RETENTION_TOPIC_DELETED, labels, seen->deleted);
+    metrics_set(METRIC_SYNC_RETENTION_TOPIC_STALE_RISK_EVENTS, METRIC_LABELS(topic_class),
+                pass->stale_risk_max[topic_class]);
+}
+
+void pass_count_add(const struct pass_count *pass) {
+    enum label_outcome outcome =
+        pass->status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED;
+    metrics_add(METRIC_SYNC_RETENTION_CYCLE, METRIC_LABELS(outcome), 1);
+    metrics_observe(METRIC_SYNC_RETENTION_CYCLE_DURATION_SECONDS, METRIC_PLAIN, pass->duration_ns,
+                    1);
+    metrics_add(METRIC_SYNC_RETENTION_CYCLE_DELETED, METRIC_PLAIN,
+                retention_report_total(pass->report).deleted);
+    if (pass->status == STATUS_OK)
+        metrics_set(METRIC_SYNC_RETENTION_CYCLE_LAST_SUCCESS_TIMESTAMP_SECONDS, METRIC_PLAIN,
+                    pass->ended_at_ms * CLOCK_NS_PER_MS);
+    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++)
+        count_class(pass, i, outcome);
+}
+
+void pass_count_batch(void) {
+    metrics_add(METRIC_SYNC_RETENTION_CYCLE_BATCHES, METRIC_PLAIN, 1);
+}
+
+void pins_init(struct pins *pins) {
+    list_init(&pins->list);
+    atomic_init(&pins->count, 0);
+    pthread_mutex_init(&pins->lock, NULL);
+}
+
+void pins_release(struct pins *pins) {
+    assert(list_is_empty(&pins->list));
+    pthread_mutex_destroy(&pins->lock);
+}
+
+void pins_add(struct pins *pins, struct retention_pin *pin, struct slice topic, uint64_t seq) {
+    pthread_mutex_lock(&pins->lock);
+    *pin = (struct retention_pin){.topic = topic, .seq = seq};
+    list_push_back(&pins->list, &pin->node);
+    pins->count++;
+    pthread_mutex_unlock(&pins->lock);
+}
+
+void pins_remove(struct pins *pins, struct retention_pin *pin) {
+    pthread_mutex_lock(&pins->lock);
+    list_remove(&pin->node);
+    pins->count--;
+    pthread_mutex_unlock(&pins->lock);
+}
+
+uint64_t pins_count(const struct pins *pins) {
+    return atomic_load(&pins->count);
+}
+
+void pins_lock(struct pins *pins) {
+    pthread_mutex_lock(&pins->lock);
+}
+
+void pins_unlock(struct pins *pins) {
+    pthread_mutex_unlock(&pins->lock);
+}
+
+uint64_t pins_below_seq(const struct pins *pins, struct slice topic, uint64_t below_seq) {
+    for (struct list_node *node = list_first(&pins->list); node;
+         node = list_next(&pins->list, node)) {
+        const struct retention_pin *pin = container_of(node, struct retention_pin, node);
+        if (pin->seq < below_seq - 1 && slice_equal(pin->topic, topic))
+            below_seq = pin->seq + 1;
+    }
+    return below_seq;
 }

@@ -13,7 +13,7 @@
 #include "io/listen.h"
 #include "io/tls.h"
 #include "server/config_file.h"
-#include "topic/policy_key.h"
+#include "topic/policy.h"
 
 #define CONFIG_TEXT_MAX       512
 #define CONFIG_LOOPS_MAX      LISTEN_SOCKETS_MAX

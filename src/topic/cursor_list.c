@@ -244,3 +244,15 @@ bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
         item->cursor.epoch = list->epoch;
     return true;
 }
+
+enum status topic_cursor_migrate(struct topic_cursor *cursor, struct buffer *memory) {
+    if (cursor->kind == TOPIC_CURSOR_STREAM)
+        return STATUS_OK;
+    size_t begin = memory->size;
+    enum status status = topic_to_stream(cursor->name, memory);
+    if (status != STATUS_OK)
+        return status;
+    cursor->kind = TOPIC_CURSOR_STREAM;
+    cursor->name = slice_from(buffer_slice(memory), begin);
+    return STATUS_OK;
+}

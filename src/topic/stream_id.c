@@ -1,7 +1,7 @@
 #include "topic/stream_id.h"
 
 #include "base/utf8.h"
-#include "topic/topic_pattern.h"
+#include "topic/topic_table.h"
 
 static const char other_prefix[] = "runtime.topic.";
 

@@ -3,7 +3,8 @@
 #include <assert.h>
 
 #include "base/utf8.h"
-#include "topic/topic_pattern.h"
+#include "base/visible.h"
+#include "topic/topic_table.h"
 
 enum status topic_name_check(struct slice topic) {
     if (topic.size == 0 || topic.size > TOPIC_NAME_BYTES_MAX)
@@ -38,4 +39,23 @@ enum status topic_name_make(struct arena *arena, enum topic_kind kind, struct sl
 enum status topic_name_of_entity(struct arena *arena, enum entity_kind kind, struct slice id,
                                  struct slice *name) {
     return topic_name_make(arena, entity_row(kind)->topic, id, name);
+}
+
+const char *entity_name_problem(struct slice name) {
+    if (name.size == 0)
+        return "The name of a run, worker, topic or owner must not be empty.";
+    if (memchr(name.data, '*', name.size))
+        return "The name of a run, worker, topic or owner must not contain '*', the wildcard of "
+               "grants.";
+    if (slice_equal(name, SLICE(".")) || slice_equal(name, SLICE("..")))
+        return "The name of a run, worker, topic or owner must not be '.' or '..', which paths "
+               "use.";
+    if (utf8_has_control(name))
+        return "The name of a run, worker, topic or owner must not contain control characters.";
+    if (visible_has_deceptive(name))
+        return "The name of a run, worker, topic or owner must not contain characters that "
+               "reorder or hide text.";
+    if (utf8_has_outer_space(name))
+        return "The name of a run, worker, topic or owner must not begin or end with white space.";
+    return NULL;
 }

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/sha256.h"
+#include "base/slice.h"
 #include "spec/codes.h"
 #include "wire/json.h"
 
@@ -40,5 +41,14 @@ MUST_CHECK enum status payload_hash(struct json_value value, struct canonical_sc
                                     struct payload_hash *hash);
 /* "sha256:" + hex, NUL-terminated. */
 void payload_hash_text(const uint8_t digest[SHA256_BYTES], char text[PAYLOAD_HASH_SIZE]);
+
+/* Canonical text of JSON numbers: integers keep their digits, other numbers are written as
+ * ECMAScript writes their double.
+ * Any thread, in any locale. Allocates only in the caller's buffer.
+ * Errors: JSON_NUMBER_OUT_OF_RANGE for a fraction or exponent beyond a double; the buffer's own.
+ * Canonical text is a fixed point: writing it again gives the same text. */
+
+/* Appends the canonical form of a validated literal, all or nothing. */
+MUST_CHECK enum status json_number_write(struct buffer *out, struct slice literal);
 
 #endif

@@ -70,3 +70,137 @@ enum status sse_retry(struct buffer *out, uint64_t delay_ms) {
     buffer_printf(out, "retry: %" PRIu64 "\n\n", delay_ms);
     return buffer_end(out, begin);
 }
+
+/* A longer delay is not plausible. */
+#define RETRY_MS_MAX 3600000u
+
+static const char byte_order_mark[] = {'\xef', '\xbb', '\xbf'};
+
+void sse_decoder_init(struct sse_decoder *decoder, const struct sse_handlers *handlers, void *user,
+                      size_t bytes_max) {
+    *decoder = (struct sse_decoder){.handlers = handlers, .user = user};
+    buffer_init(&decoder->line, bytes_max);
+    buffer_init(&decoder->event, bytes_max);
+    buffer_init(&decoder->data, bytes_max);
+    buffer_init(&decoder->id, bytes_max);
+}
+
+void sse_decoder_release(struct sse_decoder *decoder) {
+    buffer_release(&decoder->line);
+    buffer_release(&decoder->event);
+    buffer_release(&decoder->data);
+    buffer_release(&decoder->id);
+}
+
+void sse_decoder_restart(struct sse_decoder *decoder) {
+    buffer_clear(&decoder->line);
+    buffer_clear(&decoder->event);
+    buffer_clear(&decoder->data);
+    buffer_clear(&decoder->id);
+    decoder->begun = 0;
+    decoder->after_cr = false;
+}
+
+static enum status dispatch(struct sse_decoder *decoder) {
+    struct slice event = buffer_slice(&decoder->event);
+    enum status status = STATUS_OK;
+    if (decoder->data.size > 0) {
+        const struct sse_message message = {
+            .event = event.size > 0 ? event : SLICE("message"),
+            .id = buffer_slice(&decoder->id),
+            .data = {decoder->data.data, decoder->data.size - 1}, /* without its last line's end */
+        };
+        status = decoder->handlers->on_message(decoder->user, &message);
+    }
+    buffer_clear(&decoder->event);
+    buffer_clear(&decoder->data);
+    return status;
+}
+
+static enum status set(struct buffer *field, struct slice value) {
+    buffer_clear(field);
+    return buffer_append_slice(field, value);
+}
+
+static void take_retry(struct sse_decoder *decoder, struct slice value) {
+    uint64_t delay_ms = 0;
+    for (size_t i = 0; i < value.size; i++) {
+        if (value.data[i] < '0' || value.data[i] > '9')
+            return;
+        delay_ms = delay_ms * 10 + (uint64_t)(value.data[i] - '0');
+        if (delay_ms > RETRY_MS_MAX)
+            delay_ms = RETRY_MS_MAX;
+    }
+    if (value.size > 0 && decoder->handlers->on_retry)
+        decoder->handlers->on_retry(decoder->user, delay_ms);
+}
+
+static enum status take_field(struct sse_decoder *decoder, struct slice name, struct slice value) {
+    enum status status = STATUS_OK;
+    if (slice_equal(name, SLICE("data"))) {
+        status = buffer_append_slice(&decoder->data, value);
+        if (status == STATUS_OK)
+            status = buffer_append_byte(&decoder->data, '\n');
+    } else if (slice_equal(name, SLICE("event"))) {
+        status = set(&decoder->event, value);
+    } else if (slice_equal(name, SLICE("id"))) {
+        if (value.size == 0 || !memchr(value.data, '\0', value.size))
+            status = set(&decoder->id, value);
+    } else if (slice_equal(name, SLICE("retry"))) {
+        take_retry(decoder, value);
+    }
+    return status;
+}
+
+static enum status take_line(struct sse_decoder *decoder) {
+    struct slice line = buffer_slice(&decoder->line);
+    if (line.size == 0)
+        return dispatch(decoder);
+    const char *colon = memchr(line.data, ':', line.size);
+    size_t name_size = colon ? (size_t)(colon - line.data) : line.size;
+    struct slice value = slice_from(line, colon ? name_size + 1 : line.size);
+    if (slice_starts(value, SLICE(" ")))
+        value = slice_from(value, 1);
+    /* A comment has an empty name, and no field has an empty name. */
+    enum status status = take_field(decoder, (struct slice){line.data, name_size}, value);
+    buffer_clear(&decoder->line);
+    return status;
+}
+
+/* Skips the byte order mark at the start of the stream. Other bytes are decoded. */
+static enum status skip_mark(struct sse_decoder *decoder, struct slice *piece) {
+    while (decoder->begun < sizeof(byte_order_mark) && piece->size > 0) {
+        if (piece->data[0] != byte_order_mark[decoder->begun]) {
+            size_t held = decoder->begun;
+            decoder->begun = sizeof(byte_order_mark);
+            return buffer_append(&decoder->line, byte_order_mark, held);
+        }
+        decoder->begun++;
+        *piece = slice_from(*piece, 1);
+    }
+    return STATUS_OK;
+}
+
+static size_t line_size(struct slice piece) {
+    size_t size = 0;
+    while (size < piece.size && piece.data[size] != '\n' && piece.data[size] != '\r')
+        size++;
+    return size;
+}
+
+enum status sse_decoder_feed(struct sse_decoder *decoder, struct slice piece) {
+    enum status status = skip_mark(decoder, &piece);
+    while (status == STATUS_OK && piece.size > 0) {
+        if (decoder->after_cr && piece.data[0] == '\n')
+            piece = slice_from(piece, 1);
+        decoder->after_cr = false;
+        size_t size = line_size(piece);
+        status = buffer_append(&decoder->line, piece.data, size);
+        if (status != STATUS_OK || size == piece.size)
+            break;
+        decoder->after_cr = piece.data[size] == '\r';
+        piece = slice_from(piece, size + 1);
+        status = take_line(decoder);
+    }
+    return status;
+}

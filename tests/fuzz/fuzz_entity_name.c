@@ -4,7 +4,6 @@
 #include "base/utf8.h"
 #include "base/visible.h"
 #include "fuzz.h"
-#include "topic/entity_name.h"
 #include "topic/topic_name.h"
 
 static void check_display(struct slice name) {

@@ -2,7 +2,7 @@
  * events come out. Input: the size of a piece, then the stream. */
 #include "../support/sse_reader.h"
 #include "fuzz.h"
-#include "wire/sse_decoder.h"
+#include "wire/sse.h"
 
 #define BYTES_MAX (1u << 20)
 

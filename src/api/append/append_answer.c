@@ -8,7 +8,7 @@
 #include "authority/run_state.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "topic/policy_key.h"
+#include "topic/policy.h"
 #include "wire/json.h"
 
 unsigned append_http_status(const struct append_request *request) {

@@ -4,7 +4,6 @@
 #include "authority/entity_cache.h"
 #include "authority/run_state.h"
 #include "authority/worker_state.h"
-#include "topic/entity_name.h"
 #include "topic/topic_name.h"
 
 #define HASH_PREFIX "sha256:"

@@ -1,6 +1,6 @@
 #include "authority/rules/conditions.h"
 
-#include "topic/entity_name.h"
+#include "topic/topic_name.h"
 #include "wire/json.h"
 
 /* ---- events that exist already ---- */

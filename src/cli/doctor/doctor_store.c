@@ -9,7 +9,6 @@
 #include "cli/local_store.h"
 #include "cluster/nodes.h"
 #include "delivery/relay/relay_position.h"
-#include "projector/document_check.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
 #include "store/store_maintenance.h"

@@ -3,7 +3,6 @@
 #include "cli/cli.h"
 #include "cli/local_store.h"
 #include "cli/progress.h"
-#include "projector/document_check.h"
 #include "projector/verify.h"
 #include "server/config.h"
 #include "wire/json.h"

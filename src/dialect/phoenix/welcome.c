@@ -4,7 +4,7 @@
 #include "base/limits.h"
 #include "delivery/topic_address.h"
 #include "topic/topic_name.h"
-#include "topic/topic_pattern.h"
+#include "topic/topic_table.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 

@@ -11,7 +11,7 @@
 #include "auth/keys.h"
 #include "auth/revocation.h"
 #include "auth/token.h"
-#include "topic/topic_class.h"
+#include "topic/policy.h"
 #include "wire/http1_request.h"
 
 struct gate_options {

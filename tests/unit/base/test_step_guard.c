@@ -1,5 +1,5 @@
 /* Which time frames are judged by when the clock steps. */
-#include "base/step_guard.h"
+#include "base/clock.h"
 
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* The times at which topics are due. */
-#include "retention/due.h"
+#include "retention/cycle.h"
 
 #include "test.h"
 

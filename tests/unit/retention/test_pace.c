@@ -1,5 +1,5 @@
 /* The size of batches and the pauses between them. */
-#include "retention/pace.h"
+#include "retention/cycle.h"
 
 #include "test.h"
 

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "base/step_guard.h"
+#include "base/clock.h"
 #include "retention/keeper.h"
 
 #define NEVER_MS 86400000

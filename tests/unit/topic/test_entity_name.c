@@ -1,4 +1,4 @@
-#include "topic/entity_name.h"
+#include "topic/topic_name.h"
 
 #include "base/utf8.h"
 #include "test.h"

@@ -1,5 +1,5 @@
 #include "test.h"
-#include "topic/policy_key.h"
+#include "topic/policy.h"
 
 static struct slice number_text(char *memory, size_t size, uint64_t number) {
     snprintf(memory, size, "%llu", (unsigned long long)number);

@@ -1,5 +1,5 @@
 #include "test.h"
-#include "topic/topic_cursor.h"
+#include "topic/cursor_list.h"
 
 static void a_topic_cursor_becomes_a_stream_cursor_with_the_same_seq(void **state) {
     (void)state;

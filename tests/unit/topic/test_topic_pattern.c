@@ -1,5 +1,5 @@
 #include "test.h"
-#include "topic/topic_pattern.h"
+#include "topic/topic_table.h"
 
 static void matches_prefix_and_suffix_without_overlap(void **state) {
     (void)state;

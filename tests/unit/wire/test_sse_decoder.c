@@ -1,4 +1,4 @@
-#include "wire/sse_decoder.h"
+#include "wire/sse.h"
 
 #include "../test.h"
 

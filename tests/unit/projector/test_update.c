@@ -1,4 +1,4 @@
-#include "projector/checkpoint.h"
+#include "projector/update.h"
 #include "test.h"
 
 static const uint8_t one_hash[SHA256_BYTES] = {1};
