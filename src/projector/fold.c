@@ -24,31 +24,27 @@ enum status fold_move(enum document_kind kind, union any_summary *summary, struc
     const struct summary_layout *layout = fold_layout(kind);
     const struct summary_stamp stamp = {.projection_version = SLICE(PROJECTION_VERSION_DEFAULT)};
     struct summary_marks marks;
-    struct slice copy = {NULL, 0};
     struct buffer document;
     buffer_init(&document, SUMMARY_BYTES_MAX);
     enum status status = summary_write(layout, &summary->common, &stamp, &document, &marks);
-    if (status == STATUS_OK)
-        copy = arena_copy(arena, buffer_slice(&document));
-    if (status == STATUS_OK && !copy.data)
-        status = STATUS_OUT_OF_MEMORY;
-    if (status == STATUS_OK)
-        summary_settle(layout, &marks, copy.data, &summary->common);
+    if (status == STATUS_OK) {
+        struct slice copy = arena_copy(arena, buffer_slice(&document));
+        if (copy.data)
+            summary_settle(layout, &marks, copy.data, &summary->common);
+        else
+            status = STATUS_OUT_OF_MEMORY;
+    }
     buffer_release(&document);
     return status;
 }
 
-static bool has_key(const struct store_document *document, struct slice entity_id) {
-    struct slice prefix = slice_of(document_row(document->kind)->key_prefix);
-    return document->key.size == prefix.size + entity_id.size &&
-           memcmp(document->key.data, prefix.data, prefix.size) == 0 &&
-           slice_equal(slice_from(document->key, prefix.size), entity_id);
-}
-
 bool fold_document(const struct store_document *document, const struct store_checkpoint *checkpoint,
                    struct slice entity_id, union any_summary *summary) {
+    struct slice prefix = slice_of(document_row(document->kind)->key_prefix);
     uint8_t hash[SHA256_BYTES];
-    return store_document_is_whole(document) && has_key(document, entity_id) &&
+    return store_document_is_whole(document) &&
+           document->key.size == prefix.size + entity_id.size &&
+           slice_starts(document->key, prefix) && slice_ends(document->key, entity_id) &&
            summary_hash(document->payload, hash) == STATUS_OK &&
            memcmp(hash, checkpoint->summary_hash, SHA256_BYTES) == 0 &&
            summary_read(fold_layout(document->kind), document->payload, entity_id,

@@ -1,3 +1,9 @@
+/* A commit goes through five steps. project_begin starts it. project_fold folds each event into the
+ * change of its entity, which begins with the cached summary, else with the stored document, else
+ * with the log. project_collect builds documents, checkpoints, journal rows and drifts from the
+ * changes and gives them to the sink. After the commit, project_settle makes the new summaries the
+ * cached ones, or drops them. An entity that could not be projected is folded from the log with the
+ * next commit; a table that could not be read is left to the healer. */
 #include "projector/projector.h"
 
 #include <assert.h>
@@ -116,18 +122,6 @@ static void start_empty(struct change *change) {
     summary_init(fold_layout(change->entry->kind), &change->summary.common, change->entity->id);
 }
 
-static void start_cached(struct projector *projector, struct change *change) {
-    const struct cached_document *now = &change->entry->now;
-    change->summary = now->summary;
-    change->summary.common.entity_id = change->entity->id;
-    change->rows = now->rows;
-    change->are_rows_cached = true;
-    change->has_checkpoint = true;
-    change->checkpoint.last_runtime_seq = now->rows.last_runtime_seq;
-    change->checkpoint.projection_version = projector->version;
-    memcpy(change->checkpoint.summary_hash, now->rows.summary_hash, SHA256_BYTES);
-}
-
 /* seq: of the first event of this commit. */
 static enum status start_stored(struct projector *projector, struct change *change, uint64_t seq) {
     enum document_kind kind = change->entry->kind;
@@ -144,7 +138,7 @@ static enum status start_stored(struct projector *projector, struct change *chan
         return found;
     change->has_document = found == STATUS_OK;
     /* A document has at most one version for each event, so the seq of the last event is a safe
-     * version where the document is lost. */
+     * version if the document is lost. */
     change->rows.document_version = change->has_document ? document.version : seq - 1;
     if (change->has_document)
         memcpy(change->rows.document_hash, document.payload_hash, SHA256_BYTES);
@@ -232,8 +226,7 @@ static void project_begin(void *user, struct store_session *session, uint64_t no
                           memory_order_relaxed);
 }
 
-/* The change of the entity in this commit, with all events before seq folded; NULL without memory.
- */
+/* The change of the entity in this commit, with all events before seq folded. NULL: no memory. */
 static struct change *change_of(struct projector *projector, const struct store_entity *entity,
                                 enum document_kind kind, uint64_t seq) {
     struct cache_entry *entry = summary_cache_find(&projector->cache, entity->ref);
@@ -255,10 +248,19 @@ static struct change *change_of(struct projector *projector, const struct store_
     enum status status = STATUS_OK;
     /* The store may have kept a commit that was reported as failed. Then the cache is behind the
      * log, and the stored rows are used. */
-    if (is_cached && entry->now.summary.common.latest_seq + 1 == seq)
-        start_cached(projector, change);
-    else
+    if (is_cached && entry->now.summary.common.latest_seq + 1 == seq) {
+        const struct cached_document *now = &entry->now;
+        change->summary = now->summary;
+        change->summary.common.entity_id = entity->id;
+        change->rows = now->rows;
+        change->are_rows_cached = true;
+        change->has_checkpoint = true;
+        change->checkpoint.last_runtime_seq = now->rows.last_runtime_seq;
+        change->checkpoint.projection_version = projector->version;
+        memcpy(change->checkpoint.summary_hash, now->rows.summary_hash, SHA256_BYTES);
+    } else {
         status = start_stored(projector, change, seq);
+    }
     /* A summary ahead of the log cannot be continued. */
     if (status == STATUS_OK && change->summary.common.latest_seq >= seq)
         start_empty(change);
@@ -322,6 +324,7 @@ static void retry_entity(struct projector *projector, const struct retry *retry)
     change->first_seq = sent_seq < entity->head_seq ? sent_seq + 1 : entity->head_seq;
 }
 
+/* Builds the rows of a change, and the cache entry that becomes valid with the commit. */
 static enum status change_build(struct projector *projector, struct change *change,
                                 struct arena *arena, struct sink_update *update) {
     uint64_t sent_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq : 0;
@@ -349,90 +352,56 @@ static enum status change_build(struct projector *projector, struct change *chan
         checkpoint_decide(change->has_checkpoint ? &change->checkpoint : NULL, &incoming);
     if (change->are_rows_cached)
         update->checkpoint.replaced = &change->rows;
-    /* A document that does not agree with its checkpoint is written anew. */
+    /* A document that does not agree with its checkpoint is written again. */
     change->is_skipped = decision.action == CHECKPOINT_SKIP && !change->has_drift;
     /* The document cannot match a checkpoint that is ahead. That is not a drift of its own. */
     if (decision.has_drift && decision.drift == REASON_CHECKPOINT_AHEAD)
         change->has_drift = false;
     if (decision.has_drift)
         change_drift(change, decision.drift);
-    return summary_cache_prepare(&projector->cache, change->entry, &change->summary,
-                                 update->document.payload, &projector->scratch.marks);
-}
-
-/* Prepares the cache entry that becomes valid with the commit. */
-static void change_prepare_cache(struct change *change, const struct sink_update *update) {
+    status = summary_cache_prepare(&projector->cache, change->entry, &change->summary,
+                                   update->document.payload, &projector->scratch.marks);
+    if (status != STATUS_OK)
+        return status;
     struct store_summary_rows *rows = &change->entry->next.rows;
-    if (change->is_skipped) {
-        *rows = change->rows;
-        return;
-    }
+    *rows = change->rows;
+    if (change->is_skipped)
+        return STATUS_OK;
     rows->last_runtime_seq = update->checkpoint.last_runtime_seq;
     rows->document_version = update->document.version;
     memcpy(rows->summary_hash, update->checkpoint.summary_hash, SHA256_BYTES);
     memcpy(rows->document_hash, update->document.payload_hash, SHA256_BYTES);
+    return STATUS_OK;
 }
 
-static void change_record_drift(const struct projector *projector, const struct change *change,
-                                struct store_drift *drift) {
-    *drift = (struct store_drift){
-        .kind = change->entry->kind,
-        .entity_ref = change->entry->ref,
-        .entity_id = change->entity->id,
-        .reason = change->drift,
-        .expected_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq + 1 : 1,
-        .actual_seq = change->first_seq,
-        .seen_at_ms = projector->now_ms,
-    };
-    log_event(LOG_WARN, "projector.drift", log_str("reason", reason_code(change->drift)),
-              log_slice("entity_id", change->entity->id));
-}
-
-static size_t collect_shared_events(const struct projector *projector,
-                                    struct sink_shared_event *rows) {
-    const struct shared_event *events = (const void *)projector->shared_events.data;
-    size_t event_count = projector->shared_events.size / sizeof(*events);
-    size_t kept = 0;
-    for (size_t i = 0; i < event_count; i++)
-        if (!events[i].change->has_failed)
-            rows[kept++] = events[i].event;
-    return kept;
-}
-
+/* Adds the rows of each change to the commit. The arrays have room for all of them. */
 static void collect_changes(struct projector *projector, struct sink_commit *commit,
                             struct sink_update *updates, struct store_drift *drifts) {
     for (struct change *change = change_first(projector); change;
          change = change_next(projector, change)) {
-        struct sink_update *update = &updates[commit->update_count];
         if (change->has_failed)
             continue;
-        enum status status = change_build(projector, change, commit->arena, update);
+        enum status status =
+            change_build(projector, change, commit->arena, &updates[commit->update_count]);
         if (status != STATUS_OK) {
             change_fail(projector, change, status);
             continue;
         }
-        change_prepare_cache(change, update);
-        if (change->has_drift)
-            change_record_drift(projector, change, &drifts[commit->drift_count++]);
         commit->update_count += !change->is_skipped;
+        if (!change->has_drift)
+            continue;
+        drifts[commit->drift_count++] = (struct store_drift){
+            .kind = change->entry->kind,
+            .entity_ref = change->entry->ref,
+            .entity_id = change->entity->id,
+            .reason = change->drift,
+            .expected_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq + 1 : 1,
+            .actual_seq = change->first_seq,
+            .seen_at_ms = projector->now_ms,
+        };
+        log_event(LOG_WARN, "projector.drift", log_str("reason", reason_code(change->drift)),
+                  log_slice("entity_id", change->entity->id));
     }
-}
-
-static enum status collect_into(struct projector *projector, struct sink_commit *commit) {
-    size_t changes = projector->change_count;
-    size_t events = projector->shared_events.size / sizeof(struct shared_event);
-    struct sink_update *updates = arena_alloc(commit->arena, changes * sizeof(*updates));
-    struct store_drift *drifts = arena_alloc(commit->arena, changes * sizeof(*drifts));
-    struct sink_shared_event *rows = arena_alloc(commit->arena, events * sizeof(*rows));
-    if (!updates || !drifts || !rows)
-        return STATUS_OUT_OF_MEMORY;
-    commit->updates = updates;
-    commit->drifts = drifts;
-    commit->shared_events = rows;
-    collect_changes(projector, commit, updates, drifts);
-    commit->shared_event_count = collect_shared_events(projector, rows);
-    projector->is_sunk = true;
-    return projector->sink->write(projector->sink->user, commit);
 }
 
 static void project_collect(void *user, struct arena *arena, struct store_batch *batch,
@@ -442,14 +411,30 @@ static void project_collect(void *user, struct arena *arena, struct store_batch 
         retry_entity(projector, &projector->retries[i]);
     if (list_is_empty(&projector->changes))
         return;
-    struct sink_commit commit = {
-        .now_ms = projector->now_ms,
-        .session = projector->session,
-        .arena = arena,
-        .batch = batch,
-        .last_topic_ref = last_topic_ref,
-    };
-    enum status status = collect_into(projector, &commit);
+    const struct shared_event *events = (const void *)projector->shared_events.data;
+    size_t event_count = projector->shared_events.size / sizeof(*events);
+    struct sink_update *updates = arena_alloc(arena, projector->change_count * sizeof(*updates));
+    struct store_drift *drifts = arena_alloc(arena, projector->change_count * sizeof(*drifts));
+    struct sink_shared_event *rows = arena_alloc(arena, event_count * sizeof(*rows));
+    enum status status = STATUS_OUT_OF_MEMORY;
+    if (updates && drifts && rows) {
+        struct sink_commit commit = {
+            .now_ms = projector->now_ms,
+            .session = projector->session,
+            .updates = updates,
+            .drifts = drifts,
+            .shared_events = rows,
+            .arena = arena,
+            .batch = batch,
+            .last_topic_ref = last_topic_ref,
+        };
+        collect_changes(projector, &commit, updates, drifts);
+        for (size_t i = 0; i < event_count; i++)
+            if (!events[i].change->has_failed)
+                rows[commit.shared_event_count++] = events[i].event;
+        projector->is_sunk = true;
+        status = projector->sink->write(projector->sink->user, &commit);
+    }
     for (struct change *change = change_first(projector); change && status != STATUS_OK;
          change = change_next(projector, change))
         if (!change->has_failed)
@@ -460,20 +445,15 @@ static void project_collect(void *user, struct arena *arena, struct store_batch 
 
 /* ---- the end of a commit ------------------------------------------------------------------ */
 
-static void schedule_retry(struct projector *projector, const struct change *change) {
-    if (change->attempts + 1 >= PROJECTOR_ATTEMPTS_MAX ||
-        projector->retry_count == PROJECTOR_RETRY_MAX) {
-        count(&projector->counters.given_up);
-        return;
-    }
-    projector->retries[projector->retry_count++] =
-        (struct retry){change->entry->ref, change->entry->kind, change->attempts + 1};
-}
-
 static void change_settle(struct projector *projector, struct change *change, bool committed) {
     struct cache_entry *entry = change->entry;
     if (committed && change->has_failed) {
-        schedule_retry(projector, change);
+        if (change->attempts + 1 < PROJECTOR_ATTEMPTS_MAX &&
+            projector->retry_count < PROJECTOR_RETRY_MAX)
+            projector->retries[projector->retry_count++] =
+                (struct retry){entry->ref, entry->kind, change->attempts + 1};
+        else
+            count(&projector->counters.given_up);
         summary_cache_drop(&projector->cache, entry);
         return;
     }
@@ -523,25 +503,16 @@ static int64_t project_heal(void *user, const struct projection_step *step) {
     return healer_step(&projector->healer, step);
 }
 
-static void announce_mend(void *user, const struct store_batch *batch) {
-    const struct projection_step *step = user;
-    step->announce(step->user, batch);
-}
-
 static enum status project_mend(void *user, const struct projection_step *step,
                                 const struct store_damage *damage) {
     struct projector *projector = user;
-    const struct mend_options options = {.session = step->session,
-                                         .projection_version = projector->version,
-                                         .now_ms = step->now_ms,
-                                         .unprojected_from = projector->healer.unprojected_from,
-                                         .user = (void *)step,
-                                         .on_commit = announce_mend};
+    const struct repair_options options = {step, projector->version,
+                                           projector->healer.unprojected_from};
     if (damage->kind == DOCUMENT_NONE)
-        return mend_journal(&options, damage->topic, damage->seq);
+        return repair_journal(&options, damage->topic, damage->seq);
     if (!projector->sink->write)
         return STATUS_NOT_FOUND;
-    enum status status = mend_document(&options, damage->entity_ref);
+    enum status status = repair_document(&options, damage->entity_ref);
     projector_forget(projector, damage->entity_ref);
     return status;
 }

@@ -1,3 +1,6 @@
+/* Each entity is read as one consistent view of its rows: if a server wrote between two reads, the
+ * view is read again. Its events are folded from the log, and the rows that the fold gives are
+ * compared with the stored ones. Differences are collected as repairs and written in batches. */
 #include "projector/reproject.h"
 
 #include <stdlib.h>
@@ -109,63 +112,42 @@ static uint64_t sent_seq_of(const struct stored *stored) {
     return stored->has_document ? UINT64_MAX : 0;
 }
 
-/* A document has at most one version for each event, so the head of the entity is a safe version
- * where the document is lost. */
-static uint64_t last_version_of(const struct stored *stored) {
-    return stored->has_document ? stored->document.version : stored->entity.head_seq;
-}
-
-static bool same_checkpoint(const struct stored *stored, enum status found,
-                            const struct store_checkpoint *again) {
-    if (!stored->has_checkpoint || found != STATUS_OK)
-        return stored->has_checkpoint == (found == STATUS_OK);
-    return stored->checkpoint.last_runtime_seq == again->last_runtime_seq &&
-           memcmp(stored->checkpoint.summary_hash, again->summary_hash, SHA256_BYTES) == 0;
-}
-
 /* Reads the rows again if a server has written between two reads. */
 static enum status load_stored(struct reprojection *work, uint64_t ref, enum document_kind kind,
                                struct stored *stored) {
+    struct store_session *session = work->session;
+    struct arena *arena = &work->stored;
     for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        struct store_checkpoint again;
-        arena_reset(&work->stored);
-        enum status status =
-            store_load_entity_ref(work->session, ref, &work->stored, &stored->entity);
+        struct store_checkpoint *first = &stored->checkpoint, again;
+        arena_reset(arena);
+        enum status status = store_load_entity_ref(session, ref, arena, &stored->entity);
         if (status != STATUS_OK)
             return status;
-        status =
-            store_load_checkpoint(work->session, kind, ref, &work->stored, &stored->checkpoint);
+        status = store_load_checkpoint(session, kind, ref, arena, first);
         stored->has_checkpoint = status == STATUS_OK;
         if (status != STATUS_OK && !store_is_lost(status))
             return status;
-        status = store_load_document(work->session, kind, ref, &work->stored, &stored->document);
+        status = store_load_document(session, kind, ref, arena, &stored->document);
         stored->has_document = status == STATUS_OK;
         if (status != STATUS_OK && !store_is_lost(status))
             return status;
-        status = store_load_checkpoint(work->session, kind, ref, &work->stored, &again);
+        status = store_load_checkpoint(session, kind, ref, arena, &again);
         if (status != STATUS_OK && !store_is_lost(status))
             return status;
-        if (same_checkpoint(stored, status, &again))
+        if (stored->has_checkpoint != (status == STATUS_OK))
+            continue;
+        if (!stored->has_checkpoint ||
+            (first->last_runtime_seq == again.last_runtime_seq &&
+             memcmp(first->summary_hash, again.summary_hash, SHA256_BYTES) == 0))
             return STATUS_OK;
     }
     return STATUS_STORE_UNAVAILABLE;
 }
 
-static bool document_agrees(const struct stored *stored, const struct sink_update *update) {
-    const struct store_document *document = &stored->document;
-    uint8_t hash[SHA256_BYTES];
-    if (!stored->has_document || !slice_equal(document->key, update->document.key))
-        return false;
-    sha256(document->payload.data, document->payload.size, hash);
-    if (memcmp(hash, document->payload_hash, SHA256_BYTES) != 0)
-        return false;
-    return summary_hash(document->payload, hash) == STATUS_OK &&
-           memcmp(hash, update->checkpoint.summary_hash, SHA256_BYTES) == 0;
-}
-
-/* False when document and checkpoint agree with the log. */
+/* False: document and checkpoint agree with the log. */
 static bool compare(const struct stored *stored, struct sink_update *update,
                     struct reproject_drift *drift) {
+    const struct store_document *document = &stored->document;
     const struct store_checkpoint *rebuilt = &update->checkpoint;
     const struct checkpoint_incoming incoming = {
         .first_seq = rebuilt->last_runtime_seq,
@@ -176,7 +158,13 @@ static bool compare(const struct stored *stored, struct sink_update *update,
     struct checkpoint_decision decision =
         checkpoint_decide(stored->has_checkpoint ? &stored->checkpoint : NULL, &incoming);
     bool is_checkpoint_right = decision.action == CHECKPOINT_SKIP && !decision.has_drift;
-    update->is_checkpoint_only = document_agrees(stored, update);
+    uint8_t hash[SHA256_BYTES];
+    if (stored->has_document && slice_equal(document->key, update->document.key)) {
+        sha256(document->payload.data, document->payload.size, hash);
+        update->is_checkpoint_only = memcmp(hash, document->payload_hash, SHA256_BYTES) == 0 &&
+                                     summary_hash(document->payload, hash) == STATUS_OK &&
+                                     memcmp(hash, rebuilt->summary_hash, SHA256_BYTES) == 0;
+    }
     *drift = (struct reproject_drift){
         .document_key = update->document.key,
         .reason = decision.has_drift ? decision.drift : REASON_SEQUENCE_GAP,
@@ -194,80 +182,61 @@ static bool compare(const struct stored *stored, struct sink_update *update,
     return !is_checkpoint_right || !update->is_checkpoint_only;
 }
 
-static void record(struct reprojection *work, const struct stored *stored,
-                   const struct reproject_drift *drift, size_t shared_events_before) {
-    const struct reproject_options *options = work->options;
-    work->result->drifted++;
-    if (options->on_drift)
-        options->on_drift(options->user, drift);
-    if (!options->apply)
-        return;
-    struct sink_update *update = &work->updates[work->update_count];
-    /* A document is written together with the frames of its events, so a correct document has them.
-     */
-    if (update->is_checkpoint_only)
-        work->shared_events.size = shared_events_before;
-    work->drifts[work->update_count++] = (struct store_drift){
-        .kind = update->document.kind,
-        .entity_ref = stored->entity.ref,
-        .reason = drift->reason,
-        .expected_seq = drift->expected_seq,
-        .actual_seq = drift->actual_seq,
-        .seen_at_ms = options->now_ms,
-    };
-}
-
-/* After each entity: resets the memory, or writes the repairs once there are many. */
-static enum status end_entity(struct reprojection *work) {
-    if (work->update_count == 0)
-        arena_reset(&work->arena);
-    else if (work->update_count == REPROJECT_REPAIRS_MAX ||
-             work->arena.bytes_held > REPROJECT_REPAIRS_BYTES ||
-             work->shared_events.size > REPROJECT_REPAIRS_BYTES)
-        return flush(work);
-    return STATUS_OK;
-}
-
-/* A repair outlives the rows of its entity, so the texts of the owner are copied. */
-static bool keep_owner(struct reprojection *work, struct owner *owner) {
-    struct slice *texts[] = {&owner->user_id, &owner->guest_scope, &owner->org_id};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        if (!texts[i]->data)
-            continue;
-        *texts[i] = arena_copy(&work->arena, *texts[i]);
-        if (!texts[i]->data)
-            return false;
-    }
-    return true;
-}
-
+/* Builds the rows of the fold, and keeps them as a repair if the stored rows differ. Repairs are
+ * written once there are many. */
 static enum status compare_fold(struct reprojection *work, const struct stored *stored,
                                 const struct fold *fold, const struct walk *walk,
                                 size_t shared_events_before) {
+    const struct reproject_options *options = work->options;
     uint64_t sent_seq = sent_seq_of(stored);
     const struct update_source source = {
         .kind = fold->kind,
         .summary = &fold->summary,
         .entity_ref = stored->entity.ref,
         .owner = stored->entity.owner,
-        .version = last_version_of(stored) + 1,
+        /* A document has at most one version for each event, so the head of the entity is a safe
+         * version if the document is lost. */
+        .version = (stored->has_document ? stored->document.version : stored->entity.head_seq) + 1,
         .log_id = walk->log_id,
         .first_seq = sent_seq == UINT64_MAX ? 0 : sent_seq + 1,
         .projection_version = work->version,
-        .now_ms = work->options->now_ms,
+        .now_ms = options->now_ms,
     };
     struct reproject_drift drift;
     struct sink_update *update = &work->updates[work->update_count];
     enum status status = update_build(&source, &work->scratch, &work->arena, update);
     if (status != STATUS_OK)
         return status;
-    if (!keep_owner(work, &update->owner))
-        return STATUS_OUT_OF_MEMORY;
-    if (compare(stored, update, &drift))
-        record(work, stored, &drift, shared_events_before);
-    else
+    /* A repair outlives the rows of its entity, so the texts of the owner are copied. */
+    struct slice *texts[] = {&update->owner.user_id, &update->owner.guest_scope,
+                             &update->owner.org_id};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        if (texts[i]->data && !(*texts[i] = arena_copy(&work->arena, *texts[i])).data)
+            return STATUS_OUT_OF_MEMORY;
+    bool differs = compare(stored, update, &drift);
+    work->result->drifted += differs;
+    if (differs && options->on_drift)
+        options->on_drift(options->user, &drift);
+    /* A document is written together with the frames of its events, so a correct document has them.
+     */
+    if (!differs || (options->apply && update->is_checkpoint_only))
         work->shared_events.size = shared_events_before;
-    return end_entity(work);
+    if (differs && options->apply)
+        work->drifts[work->update_count++] = (struct store_drift){
+            .kind = update->document.kind,
+            .entity_ref = stored->entity.ref,
+            .reason = drift.reason,
+            .expected_seq = drift.expected_seq,
+            .actual_seq = drift.actual_seq,
+            .seen_at_ms = options->now_ms,
+        };
+    if (work->update_count == REPROJECT_REPAIRS_MAX ||
+        (work->update_count > 0 && (work->arena.bytes_held > REPROJECT_REPAIRS_BYTES ||
+                                    work->shared_events.size > REPROJECT_REPAIRS_BYTES)))
+        return flush(work);
+    if (work->update_count == 0)
+        arena_reset(&work->arena);
+    return STATUS_OK;
 }
 
 static enum status check_entity(struct reprojection *work, uint64_t ref, enum entity_kind entity) {
@@ -307,60 +276,33 @@ static enum status add_to_page(void *user, const struct store_entity *entity) {
     return STATUS_OK;
 }
 
-static enum status check_kind(struct reprojection *work, enum entity_kind kind) {
-    uint64_t after_ref = 0;
-    enum status status = STATUS_OK;
-    do {
-        work->page.count = 0;
-        status = store_walk_entities(work->session, kind, after_ref, PAGE_ENTITIES, &work->page,
-                                     add_to_page);
-        for (size_t i = 0; i < work->page.count && status == STATUS_OK; i++) {
-            after_ref = work->page.refs[i];
-            status = check_entity(work, after_ref, kind);
-        }
-    } while (status == STATUS_OK && work->page.count > 0);
-    return status;
-}
-
 static enum status add_head(void *user, const struct store_entity *entity) {
     *(uint64_t *)user += entity->head_seq;
     return STATUS_OK;
-}
-
-static enum status count_events(struct reprojection *work) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++)
-        status = store_walk_entities(work->session, document_row((enum document_kind)i)->entity, 0,
-                                     UINT64_MAX, &work->events_total, add_head);
-    return status;
 }
 
 static enum status check_all(struct reprojection *work) {
     enum status status = STATUS_OK;
     if (work->options->apply)
         status = store_heal(work->session, work->options->now_ms);
-    if (status == STATUS_OK && work->options->on_progress)
-        status = count_events(work);
-    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++)
-        status = check_kind(work, document_row((enum document_kind)i)->entity);
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK && work->options->on_progress;
+         i++)
+        status = store_walk_entities(work->session, document_row((enum document_kind)i)->entity, 0,
+                                     UINT64_MAX, &work->events_total, add_head);
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++) {
+        enum entity_kind kind = document_row((enum document_kind)i)->entity;
+        uint64_t after_ref = 0;
+        do {
+            work->page.count = 0;
+            status = store_walk_entities(work->session, kind, after_ref, PAGE_ENTITIES, &work->page,
+                                         add_to_page);
+            for (size_t j = 0; j < work->page.count && status == STATUS_OK; j++) {
+                after_ref = work->page.refs[j];
+                status = check_entity(work, after_ref, kind);
+            }
+        } while (status == STATUS_OK && work->page.count > 0);
+    }
     return status;
-}
-
-/* All documents agree with the log now. */
-static enum status clear_mark(const struct reprojection *work) {
-    const struct store_batch batch = {.is_projected = true};
-    bool is_all = work->options->apply && !work->options->id.data;
-    return is_all ? store_commit(work->session, &batch) : STATUS_OK;
-}
-
-static enum status check_one(struct reprojection *work) {
-    struct store_entity entity;
-    enum status status = store_load_entity(work->session, work->options->kind, work->options->id,
-                                           &work->stored, &entity);
-    if (status != STATUS_OK)
-        return status;
-    work->events_total = entity.head_seq;
-    return check_entity(work, entity.ref, entity.kind);
 }
 
 enum status reproject(struct store_session *session, const struct reproject_options *options,
@@ -378,11 +320,23 @@ enum status reproject(struct store_session *session, const struct reproject_opti
     arena_init(&work->stored, REPROJECT_STORED_BYTES_MAX);
     arena_init(&work->arena, REPROJECT_REPAIRS_BYTES_MAX);
     buffer_init(&work->shared_events, REPROJECT_REPAIRS_BYTES_MAX);
-    enum status status = options->id.data ? check_one(work) : check_all(work);
+    enum status status;
+    if (options->id.data) {
+        struct store_entity entity;
+        status = store_load_entity(session, options->kind, options->id, &work->stored, &entity);
+        if (status == STATUS_OK) {
+            work->events_total = entity.head_seq;
+            status = check_entity(work, entity.ref, entity.kind);
+        }
+    } else {
+        status = check_all(work);
+    }
     if (status == STATUS_OK)
         status = flush(work);
-    if (status == STATUS_OK)
-        status = clear_mark(work);
+    /* All documents agree with the log now. */
+    const struct store_batch projected = {.is_projected = true};
+    if (status == STATUS_OK && options->apply && !options->id.data)
+        status = store_commit(session, &projected);
     if (status == STATUS_OK && options->on_progress)
         options->on_progress(options->user, result->events, result->events);
     update_scratch_release(&work->scratch);

@@ -1,9 +1,10 @@
 /* Reprojection: folds every document from the log again and compares it with the stored one.
- * The thread of the session.
- * Reads the log as a stream. Holds the summary of one entity and a bounded number of repairs.
  * Verifying changes nothing and works beside a running server. Applying needs the write session,
- * with no other user meanwhile. Errors of the store; STATUS_NOT_FOUND when the requested entity
- * does not exist. Only differences are written, as a new version with a new frame: no client goes
+ * with no other user meanwhile.
+ * Thread: that of the session.
+ * Memory: the log is read as a stream; the summary of one entity and a bounded number of repairs.
+ * Errors: of the store; STATUS_NOT_FOUND if the requested entity does not exist.
+ * Invariant: only differences are written, as a new version with a new frame, so no client goes
  * back in time. */
 #ifndef PROJECTOR_REPROJECT_H
 #define PROJECTOR_REPROJECT_H

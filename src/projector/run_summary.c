@@ -28,22 +28,6 @@ static const struct summary_field run_fields[] = {
     SUMMARY_FIELD("updated_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
 };
 
-/* The first event names the owner of the run. Later events of the same type are no-ops that any
- * producer may append, so their owner is ignored. */
-static bool fold_creation(struct run_summary *summary, struct slice payload, struct arena *arena) {
-    struct json_field fields[] = {
-        {.name = SLICE("thread_id")},
-        {.name = SLICE("owner_user_id")},
-        {.name = SLICE("owner_guest_scope")},
-        {.name = SLICE("org_id")},
-    };
-    summary_payload_fields(payload, fields, sizeof(fields) / sizeof(fields[0]));
-    return summary_take_text(&fields[0], arena, &summary->thread_id) &&
-           summary_take_text(&fields[1], arena, &summary->common.owner_user_id) &&
-           summary_take_text(&fields[2], arena, &summary->common.owner_guest_scope) &&
-           summary_take_text(&fields[3], arena, &summary->common.org_id);
-}
-
 static const struct outcome {
     struct slice name;
     struct slice status;
@@ -55,39 +39,48 @@ static const struct outcome {
     {SLICE("cancelled"), SLICE("\"canceled\""), SLICE("\"canceled\"")},
 };
 
-static bool fold_finish(struct run_summary *summary, const struct store_event *event,
-                        struct arena *arena) {
-    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
-    summary_payload_fields(event->payload, fields, 2);
-    for (size_t i = 0; fields[0].present && i < sizeof(outcomes) / sizeof(outcomes[0]); i++) {
-        if (!json_string_is(fields[0].value, outcomes[i].name))
-            continue;
-        summary->common.status = outcomes[i].status;
-        summary->common.terminal_reason_class = outcomes[i].reason_class;
-        summary->common.terminal_at_ms = event->recorded_at_ms;
-        return summary_take_text(&fields[1], arena, &summary->common.terminal_reason);
-    }
-    return true;
-}
+#define OUTCOME_COUNT (sizeof(outcomes) / sizeof(outcomes[0]))
 
 static enum status fold(struct summary *common, const struct store_event *event,
                         struct arena *arena) {
     struct run_summary *summary = container_of(common, struct run_summary, common);
-    bool is_first = summary->common.latest_seq == 0;
     bool done = true;
-    if (is_first) {
-        summary->common.status = SLICE("\"created\"");
-        done = fold_creation(summary, event->payload, arena);
+    /* The first event names the owner of the run. Later events of the same type are no-ops that any
+     * producer may append, so their owner is ignored. */
+    if (common->latest_seq == 0) {
+        struct json_field fields[] = {
+            {.name = SLICE("thread_id")},
+            {.name = SLICE("owner_user_id")},
+            {.name = SLICE("owner_guest_scope")},
+            {.name = SLICE("org_id")},
+        };
+        common->status = SLICE("\"created\"");
+        summary_payload_fields(event->payload, fields, sizeof(fields) / sizeof(fields[0]));
+        done = summary_take_text(&fields[0], arena, &summary->thread_id) &&
+               summary_take_text(&fields[1], arena, &common->owner_user_id) &&
+               summary_take_text(&fields[2], arena, &common->owner_guest_scope) &&
+               summary_take_text(&fields[3], arena, &common->org_id);
     }
     if (slice_equal(event->type, SLICE(RUN_EVENT_STARTED))) {
-        if (slice_equal(summary->common.status, SLICE("\"created\"")))
-            summary->common.status = SLICE("\"running\"");
+        if (slice_equal(common->status, SLICE("\"created\"")))
+            common->status = SLICE("\"running\"");
     } else if (slice_equal(event->type, SLICE(RUN_EVENT_CANCEL_REQUESTED))) {
-        summary->common.status = SLICE("\"canceling\"");
+        common->status = SLICE("\"canceling\"");
     } else if (slice_equal(event->type, SLICE(RUN_EVENT_FINISHED))) {
-        done = fold_finish(summary, event, arena) && done;
+        struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
+        summary_payload_fields(event->payload, fields, 2);
+        size_t i = 0;
+        while (i < OUTCOME_COUNT &&
+               !(fields[0].present && json_string_is(fields[0].value, outcomes[i].name)))
+            i++;
+        if (i < OUTCOME_COUNT) {
+            common->status = outcomes[i].status;
+            common->terminal_reason_class = outcomes[i].reason_class;
+            common->terminal_at_ms = event->recorded_at_ms;
+            done = summary_take_text(&fields[1], arena, &common->terminal_reason) && done;
+        }
     }
-    return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
+    return done ? summary_count(common, event, arena) : STATUS_OUT_OF_MEMORY;
 }
 
 const struct summary_layout run_summary_layout = {

@@ -1,9 +1,10 @@
 /* Sinks: the destinations of projected summaries. Noop and tables implement the interface; systems
- * outside the store get the documents from the journal (delivery/relay/relay.h). Writer's thread,
- * or the thread that reprojects. The data of a commit lives until settle has returned. A sink that
- * fails has taken nothing of the commit. It never fails the append. Each write is followed by
- * exactly one settle. The data becomes valid with settle(true) only, so a sink that writes outside
- * the store must wait for it. */
+ * outside the store get the documents from the journal (delivery/relay/relay.h).
+ * Thread: the writer's, or the one that reprojects.
+ * Memory: the data of a commit lives until settle has returned.
+ * Errors: a sink that fails has written nothing of the commit, and never fails the append.
+ * Invariant: each write is followed by exactly one settle. The data is valid after settle(true)
+ * only, so a sink that writes outside the store must wait for it. */
 #ifndef PROJECTOR_SINK_H
 #define PROJECTOR_SINK_H
 

@@ -56,45 +56,34 @@ static enum status tables_begin(struct tables *tables, const struct sink_commit 
     return STATUS_OK;
 }
 
-static enum status topic_make(struct tables *tables, struct slice name, struct store_topic *topic) {
-    struct arena *arena = tables->commit->arena;
-    *topic = (struct store_topic){.ref = ++tables->last_topic_ref, .oldest_seq = 1};
-    topic->name = arena_copy(arena, name);
-    return topic->name.data ? topic_stream(arena, name, &topic->stream_id) : STATUS_OUT_OF_MEMORY;
-}
-
-/* Counters are loaded in each commit, because pruning may have moved the floor of the topic. */
-static enum status topic_use(struct tables *tables, struct slice name, struct store_topic **found) {
-    *found = map_find(&tables->topics_by_name, name);
-    if (*found)
-        return STATUS_OK;
-    struct store_topic *topic = &tables->topics[tables->batch.topic_count];
-    enum status status =
-        store_load_topic(tables->commit->session, name, tables->commit->arena, topic);
-    /* A store has its built-in topics from the start. A new one would use their seqs again. */
-    if (status == STATUS_NOT_FOUND &&
-        topic_row(topic_kind_of(name, NULL))->ownership == TOPIC_SHARED)
-        status = STATUS_INTERNAL_ERROR;
-    if (status == STATUS_NOT_FOUND)
-        status = topic_make(tables, name, topic);
-    /* A head that was put there by hand, which no seq can follow. */
-    if (status == STATUS_OK && topic->head_seq >= STORE_SEQ_MAX)
-        status = STATUS_INTERNAL_ERROR;
-    if (status == STATUS_OK)
-        status = map_insert(&tables->topics_by_name, topic->name, topic);
-    if (status != STATUS_OK)
-        return status;
-    tables->batch.topic_count++;
-    *found = topic;
-    return STATUS_OK;
-}
-
-static enum status add_frame(struct tables *tables, struct slice topic_name,
+/* Adds the next frame of a topic. Counters are loaded in each commit, because pruning may have
+ * moved the floor of the topic. */
+static enum status add_frame(struct tables *tables, struct slice name,
                              const struct store_journal_row *frame) {
-    struct store_topic *topic;
-    enum status status = topic_use(tables, topic_name, &topic);
-    if (status != STATUS_OK)
-        return status;
+    struct arena *arena = tables->commit->arena;
+    struct store_topic *topic = map_find(&tables->topics_by_name, name);
+    if (!topic) {
+        topic = &tables->topics[tables->batch.topic_count];
+        enum status status = store_load_topic(tables->commit->session, name, arena, topic);
+        if (status == STATUS_NOT_FOUND) {
+            /* A store has its built-in topics from the start. A new one would use their seqs again.
+             */
+            if (topic_row(topic_kind_of(name, NULL))->ownership == TOPIC_SHARED)
+                return STATUS_INTERNAL_ERROR;
+            *topic = (struct store_topic){
+                .ref = ++tables->last_topic_ref, .name = arena_copy(arena, name), .oldest_seq = 1};
+            status = topic->name.data ? topic_stream(arena, name, &topic->stream_id)
+                                      : STATUS_OUT_OF_MEMORY;
+        }
+        /* No seq can follow a head that was changed by hand. */
+        if (status == STATUS_OK && topic->head_seq >= STORE_SEQ_MAX)
+            status = STATUS_INTERNAL_ERROR;
+        if (status == STATUS_OK)
+            status = map_insert(&tables->topics_by_name, topic->name, topic);
+        if (status != STATUS_OK)
+            return status;
+        tables->batch.topic_count++;
+    }
     struct store_journal_row *row = &tables->journal[tables->batch.journal_count++];
     *row = *frame;
     row->topic_ref = topic->ref;
@@ -103,7 +92,8 @@ static enum status add_frame(struct tables *tables, struct slice topic_name,
     return STATUS_OK;
 }
 
-/* The topic of one owner's documents, where the kind has such a topic and the document an owner. */
+/* Adds a frame to the topic of one owner's documents, if the kind has such a topic and the document
+ * such an owner. */
 static enum status add_owner_frame(struct tables *tables, enum topic_kind kind, struct slice id,
                                    const struct store_journal_row *frame) {
     struct slice name;
@@ -136,35 +126,30 @@ static enum status add_update(struct tables *tables, const struct sink_update *u
                : add_owner_frame(tables, row->guest_topic, update->owner.guest_scope, &frame);
 }
 
-static enum status add_shared_event(struct tables *tables, const struct sink_shared_event *event) {
-    struct store_journal_row frame = {.log_id = event->log_id, .entity_ref = event->entity_ref};
-    memcpy(frame.payload_hash, event->payload_hash, SHA256_BYTES);
-    return add_frame(tables, topic_name(event->topic), &frame);
-}
-
-static void tables_finish(struct tables *tables) {
-    struct store_batch *batch = &tables->batch;
-    batch->documents = tables->documents;
-    batch->checkpoints = tables->checkpoints;
-    batch->journal = tables->journal;
-    batch->drifts = tables->drifts;
-    batch->topics = tables->topics;
-    *tables->commit->batch = *batch;
-    *tables->commit->last_topic_ref = tables->last_topic_ref;
-}
-
 static enum status tables_write(void *user, const struct sink_commit *commit) {
-    (void)user;
     struct tables tables;
+    (void)user;
     enum status status = tables_begin(&tables, commit);
+    struct store_batch *batch = &tables.batch;
     for (size_t i = 0; i < commit->update_count && status == STATUS_OK; i++)
         status = add_update(&tables, &commit->updates[i]);
-    for (size_t i = 0; i < commit->shared_event_count && status == STATUS_OK; i++)
-        status = add_shared_event(&tables, &commit->shared_events[i]);
-    for (size_t i = 0; i < commit->drift_count && status == STATUS_OK; i++)
-        tables.drifts[tables.batch.drift_count++] = commit->drifts[i];
-    if (status == STATUS_OK)
-        tables_finish(&tables);
+    for (size_t i = 0; i < commit->shared_event_count && status == STATUS_OK; i++) {
+        const struct sink_shared_event *event = &commit->shared_events[i];
+        struct store_journal_row frame = {.log_id = event->log_id, .entity_ref = event->entity_ref};
+        memcpy(frame.payload_hash, event->payload_hash, SHA256_BYTES);
+        status = add_frame(&tables, topic_name(event->topic), &frame);
+    }
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < commit->drift_count; i++)
+            tables.drifts[batch->drift_count++] = commit->drifts[i];
+        batch->documents = tables.documents;
+        batch->checkpoints = tables.checkpoints;
+        batch->journal = tables.journal;
+        batch->drifts = tables.drifts;
+        batch->topics = tables.topics;
+        *commit->batch = *batch;
+        *commit->last_topic_ref = tables.last_topic_ref;
+    }
     map_release(&tables.topics_by_name);
     return status;
 }

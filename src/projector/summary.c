@@ -1,3 +1,6 @@
+/* The codec of summaries. A layout lists the members of a document in the order of canonical JSON,
+ * and where each is in the summary. Writing notes where each value stands in the text, so that the
+ * summary can point into its document and both hashes follow without parsing it. */
 #include "projector/summary.h"
 
 #include <assert.h>
@@ -26,30 +29,22 @@ void summary_init(const struct summary_layout *layout, struct summary *summary,
     summary->entity_id = entity_id;
 }
 
-/* Quotes the type of an event. A type that repeats the previous one costs no memory. */
-static enum status take_type(struct summary *summary, struct slice type, struct arena *arena) {
-    struct json_value known = {JSON_KIND_STRING, summary->latest_event_type};
-    if (!summary_is_null(known.raw) && json_string_is(known, type))
-        return STATUS_OK;
-    struct buffer quoted;
-    buffer_init(&quoted, SUMMARY_BYTES_MAX);
-    enum status status = json_write_string(&quoted, type);
-    struct slice copy = {NULL, 0};
-    if (status == STATUS_OK)
-        copy = arena_copy(arena, buffer_slice(&quoted));
-    buffer_release(&quoted);
-    if (!copy.data)
-        return STATUS_OUT_OF_MEMORY;
-    summary->latest_event_type = copy;
-    return STATUS_OK;
-}
-
 enum status summary_count(struct summary *summary, const struct store_event *event,
                           struct arena *arena) {
+    struct json_value known = {JSON_KIND_STRING, summary->latest_event_type};
     assert(event->seq == summary->latest_seq + 1);
-    enum status status = take_type(summary, event->type, arena);
-    if (status != STATUS_OK)
-        return status;
+    /* A type that repeats the previous one costs no memory. */
+    if (summary_is_null(known.raw) || !json_string_is(known, event->type)) {
+        struct buffer quoted;
+        struct slice copy = {NULL, 0};
+        buffer_init(&quoted, SUMMARY_BYTES_MAX);
+        if (json_write_string(&quoted, event->type) == STATUS_OK)
+            copy = arena_copy(arena, buffer_slice(&quoted));
+        buffer_release(&quoted);
+        if (!copy.data)
+            return STATUS_OUT_OF_MEMORY;
+        summary->latest_event_type = copy;
+    }
     summary->latest_seq = event->seq;
     summary->event_count++;
     summary->latest_event_at_ms = event->recorded_at_ms;
@@ -60,133 +55,105 @@ enum status summary_count(struct summary *summary, const struct store_event *eve
 
 enum status summary_document_key(enum document_kind kind, struct slice entity_id,
                                  struct buffer *out) {
-    struct slice prefix = slice_of(document_row(kind)->key_prefix);
-    enum status status = buffer_reserve(out, prefix.size + entity_id.size);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, prefix);
-    return status == STATUS_OK ? buffer_append_slice(out, entity_id) : status;
+    buffer_append_slice(out, slice_of(document_row(kind)->key_prefix));
+    return buffer_append_slice(out, entity_id);
 }
 
-/* The id is written as a separate string. Its opening quote is replaced by the colon of the key. */
-static enum status write_document_id(struct buffer *out, const struct summary_layout *layout,
-                                     const struct summary *summary) {
-    struct slice prefix = slice_of(document_row(layout->document)->key_prefix);
-    enum status status = buffer_append_byte(out, '"');
-    if (status == STATUS_OK)
-        status = buffer_append(out, prefix.data, prefix.size - 1);
-    size_t colon_at = out->size;
-    if (status == STATUS_OK)
-        status = json_write_string(out, summary->entity_id);
-    if (status == STATUS_OK)
-        out->data[colon_at] = ':';
-    return status;
+static void write_source_id(struct buffer *out, const char *member, struct slice id) {
+    buffer_append_byte(out, '"');
+    buffer_append_slice(out, slice_of(member));
+    buffer_append_slice(out, SLICE("\":"));
+    json_write_string(out, id);
 }
 
-static enum status write_source_seq(struct buffer *out, uint64_t seq) {
-    enum status status = buffer_append_slice(out, SLICE("\"seq\":"));
-    return status == STATUS_OK ? buffer_append_u64(out, seq) : status;
-}
-
-static enum status write_source_id(struct buffer *out, const char *member, struct slice id) {
-    enum status status = buffer_append_byte(out, '"');
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, slice_of(member));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE("\":"));
-    return status == STATUS_OK ? json_write_string(out, id) : status;
-}
-
-/* Canonical JSON sorts the members: "run_id" stands before "seq", "worker_id" after it. */
-enum status summary_write_source(struct buffer *out, enum entity_kind kind, struct slice entity_id,
-                                 uint64_t seq) {
+/* The origin of a document: {"entity","run_id","seq"}. Canonical JSON sorts the members: "run_id"
+ * stands before "seq", "worker_id" after it. */
+static void write_source(struct buffer *out, enum entity_kind kind, struct slice entity_id,
+                         uint64_t seq) {
     const struct entity_row *row = entity_row(kind);
     bool is_id_first = strcmp(row->id_member, "seq") < 0;
-    enum status status = buffer_append_slice(out, SLICE("{\"entity\":\""));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, slice_of(row->name));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE("\","));
-    if (status == STATUS_OK)
-        status = is_id_first ? write_source_id(out, row->id_member, entity_id)
-                             : write_source_seq(out, seq);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ',');
-    if (status == STATUS_OK)
-        status = is_id_first ? write_source_seq(out, seq)
-                             : write_source_id(out, row->id_member, entity_id);
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+    buffer_append_slice(out, SLICE("{\"entity\":\""));
+    buffer_append_slice(out, slice_of(row->name));
+    buffer_append_slice(out, SLICE("\","));
+    if (is_id_first) {
+        write_source_id(out, row->id_member, entity_id);
+        buffer_append_byte(out, ',');
+    }
+    buffer_append_slice(out, SLICE("\"seq\":"));
+    buffer_append_u64(out, seq);
+    if (!is_id_first) {
+        buffer_append_byte(out, ',');
+        write_source_id(out, row->id_member, entity_id);
+    }
+    buffer_append_byte(out, '}');
 }
 
-static enum status write_time(struct buffer *out, uint64_t time_ms) {
-    return time_ms == 0 ? buffer_append_slice(out, SLICE("null")) : buffer_append_u64(out, time_ms);
-}
-
-struct writing {
-    const struct summary_layout *layout;
-    const struct summary *summary;
-    const struct summary_stamp *stamp;
-    struct buffer *out;
-    struct summary_marks *marks;
-};
-
-static enum status write_value(const struct writing *writing, const struct summary_field *field) {
-    struct buffer *out = writing->out;
-    const struct summary *summary = writing->summary;
+static void write_value(struct buffer *out, const struct summary_field *field,
+                        const struct summary_layout *layout, const struct summary *summary,
+                        const struct summary_stamp *stamp) {
+    const struct document_row *row = document_row(layout->document);
     const char *at = (const char *)summary + field->offset;
     switch (field->kind) {
     case SUMMARY_TEXT:
     case SUMMARY_OBJECT:
-        return buffer_append_slice(out, *(const struct slice *)(const void *)at);
+        buffer_append_slice(out, *(const struct slice *)(const void *)at);
+        break;
     case SUMMARY_COUNT:
-        return buffer_append_u64(out, *(const uint64_t *)(const void *)at);
+        buffer_append_u64(out, *(const uint64_t *)(const void *)at);
+        break;
     case SUMMARY_TIME_MS:
-        return write_time(out, *(const uint64_t *)(const void *)at);
-    case SUMMARY_DOCUMENT_ID:
-        return write_document_id(out, writing->layout, summary);
+        if (*(const uint64_t *)(const void *)at > 0)
+            buffer_append_u64(out, *(const uint64_t *)(const void *)at);
+        else
+            buffer_append_slice(out, SLICE("null"));
+        break;
+    case SUMMARY_DOCUMENT_ID: {
+        /* The id is written as a separate string. Its opening quote is replaced by the colon of the
+         * key. */
+        buffer_append_byte(out, '"');
+        buffer_append(out, row->key_prefix, strlen(row->key_prefix) - 1);
+        size_t colon_at = out->size;
+        if (json_write_string(out, summary->entity_id) == STATUS_OK)
+            out->data[colon_at] = ':';
+        break;
+    }
     case SUMMARY_KIND:
-        return json_write_string(out, slice_of(document_kind_name(writing->layout->document)));
+        json_write_string(out, slice_of(row->name));
+        break;
     case SUMMARY_ENTITY_ID:
-        return json_write_string(out, summary->entity_id);
+        json_write_string(out, summary->entity_id);
+        break;
     case SUMMARY_SOURCE:
-        return summary_write_source(out, document_row(writing->layout->document)->entity,
-                                    summary->entity_id, summary->latest_seq);
+        write_source(out, row->entity, summary->entity_id, summary->latest_seq);
+        break;
     case SUMMARY_VERSION:
-        return json_write_string(out, writing->stamp->projection_version);
+        json_write_string(out, stamp->projection_version);
+        break;
     case SUMMARY_PROJECTED_AT:
-        return buffer_append_u64(out, writing->stamp->projected_at_ms);
+        buffer_append_u64(out, stamp->projected_at_ms);
+        break;
     }
-    return STATUS_INTERNAL_ERROR;
-}
-
-static enum status write_field(const struct writing *writing, size_t index) {
-    const struct summary_field *field = &writing->layout->fields[index];
-    struct summary_marks *marks = writing->marks;
-    size_t begin = writing->out->size;
-    enum status status = buffer_append_slice(writing->out, field->opening);
-    marks->values[index] = writing->out->size;
-    if (status == STATUS_OK)
-        status = write_value(writing, field);
-    if (field->kind == SUMMARY_PROJECTED_AT) {
-        marks->projected_at = begin;
-        marks->projected_at_end = writing->out->size;
-    }
-    return status;
 }
 
 enum status summary_write(const struct summary_layout *layout, const struct summary *summary,
                           const struct summary_stamp *stamp, struct buffer *out,
                           struct summary_marks *marks) {
-    const struct writing writing = {layout, summary, stamp, out, marks};
     assert(out->size == 0 && layout->field_count <= SUMMARY_FIELDS_MAX);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < layout->field_count && status == STATUS_OK; i++)
-        status = write_field(&writing, i);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '}');
-    /* Replaces the comma before the first member. */
-    if (status == STATUS_OK)
-        out->data[0] = '{';
-    return status;
+    for (size_t i = 0; i < layout->field_count; i++) {
+        const struct summary_field *field = &layout->fields[i];
+        size_t begin = out->size;
+        buffer_append_slice(out, field->opening);
+        marks->values[i] = out->size;
+        write_value(out, field, layout, summary, stamp);
+        if (field->kind == SUMMARY_PROJECTED_AT) {
+            marks->projected_at = begin;
+            marks->projected_at_end = out->size;
+        }
+    }
+    buffer_append_byte(out, '}');
+    if (buffer_status(out) == STATUS_OK)
+        out->data[0] = '{'; /* instead of the comma before the first member */
+    return buffer_status(out);
 }
 
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,

@@ -97,9 +97,7 @@ MUST_CHECK enum status summary_write(const struct summary_layout *layout,
 /* Makes the texts of the summary point into a copy of its document. */
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,
                     const char *document, struct summary *summary);
-/* The origin of a document or an event, {"entity","run_id","seq"}: frames name it too. */
-MUST_CHECK enum status summary_write_source(struct buffer *out, enum entity_kind kind,
-                                            struct slice entity_id, uint64_t seq);
+
 /* Reads a document, which must be of this entity. The summary keeps entity_id. */
 MUST_CHECK enum status summary_read(const struct summary_layout *layout, struct slice document,
                                     struct slice entity_id, struct summary *summary);

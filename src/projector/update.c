@@ -14,48 +14,36 @@ void update_scratch_release(struct update_scratch *scratch) {
     buffer_release(&scratch->text);
 }
 
-static enum status keep(struct arena *arena, const struct buffer *text, struct slice *kept) {
-    *kept = arena_copy(arena, buffer_slice(text));
-    return kept->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-}
-
-static enum status build_document(const struct update_source *source,
-                                  struct update_scratch *scratch, struct arena *arena,
-                                  struct store_document *document) {
-    const struct summary_stamp stamp = {source->projection_version, source->now_ms};
+enum status update_build(const struct update_source *source, struct update_scratch *scratch,
+                         struct arena *arena, struct sink_update *update) {
     const struct summary *summary = &source->summary->common;
-    document->kind = source->kind;
-    document->entity_ref = source->entity_ref;
-    document->version = source->version;
+    const struct summary_stamp stamp = {source->projection_version, source->now_ms};
+    struct store_document *document = &update->document;
+    struct store_checkpoint *checkpoint = &update->checkpoint;
+    *update = (struct sink_update){.log_id = source->log_id, .owner = source->owner};
+    if (source->first_seq < summary->latest_seq)
+        update->first_seq = source->first_seq;
     buffer_clear(&scratch->text);
     buffer_clear(&scratch->document);
     enum status status = summary_document_key(source->kind, summary->entity_id, &scratch->text);
     if (status == STATUS_OK)
-        status = keep(arena, &scratch->text, &document->key);
-    if (status == STATUS_OK)
         status = summary_write(fold_layout(source->kind), summary, &stamp, &scratch->document,
                                &scratch->marks);
-    if (status == STATUS_OK)
-        status = keep(arena, &scratch->document, &document->payload);
-    return status;
-}
-
-enum status update_build(const struct update_source *source, struct update_scratch *scratch,
-                         struct arena *arena, struct sink_update *update) {
-    uint64_t last_seq = source->summary->common.latest_seq;
-    *update = (struct sink_update){.log_id = source->log_id, .owner = source->owner};
-    if (source->first_seq < last_seq)
-        update->first_seq = source->first_seq;
-    struct store_checkpoint *checkpoint = &update->checkpoint;
-    enum status status = build_document(source, scratch, arena, &update->document);
     if (status != STATUS_OK)
         return status;
-    summary_hash_marked(update->document.payload, &scratch->marks, update->document.payload_hash,
+    document->kind = source->kind;
+    document->entity_ref = source->entity_ref;
+    document->version = source->version;
+    document->key = arena_copy(arena, buffer_slice(&scratch->text));
+    document->payload = arena_copy(arena, buffer_slice(&scratch->document));
+    if (!document->key.data || !document->payload.data)
+        return STATUS_OUT_OF_MEMORY;
+    summary_hash_marked(document->payload, &scratch->marks, document->payload_hash,
                         checkpoint->summary_hash);
     checkpoint->kind = source->kind;
     checkpoint->entity_ref = source->entity_ref;
-    checkpoint->document_id = update->document.key;
-    checkpoint->last_runtime_seq = last_seq;
+    checkpoint->document_id = document->key;
+    checkpoint->last_runtime_seq = summary->latest_seq;
     checkpoint->projection_version = source->projection_version;
     checkpoint->last_projected_at_ms = source->now_ms;
     return STATUS_OK;

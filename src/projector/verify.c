@@ -1,3 +1,6 @@
+/* Three checks. verify reads the log twice: in its own order for hashes, positions and cursors, and
+ * by entity for links and gaps; verify_sample reads some stretches of it. journal_check walks over
+ * the rows of each topic. document_check compares each document with its checkpoint. */
 #include "projector/verify.h"
 
 #include <assert.h>
@@ -60,18 +63,6 @@ static void progress(struct verification *work) {
 
 /* ---- by log order ------------------------------------------------------------------------- */
 
-static enum status check_hashes(struct verification *work, const struct store_event *event) {
-    uint8_t hash[SHA256_BYTES];
-    sha256(event->payload.data, event->payload.size, hash);
-    if (memcmp(hash, event->payload_hash, SHA256_BYTES) != 0)
-        return broken(work, event, "the payload does not hash to its payload_hash");
-    buffer_clear(&work->scratch);
-    if (chain_hash(event, &work->scratch, hash) != STATUS_OK ||
-        memcmp(hash, event->chain_hash, SHA256_BYTES) != 0)
-        return broken(work, event, "the event does not hash to its chain_hash");
-    return STATUS_OK;
-}
-
 static enum status check_event(void *user, const struct store_event *event) {
     struct verification *work = user;
     if (event->log_id > work->log_end)
@@ -84,19 +75,27 @@ static enum status check_event(void *user, const struct store_event *event) {
     work->cursor = event->cursor;
     work->result->events++;
     progress(work);
-    return check_hashes(work, event);
+    uint8_t hash[SHA256_BYTES];
+    sha256(event->payload.data, event->payload.size, hash);
+    if (memcmp(hash, event->payload_hash, SHA256_BYTES) != 0)
+        return broken(work, event, "the payload does not hash to its payload_hash");
+    buffer_clear(&work->scratch);
+    if (chain_hash(event, &work->scratch, hash) != STATUS_OK ||
+        memcmp(hash, event->chain_hash, SHA256_BYTES) != 0)
+        return broken(work, event, "the event does not hash to its chain_hash");
+    return STATUS_OK;
 }
 
-static enum status check_log(struct verification *work) {
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && work->log_id < work->log_end) {
-        uint64_t before = work->log_id;
-        status = store_walk_log(work->session, before, VERIFY_PAGE_EVENTS_MAX, work, check_event);
-        if (status == STATUS_OK && work->log_id == before) {
-            const struct store_event end = {.log_id = before + 1};
-            status = broken(work, &end, "the log ends before its last event");
-            work->result->broken.entity[0] = '\0';
-        }
+/* Walks over a part of the log. */
+static enum status check_stretch(struct verification *work, uint64_t after, uint64_t count,
+                                 enum status (*check)(void *user,
+                                                      const struct store_event *event)) {
+    uint64_t end = after + count < work->log_end ? after + count : work->log_end;
+    enum status status = store_walk_log(work->session, after, count, work, check);
+    if (status == STATUS_OK && work->log_id < end) {
+        const struct store_event missing = {.log_id = work->log_id + 1};
+        status = broken(work, &missing, "the log ends before its last event");
+        work->result->broken.entity[0] = '\0';
     }
     return status;
 }
@@ -118,17 +117,8 @@ static enum status check_link(void *user, const struct store_event *event) {
     return STATUS_OK;
 }
 
-/* Compares the head in the row of the entity, unless events were appended meanwhile. */
-static enum status check_head(struct verification *work, const struct store_entity *entity) {
-    struct store_event head = {
-        .entity_kind = entity->kind, .entity_id = entity->id, .seq = entity->head_seq};
-    if (work->seq > entity->head_seq ||
-        (work->seq == entity->head_seq && entity->head_seq > 0 &&
-         memcmp(work->head_hash, entity->head_hash, SHA256_BYTES) != 0))
-        return broken(work, &head, "the entity's head is not its last event");
-    return STATUS_OK;
-}
-
+/* Walks over the events of an entity, and compares the last one with the head in the row of the
+ * entity, unless events were appended meanwhile. */
 static enum status check_entity(struct verification *work, uint64_t ref) {
     struct store_entity entity;
     arena_reset(&work->arena);
@@ -144,11 +134,17 @@ static enum status check_entity(struct verification *work, uint64_t ref) {
     }
     if (status == STOPPED && !work->result->is_broken)
         status = STATUS_OK;
-    if (status == STATUS_OK)
-        status = check_head(work, &entity);
-    if (status == STATUS_OK && work->seq > 0)
-        work->result->entities++;
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    if (work->seq > entity.head_seq ||
+        (work->seq == entity.head_seq && entity.head_seq > 0 &&
+         memcmp(work->head_hash, entity.head_hash, SHA256_BYTES) != 0)) {
+        const struct store_event head = {
+            .entity_kind = entity.kind, .entity_id = entity.id, .seq = entity.head_seq};
+        return broken(work, &head, "the entity's head is not its last event");
+    }
+    work->result->entities += work->seq > 0;
+    return STATUS_OK;
 }
 
 static enum status add_ref(void *user, const struct store_entity *entity) {
@@ -157,24 +153,20 @@ static enum status add_ref(void *user, const struct store_entity *entity) {
     return STATUS_OK;
 }
 
-static enum status check_kind(struct verification *work, enum entity_kind kind) {
-    uint64_t after_ref = 0;
-    enum status status = STATUS_OK;
-    do {
-        work->ref_count = 0;
-        status = store_walk_entities(work->session, kind, after_ref, PAGE_ENTITIES, work, add_ref);
-        for (size_t i = 0; i < work->ref_count && status == STATUS_OK; i++) {
-            after_ref = work->refs[i];
-            status = check_entity(work, after_ref);
-        }
-    } while (status == STATUS_OK && work->ref_count > 0);
-    return status;
-}
-
 static enum status check_entities(struct verification *work) {
     enum status status = STATUS_OK;
-    for (unsigned kind = 0; kind < ENTITY_KIND_COUNT && status == STATUS_OK; kind++)
-        status = check_kind(work, (enum entity_kind)kind);
+    for (unsigned kind = 0; kind < ENTITY_KIND_COUNT && status == STATUS_OK; kind++) {
+        uint64_t after_ref = 0;
+        do {
+            work->ref_count = 0;
+            status = store_walk_entities(work->session, (enum entity_kind)kind, after_ref,
+                                         PAGE_ENTITIES, work, add_ref);
+            for (size_t i = 0; i < work->ref_count && status == STATUS_OK; i++) {
+                after_ref = work->refs[i];
+                status = check_entity(work, after_ref);
+            }
+        } while (status == STATUS_OK && work->ref_count > 0);
+    }
     if (status == STATUS_OK && work->linked_events != work->log_end) {
         const struct store_event none = {0};
         status = broken(work, &none, "the log holds events that belong to no entity");
@@ -194,7 +186,8 @@ enum status verify(struct store_session *session, const struct verify_options *o
     work.log_end = state.log_id;
     buffer_init(&work.scratch, CHAIN_HASH_SCRATCH_BYTES);
     arena_init(&work.arena, VERIFY_ENTITY_BYTES_MAX);
-    status = check_log(&work);
+    while (status == STATUS_OK && work.log_id < work.log_end)
+        status = check_stretch(&work, work.log_id, VERIFY_PAGE_EVENTS_MAX, check_event);
     if (status == STOPPED && !result->is_broken)
         status = STATUS_OK;
     if (status == STATUS_OK)
@@ -217,27 +210,20 @@ static enum status keep_link(void *user, const struct store_event *event) {
     return STATUS_OK;
 }
 
-/* Neighbours in the log often belong to one entity. Only other events need a read of the store. */
-static enum status find_link(struct verification *work, const struct store_event *event,
-                             struct link_before *before) {
-    *before = (struct link_before){.is_found = false};
-    if (event->seq <= 1)
-        return STATUS_OK;
-    if (work->last.is_found && work->last.entity_ref == event->entity_ref &&
-        work->last.seq + 1 == event->seq) {
-        *before = work->last;
-        return STATUS_OK;
-    }
-    return store_walk_entity_events(work->session, event->entity_ref, event->seq - 2, 1, before,
-                                    keep_link);
-}
-
+/* Neighbours in the log often belong to one entity. Only other events need a read of the store to
+ * find the previous event of their entity. */
 static enum status check_sampled(void *user, const struct store_event *event) {
     struct verification *work = user;
     struct link_before before = {.is_found = false};
     enum status status = check_event(work, event);
-    if (status == STATUS_OK)
-        status = find_link(work, event, &before);
+    if (status == STATUS_OK && event->seq > 1) {
+        if (work->last.is_found && work->last.entity_ref == event->entity_ref &&
+            work->last.seq + 1 == event->seq)
+            before = work->last;
+        else
+            status = store_walk_entity_events(work->session, event->entity_ref, event->seq - 2, 1,
+                                              &before, keep_link);
+    }
     if (status != STATUS_OK)
         return status;
     if (event->seq == 0 || before.is_found != (event->seq > 1) ||
@@ -246,28 +232,6 @@ static enum status check_sampled(void *user, const struct store_event *event) {
     if (memcmp(event->prev_chain_hash, before.hash, SHA256_BYTES) != 0)
         return broken(work, event, "the link to the previous event of the entity is broken");
     return keep_link(&work->last, event);
-}
-
-static enum status check_stretch(struct verification *work, uint64_t after, uint64_t count) {
-    work->log_id = after;
-    work->cursor = (struct uuid){{0}};
-    uint64_t end = after + count < work->log_end ? after + count : work->log_end;
-    enum status status = store_walk_log(work->session, after, count, work, check_sampled);
-    if (status == STATUS_OK && work->log_id < end) {
-        const struct store_event missing = {.log_id = work->log_id + 1};
-        status = broken(work, &missing, "the log ends before its last event");
-        work->result->broken.entity[0] = '\0';
-    }
-    return status;
-}
-
-/* A position in the part of the log for this stretch. The last stretch is at the end. */
-static uint64_t stretch_begin(const struct verify_sample *sample, uint64_t index, uint64_t room) {
-    if (index + 1 == sample->stretch_count)
-        return room;
-    uint64_t part = room / sample->stretch_count;
-    uint64_t mixed = (sample->seed + index + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    return part * index + (part > 0 ? (mixed >> 16) % part : 0);
 }
 
 enum status verify_sample(struct store_session *session, const struct verify_sample *sample,
@@ -285,12 +249,20 @@ enum status verify_sample(struct store_session *session, const struct verify_sam
         work.log_end > sample->stretch_events ? work.log_end - sample->stretch_events : 0;
     buffer_init(&work.scratch, CHAIN_HASH_SCRATCH_BYTES);
     for (uint64_t i = 0; i < sample->stretch_count && status == STATUS_OK; i++) {
-        uint64_t begin = stretch_begin(sample, i, room), end = begin + sample->stretch_events;
+        /* A position in the part of the log for this stretch. The last stretch is at the end. */
+        uint64_t part = room / sample->stretch_count, begin = room;
+        uint64_t mixed = (sample->seed + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+        if (i + 1 < sample->stretch_count)
+            begin = part * i + (part > 0 ? (mixed >> 16) % part : 0);
+        uint64_t end = begin + sample->stretch_events;
         /* Stretches of a short log overlap; no event is checked twice. */
         if (begin < work.log_id)
             begin = work.log_id;
-        if (begin < end && begin < work.log_end)
-            status = check_stretch(&work, begin, end - begin);
+        if (begin >= end || begin >= work.log_end)
+            continue;
+        work.log_id = begin;
+        work.cursor = (struct uuid){{0}};
+        status = check_stretch(&work, begin, end - begin, check_sampled);
     }
     if (status == STOPPED)
         status = STATUS_OK;
@@ -368,26 +340,9 @@ static enum status check_row(void *user, const struct store_journal_row *row,
     return STATUS_OK;
 }
 
-/* A row that cannot be read ends the walk. It is named, and the walk goes on behind it. */
-static enum status walk_rows(struct journal_checking *check) {
-    enum status status = STATUS_OK;
-    uint64_t before;
-    do {
-        uint64_t rows = check->result->rows;
-        before = check->expected_seq;
-        status = store_walk_journal(check->session, check->topic.ref, check->expected_seq - 1,
-                                    PAGE_ROWS, check, check_row);
-        if (status == STATUS_INTERNAL_ERROR && check->expected_seq <= check->topic.head_seq) {
-            damaged(check, check->expected_seq++, "the row cannot be read");
-            status = STATUS_OK;
-        } else if (check->result->rows == rows) {
-            break;
-        }
-    } while (status == STATUS_OK && check->expected_seq > before);
-    return status;
-}
-
+/* A row that cannot be read ends a walk. It is reported, and another walk begins after it. */
 static enum status check_topic(struct journal_checking *check, struct slice name) {
+    uint64_t rows, before;
     arena_reset(&check->arena);
     enum status status = store_read_begin(check->session);
     if (status != STATUS_OK)
@@ -398,10 +353,23 @@ static enum status check_topic(struct journal_checking *check, struct slice name
     check->topic.stream_id = (struct slice){NULL, 0};
     check->named = 0;
     check->expected_seq = check->topic.oldest_seq;
-    if (status == STATUS_OK)
-        status = walk_rows(check);
+    if (status != STATUS_OK)
+        goto out;
+    do {
+        rows = check->result->rows;
+        before = check->expected_seq;
+        status = store_walk_journal(check->session, check->topic.ref, check->expected_seq - 1,
+                                    PAGE_ROWS, check, check_row);
+        if (status == STATUS_INTERNAL_ERROR && check->expected_seq <= check->topic.head_seq) {
+            damaged(check, check->expected_seq++, "the row cannot be read");
+            status = STATUS_OK;
+        } else if (check->result->rows == rows) {
+            break;
+        }
+    } while (status == STATUS_OK && check->expected_seq > before);
     if (status == STATUS_OK && check->expected_seq <= check->topic.head_seq)
         damaged(check, check->expected_seq, "frames from here on are missing");
+out:
     store_read_end(check->session);
     check->result->topics++;
     return status;
@@ -422,33 +390,6 @@ static enum status add_topic(void *user, const struct store_topic *topic) {
     return STATUS_OK;
 }
 
-static enum status check_topics(struct journal_checking *check) {
-    enum status status = STATUS_OK;
-    do {
-        check->topic_count = 0;
-        check->has_more = false;
-        arena_reset(&check->names);
-        status = store_walk_topics(check->session, check->after_ref, PAGE_TOPICS, check, add_topic);
-        for (size_t i = 0; i < check->topic_count && status == STATUS_OK; i++)
-            status = check_topic(check, check->topics[i]);
-    } while (status == STATUS_OK && check->has_more);
-    return status;
-}
-
-static enum status check_strays(struct journal_checking *check) {
-    char name[64];
-    uint64_t ref = 0;
-    uint64_t seq = 0;
-    enum status status = store_find_stray_row(check->session, &ref, &seq);
-    if (status != STATUS_OK)
-        return status == STATUS_NOT_FOUND ? STATUS_OK : status;
-    snprintf(name, sizeof(name), "topic_ref %llu", (unsigned long long)ref);
-    check->topic = (struct store_topic){.name = slice_of(name)};
-    check->named = 0;
-    damaged(check, seq, "the row is of a topic that does not exist");
-    return STATUS_OK;
-}
-
 enum status journal_check(struct store_session *session,
                           const struct journal_check_options *options,
                           struct journal_check_result *result) {
@@ -461,9 +402,27 @@ enum status journal_check(struct store_session *session,
     check->result = result;
     arena_init(&check->names, VERIFY_ENTITY_BYTES_MAX);
     arena_init(&check->arena, REPROJECT_STORED_BYTES_MAX);
-    enum status status = check_topics(check);
+    enum status status;
+    do {
+        check->topic_count = 0;
+        check->has_more = false;
+        arena_reset(&check->names);
+        status = store_walk_topics(session, check->after_ref, PAGE_TOPICS, check, add_topic);
+        for (size_t i = 0; i < check->topic_count && status == STATUS_OK; i++)
+            status = check_topic(check, check->topics[i]);
+    } while (status == STATUS_OK && check->has_more);
+    uint64_t ref = 0, seq = 0;
     if (status == STATUS_OK)
-        status = check_strays(check);
+        status = store_find_stray_row(session, &ref, &seq);
+    if (status == STATUS_OK) {
+        char name[64];
+        snprintf(name, sizeof(name), "topic_ref %llu", (unsigned long long)ref);
+        check->topic = (struct store_topic){.name = slice_of(name)};
+        check->named = 0;
+        damaged(check, seq, "the row is of a topic that does not exist");
+    } else if (status == STATUS_NOT_FOUND) {
+        status = STATUS_OK;
+    }
     arena_release(&check->names);
     arena_release(&check->arena);
     free(check);
@@ -482,9 +441,10 @@ struct document_checking {
     uint64_t count; /* of this page */
 };
 
-/* NULL: there is none. An entity without both rows is not projected. */
-static const char *fault_of(struct document_checking *check, const struct store_document *document,
-                            struct slice entity_id) {
+/* NULL: the document has no fault. An entity without both rows is not projected. */
+static const char *fault_of_document(struct document_checking *check,
+                                     const struct store_document *document,
+                                     struct slice entity_id) {
     struct store_checkpoint checkpoint;
     union any_summary summary;
     enum status found = store_load_checkpoint(check->session, document->kind, document->entity_ref,
@@ -512,7 +472,7 @@ static enum status check_document(void *user, const struct store_document *docum
     if (status != STATUS_OK)
         return status;
     check->result->documents += document->payload.data != NULL;
-    const char *fault = fault_of(check, document, entity.id);
+    const char *fault = fault_of_document(check, document, entity.id);
     if (!fault)
         return STATUS_OK;
     buffer_init(&key, KEY_BYTES_MAX);
@@ -521,17 +481,6 @@ static enum status check_document(void *user, const struct store_document *docum
         check->options->on_damage(check->options->user, buffer_slice(&key), fault);
     buffer_release(&key);
     return STATUS_OK;
-}
-
-static enum status check_page(struct document_checking *check, enum document_kind kind) {
-    check->count = 0;
-    enum status status = store_read_begin(check->session);
-    if (status != STATUS_OK)
-        return status;
-    status = store_walk_documents(check->session, kind, check->after_ref, PAGE_DOCUMENTS, check,
-                                  check_document);
-    store_read_end(check->session);
-    return status;
 }
 
 enum status document_check(struct store_session *session,
@@ -543,9 +492,15 @@ enum status document_check(struct store_session *session,
     arena_init(&check.arena, REPROJECT_STORED_BYTES_MAX);
     for (enum document_kind kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
         check.after_ref = 0;
-        do
-            status = check_page(&check, kind);
-        while (status == STATUS_OK && check.count == PAGE_DOCUMENTS);
+        do {
+            check.count = 0;
+            status = store_read_begin(session);
+            if (status != STATUS_OK)
+                break;
+            status = store_walk_documents(session, kind, check.after_ref, PAGE_DOCUMENTS, &check,
+                                          check_document);
+            store_read_end(session);
+        } while (status == STATUS_OK && check.count == PAGE_DOCUMENTS);
     }
     arena_release(&check.arena);
     return status;

@@ -57,46 +57,6 @@ static void fold_life(struct worker_summary *summary, uint64_t now_ms) {
     summary->common.terminal_reason_class = is_stopped ? SLICE("\"stopped\"") : SLICE("\"failed\"");
 }
 
-static bool fold_registration(struct worker_summary *summary, const struct store_event *event,
-                              struct arena *arena) {
-    struct json_field fields[] = {
-        {.name = SLICE("status")},
-        {.name = SLICE("owner_user_id")},
-        {.name = SLICE("owner_guest_scope")},
-        {.name = SLICE("org_id")},
-        {.name = SLICE("workspace_ref")},
-        {.name = SLICE("codex_home_ref")},
-        {.name = SLICE("adapter")},
-        {.name = SLICE("metadata")},
-    };
-    summary_payload_fields(event->payload, fields, sizeof(fields) / sizeof(fields[0]));
-    uint64_t now_ms = event->recorded_at_ms;
-    summary->common.status = SLICE("\"starting\"");
-    summary->started_at_ms = now_ms;
-    summary->last_heartbeat_at_ms = 0;
-    bool done = update_text(&fields[0], arena, &summary->common.status) &&
-                update_text(&fields[1], arena, &summary->common.owner_user_id) &&
-                update_text(&fields[2], arena, &summary->common.owner_guest_scope) &&
-                update_text(&fields[3], arena, &summary->common.org_id) &&
-                update_text(&fields[4], arena, &summary->workspace_ref) &&
-                update_text(&fields[5], arena, &summary->codex_home_ref) &&
-                update_text(&fields[6], arena, &summary->adapter) &&
-                (!fields[7].present || summary_take_object(&fields[7], arena, &summary->metadata));
-    fold_life(summary, now_ms);
-    return done;
-}
-
-static bool fold_status(struct worker_summary *summary, const struct store_event *event,
-                        struct arena *arena) {
-    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
-    summary_payload_fields(event->payload, fields, 2);
-    if (!update_text(&fields[0], arena, &summary->common.status) ||
-        !summary_take_text(&fields[1], arena, &summary->common.terminal_reason))
-        return false;
-    fold_life(summary, event->recorded_at_ms);
-    return true;
-}
-
 /* The authority bounds the merged metadata. A patch that still cannot be merged is ignored in every
  * fold, because the log alone must determine the summary. */
 static bool fold_patch(struct worker_summary *summary, struct slice patch, struct arena *arena) {
@@ -116,26 +76,50 @@ static bool fold_patch(struct worker_summary *summary, struct slice patch, struc
     return true;
 }
 
-static bool fold_heartbeat(struct worker_summary *summary, const struct store_event *event,
-                           struct arena *arena) {
-    struct json_field patch = {.name = SLICE("metadata_patch")};
-    summary->last_heartbeat_at_ms = event->recorded_at_ms;
-    summary_payload_fields(event->payload, &patch, 1);
-    return !patch.present || patch.value.kind != JSON_KIND_OBJECT ||
-           fold_patch(summary, patch.value.raw, arena);
-}
-
 static enum status fold(struct summary *common, const struct store_event *event,
                         struct arena *arena) {
     struct worker_summary *summary = container_of(common, struct worker_summary, common);
+    uint64_t now_ms = event->recorded_at_ms;
     bool done = true;
-    if (slice_equal(event->type, SLICE(WORKER_EVENT_REGISTERED)))
-        done = fold_registration(summary, event, arena);
-    else if (slice_equal(event->type, SLICE(WORKER_EVENT_HEARTBEAT)))
-        done = fold_heartbeat(summary, event, arena);
-    else if (slice_equal(event->type, SLICE(WORKER_EVENT_STATUS_CHANGED)))
-        done = fold_status(summary, event, arena);
-    return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
+    if (slice_equal(event->type, SLICE(WORKER_EVENT_REGISTERED))) {
+        struct json_field fields[] = {
+            {.name = SLICE("status")},
+            {.name = SLICE("owner_user_id")},
+            {.name = SLICE("owner_guest_scope")},
+            {.name = SLICE("org_id")},
+            {.name = SLICE("workspace_ref")},
+            {.name = SLICE("codex_home_ref")},
+            {.name = SLICE("adapter")},
+            {.name = SLICE("metadata")},
+        };
+        summary_payload_fields(event->payload, fields, sizeof(fields) / sizeof(fields[0]));
+        common->status = SLICE("\"starting\"");
+        summary->started_at_ms = now_ms;
+        summary->last_heartbeat_at_ms = 0;
+        done = update_text(&fields[0], arena, &common->status) &&
+               update_text(&fields[1], arena, &common->owner_user_id) &&
+               update_text(&fields[2], arena, &common->owner_guest_scope) &&
+               update_text(&fields[3], arena, &common->org_id) &&
+               update_text(&fields[4], arena, &summary->workspace_ref) &&
+               update_text(&fields[5], arena, &summary->codex_home_ref) &&
+               update_text(&fields[6], arena, &summary->adapter) &&
+               (!fields[7].present || summary_take_object(&fields[7], arena, &summary->metadata));
+        fold_life(summary, now_ms);
+    } else if (slice_equal(event->type, SLICE(WORKER_EVENT_HEARTBEAT))) {
+        struct json_field patch = {.name = SLICE("metadata_patch")};
+        summary->last_heartbeat_at_ms = now_ms;
+        summary_payload_fields(event->payload, &patch, 1);
+        done = !patch.present || patch.value.kind != JSON_KIND_OBJECT ||
+               fold_patch(summary, patch.value.raw, arena);
+    } else if (slice_equal(event->type, SLICE(WORKER_EVENT_STATUS_CHANGED))) {
+        struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
+        summary_payload_fields(event->payload, fields, 2);
+        done = update_text(&fields[0], arena, &common->status) &&
+               summary_take_text(&fields[1], arena, &common->terminal_reason);
+        if (done)
+            fold_life(summary, now_ms);
+    }
+    return done ? summary_count(common, event, arena) : STATUS_OUT_OF_MEMORY;
 }
 
 const struct summary_layout worker_summary_layout = {
