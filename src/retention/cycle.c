@@ -32,39 +32,15 @@ struct cycle {
     struct prune_batch batch;
 };
 
-/* ---- inspecting ---- */
-
-static uint64_t retention_ms(const struct policy *policy) {
-    return policy->retention_seconds * MS_PER_SECOND;
-}
-
-/* Frames dated in the future go with the expired frame behind them, so that there may be more of
- * both than fit. */
-static void plan_prune(struct cycle *cycle, struct inspected *inspected, uint64_t first_seq,
-                       bool has_rows) {
-    struct prune_batch *batch = &cycle->batch;
-    uint64_t expired = first_seq - inspected->topic.oldest_seq;
-    if (has_rows && expired > batch->work_max - batch->work)
-        expired = batch->work_max - batch->work;
-    inspected->prune = batch->count++;
-    batch->names[inspected->prune] = inspected->topic.topic;
-    batch->prunes[inspected->prune] = (struct store_prune){
-        .topic_ref = inspected->topic.ref, .below_seq = first_seq, .limit = expired};
-    batch->work += has_rows ? 1 + expired : 1;
-}
-
-/* When the first frame expires, or a frame that were published now. */
-static uint64_t due_ms(const struct cycle *cycle, const struct policy *policy,
-                       const struct store_expiry *expiry) {
-    uint64_t published_ms = expiry->first_at_ms > 0 ? expiry->first_at_ms : cycle->options->now_ms;
-    return published_ms + retention_ms(policy) + 1;
-}
-
-static enum status inspect(struct cycle *cycle, const struct store_topic *topic) {
+/* Inspects a topic: adds it to the page, and to the batch if it has expired frames. */
+static enum status walk_topic(void *user, const struct store_topic *topic) {
+    struct cycle *cycle = user;
     const struct cycle_options *options = cycle->options;
     struct prune_batch *batch = &cycle->batch;
+    if (topic->ref > cycle->last_ref)
+        return STATUS_LIMIT_REACHED;
     const struct policy *policy = policy_of(options->policies, topic->name);
-    uint64_t age_ms = retention_ms(policy);
+    uint64_t age_ms = policy->retention_seconds * MS_PER_SECOND;
     const struct store_expiry_query query = {
         .before_ms = options->now_ms > age_ms ? options->now_ms - age_ms : 0,
         .now_ms = options->now_ms,
@@ -72,44 +48,77 @@ static enum status inspect(struct cycle *cycle, const struct store_topic *topic)
     };
     struct store_expiry expiry;
     enum status status = store_find_expired(options->session, topic, &query, &expiry);
+    if (status == STATUS_INTERNAL_ERROR) {
+        cycle->is_damaged = true;
+        cycle->next_ref = topic->ref + 1;
+        return STATUS_OK;
+    }
     if (status != STATUS_OK)
         return status;
     struct inspected *inspected = &cycle->page[cycle->page_count];
+    /* The topic is due when its first frame expires, or when a frame published now would. */
+    uint64_t published_ms = expiry.first_at_ms > 0 ? expiry.first_at_ms : options->now_ms;
     *inspected = (struct inspected){
         .topic = {.ref = topic->ref,
                   .topic = arena_copy(&cycle->names, topic->name),
                   .policy = policy,
                   .oldest_seq = topic->oldest_seq,
                   .head_seq = topic->head_seq},
-        .due_ms = due_ms(cycle, policy, &expiry),
+        .due_ms = published_ms + age_ms + 1,
         .prune = NOT_PRUNED,
     };
     if (!inspected->topic.topic.data)
         return STATUS_OUT_OF_MEMORY;
-    if (expiry.first_seq > topic->oldest_seq)
-        plan_prune(cycle, inspected, expiry.first_seq, topic->entity_ref == 0);
+    if (expiry.first_seq > topic->oldest_seq) {
+        bool has_rows = topic->entity_ref == 0;
+        uint64_t expired = expiry.first_seq - topic->oldest_seq;
+        /* Frames dated in the future go with the expired frame behind them, so that there may be
+         * more of both than fit. */
+        if (has_rows && expired > batch->work_max - batch->work)
+            expired = batch->work_max - batch->work;
+        inspected->prune = batch->count++;
+        batch->names[inspected->prune] = inspected->topic.topic;
+        batch->prunes[inspected->prune] = (struct store_prune){
+            .topic_ref = topic->ref, .below_seq = expiry.first_seq, .limit = expired};
+        batch->work += has_rows ? 1 + expired : 1;
+    }
     cycle->page_count++;
-    return STATUS_OK;
-}
-
-static enum status walk_topic(void *user, const struct store_topic *topic) {
-    struct cycle *cycle = user;
-    if (topic->ref > cycle->last_ref)
-        return STATUS_LIMIT_REACHED;
-    enum status status = inspect(cycle, topic);
-    if (status == STATUS_INTERNAL_ERROR)
-        cycle->is_damaged = true;
-    else if (status != STATUS_OK)
-        return status;
-    cycle->is_full = cycle->batch.work >= cycle->batch.work_max;
+    cycle->is_full = batch->work >= batch->work_max;
     cycle->next_ref = topic->ref + 1;
     return cycle->is_full ? STATUS_LIMIT_REACHED : STATUS_OK;
 }
 
-static enum status read_page(struct cycle *cycle) {
+/* Reports a topic of the page after its batch was pruned, and notes when it is due again. */
+static void record_topic(struct cycle *cycle, struct inspected *inspected) {
+    struct retention_topic *topic = &inspected->topic;
+    bool is_pinned = false;
+    if (inspected->prune != NOT_PRUNED) {
+        const struct store_prune *prune = &cycle->batch.prunes[inspected->prune];
+        topic->deleted = prune->pruned;
+        topic->oldest_seq = prune->oldest_seq;
+        topic->head_seq = prune->head_seq;
+        /* A full batch left expired rows of its last topic. */
+        topic->has_more =
+            cycle->is_full && inspected->prune == cycle->batch.count - 1 && prune->pruned > 0;
+        is_pinned = prune->pruned < prune->limit;
+    }
+    retention_report_add(cycle->report, topic);
+    if (topic->has_more)
+        cycle->next_ref = topic->ref;
+    /* A pinned topic is tried again in every pass. */
+    if (cycle->options->due)
+        due_set(cycle->options->due, topic->ref,
+                is_pinned || topic->has_more ? 0 : inspected->due_ms);
+}
+
+/* Inspects topics until they fill a batch, and prunes it. */
+static enum status run_page(struct cycle *cycle) {
     const struct cycle_options *options = cycle->options;
     uint64_t first_ref = cycle->next_ref;
     uint64_t count = PAGE_TOPICS_MAX;
+    enum status status = options->may_continue ? options->may_continue(options->user) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
     if (options->due)
         count = due_run(options->due, first_ref, PAGE_TOPICS_MAX, options->now_ms);
     arena_reset(&cycle->names);
@@ -117,54 +126,17 @@ static enum status read_page(struct cycle *cycle) {
     cycle->batch.count = 0;
     cycle->batch.work = 0;
     cycle->is_full = false;
-    enum status status =
-        store_walk_topics(options->session, first_ref - 1, count, cycle, walk_topic);
+    status = store_walk_topics(options->session, first_ref - 1, count, cycle, walk_topic);
     /* Refs may have gaps. An empty page is the end. */
     if (cycle->next_ref == first_ref)
         cycle->next_ref = cycle->last_ref + 1;
-    return status == STATUS_LIMIT_REACHED ? STATUS_OK : status;
-}
-
-/* ---- pruning ---- */
-
-/* Whether a full batch left expired rows of its last topic. */
-static bool has_more(const struct cycle *cycle, const struct inspected *inspected) {
-    const struct prune_batch *batch = &cycle->batch;
-    return cycle->is_full && inspected->prune == batch->count - 1 &&
-           batch->prunes[inspected->prune].pruned > 0;
-}
-
-static void record_topic(struct cycle *cycle, struct inspected *inspected) {
-    bool is_pinned = false;
-    if (inspected->prune != NOT_PRUNED) {
-        const struct store_prune *prune = &cycle->batch.prunes[inspected->prune];
-        inspected->topic.deleted = prune->pruned;
-        inspected->topic.oldest_seq = prune->oldest_seq;
-        inspected->topic.head_seq = prune->head_seq;
-        inspected->topic.has_more = has_more(cycle, inspected);
-        is_pinned = prune->pruned < prune->limit;
-    }
-    retention_report_add(cycle->report, &inspected->topic);
-    if (inspected->topic.has_more)
-        cycle->next_ref = inspected->topic.ref;
-    /* A pinned topic is tried again in every pass. */
-    if (cycle->options->due)
-        due_set(cycle->options->due, inspected->topic.ref,
-                is_pinned || inspected->topic.has_more ? 0 : inspected->due_ms);
-}
-
-static enum status run_page(struct cycle *cycle) {
-    const struct cycle_options *options = cycle->options;
-    enum status status = options->may_continue ? options->may_continue(options->user) : STATUS_OK;
-    if (status == STATUS_OK)
-        status = read_page(cycle);
+    if (status == STATUS_LIMIT_REACHED)
+        status = STATUS_OK;
     if (status == STATUS_OK && cycle->batch.count > 0)
         status = options->prune(options->user, &cycle->batch);
-    if (status != STATUS_OK)
-        return status;
-    for (size_t i = 0; i < cycle->page_count; i++)
+    for (size_t i = 0; status == STATUS_OK && i < cycle->page_count; i++)
         record_topic(cycle, &cycle->page[i]);
-    return STATUS_OK;
+    return status;
 }
 
 enum status retention_cycle(const struct cycle_options *options, struct retention_report *report) {
@@ -205,24 +177,21 @@ void due_clear(struct due *due) {
     *due = (struct due){NULL, 0};
 }
 
-static bool make_room(struct due *due, uint64_t ref) {
-    size_t capacity = due->capacity > 0 ? due->capacity : REFS_FIRST;
-    if (ref >= REFS_MAX)
-        return false;
-    while (capacity <= ref)
-        capacity *= 2;
-    uint64_t *at_ms = realloc(due->at_ms, capacity * sizeof(*at_ms));
-    if (!at_ms)
-        return false;
-    memset(at_ms + due->capacity, 0, (capacity - due->capacity) * sizeof(*at_ms));
-    due->at_ms = at_ms;
-    due->capacity = capacity;
-    return true;
-}
-
 void due_set(struct due *due, uint64_t ref, uint64_t at_ms) {
-    if (ref < due->capacity || make_room(due, ref))
-        due->at_ms[ref] = at_ms;
+    if (ref >= due->capacity) {
+        size_t capacity = due->capacity > 0 ? due->capacity : REFS_FIRST;
+        if (ref >= REFS_MAX)
+            return;
+        while (capacity <= ref)
+            capacity *= 2;
+        uint64_t *grown = realloc(due->at_ms, capacity * sizeof(*grown));
+        if (!grown)
+            return;
+        memset(grown + due->capacity, 0, (capacity - due->capacity) * sizeof(*grown));
+        due->at_ms = grown;
+        due->capacity = capacity;
+    }
+    due->at_ms[ref] = at_ms;
 }
 
 bool due_is(const struct due *due, uint64_t ref, uint64_t now_ms) {

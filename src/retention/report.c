@@ -32,45 +32,35 @@ uint64_t retention_stale_risk(uint64_t oldest_seq, uint64_t head_seq) {
     return head_seq > oldest_seq ? head_seq - oldest_seq : 0;
 }
 
-static void list_add(struct retention_report *report, struct retention_list *list,
-                     const struct retention_topic *topic) {
-    struct slice name = {NULL, 0};
-    if (report->is_listing && list->count < RETENTION_REPORT_TOPICS_MAX)
-        name = arena_copy(&report->names, topic->topic);
-    if (!name.data) {
-        report->omitted += report->is_listing;
-        return;
-    }
-    struct retention_topic *listed = &list->topics[list->count++];
-    *listed = *topic;
-    listed->topic = name;
-}
-
-static void total_add(struct retention_report *report, const struct retention_topic *topic,
-                      bool is_repeated) {
+void retention_report_add(struct retention_report *report, const struct retention_topic *topic) {
     struct retention_class_totals *class = &report->classes[topic->policy->topic_class];
     uint64_t stale_risk = retention_stale_risk(topic->oldest_seq, topic->head_seq);
+    struct retention_list *pruned = &report->pruned;
+    assert(topic->ref >= report->last_ref);
+    bool is_repeated = topic->ref == report->last_ref;
+    if (!is_repeated)
+        report->last_deleted = 0;
     class->topics += !is_repeated;
     class->topics_pruned += topic->deleted > 0 && report->last_deleted == 0;
     class->deleted += topic->deleted;
     if (!topic->has_more && stale_risk > class->stale_risk_max)
         class->stale_risk_max = stale_risk;
-}
-
-void retention_report_add(struct retention_report *report, const struct retention_topic *topic) {
-    assert(topic->ref >= report->last_ref);
-    bool is_repeated = topic->ref == report->last_ref;
-    if (!is_repeated)
-        report->last_deleted = 0;
-    total_add(report, topic, is_repeated);
-    struct retention_list *pruned = &report->pruned;
-    struct retention_topic *listed = pruned->count > 0 ? &pruned->topics[pruned->count - 1] : NULL;
-    if (listed && listed->ref == topic->ref) {
-        listed->deleted += topic->deleted;
-        listed->oldest_seq = topic->oldest_seq;
-        listed->head_seq = topic->head_seq;
+    struct retention_topic *last = pruned->count > 0 ? &pruned->topics[pruned->count - 1] : NULL;
+    if (last && last->ref == topic->ref) {
+        last->deleted += topic->deleted;
+        last->oldest_seq = topic->oldest_seq;
+        last->head_seq = topic->head_seq;
     } else if (!is_repeated) {
-        list_add(report, topic->deleted > 0 ? &report->pruned : &report->unpruned, topic);
+        struct retention_list *list = topic->deleted > 0 ? pruned : &report->unpruned;
+        struct slice name = {NULL, 0};
+        if (report->is_listing && list->count < RETENTION_REPORT_TOPICS_MAX)
+            name = arena_copy(&report->names, topic->topic);
+        if (name.data) {
+            list->topics[list->count] = *topic;
+            list->topics[list->count++].topic = name;
+        } else {
+            report->omitted += report->is_listing;
+        }
     }
     report->last_ref = topic->ref;
     report->last_deleted += topic->deleted;
@@ -89,25 +79,19 @@ struct retention_class_totals retention_report_total(const struct retention_repo
     return total;
 }
 
-static enum status write_topic(const struct retention_topic *topic, bool is_first,
-                               struct buffer *out) {
+static void write_topic(const struct retention_topic *topic, struct buffer *out) {
     const struct policy *policy = topic->policy;
-    enum status status =
-        buffer_append_slice(out, is_first ? SLICE("\n{\"topic\":") : SLICE(",\n{\"topic\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(out, topic->topic);
-    if (status != STATUS_OK)
-        return status;
-    return buffer_printf(
-        out,
-        ",\"deleted\":%llu,\"class\":\"%s\",\"compaction_mode\":\"%s\","
-        "\"retention_seconds\":%llu,\"oldest\":%llu,\"head\":%llu,"
-        "\"stale_risk\":%llu}",
-        (unsigned long long)topic->deleted, topic_class_name(policy->topic_class),
-        compaction_mode_name(policy->compaction_mode),
-        (unsigned long long)policy->retention_seconds, (unsigned long long)topic->oldest_seq,
-        (unsigned long long)topic->head_seq,
-        (unsigned long long)retention_stale_risk(topic->oldest_seq, topic->head_seq));
+    buffer_append_slice(out, SLICE("\n{\"topic\":"));
+    json_write_string(out, topic->topic);
+    buffer_printf(out,
+                  ",\"deleted\":%llu,\"class\":\"%s\",\"compaction_mode\":\"%s\","
+                  "\"retention_seconds\":%llu,\"oldest\":%llu,\"head\":%llu,"
+                  "\"stale_risk\":%llu}",
+                  (unsigned long long)topic->deleted, topic_class_name(policy->topic_class),
+                  compaction_mode_name(policy->compaction_mode),
+                  (unsigned long long)policy->retention_seconds,
+                  (unsigned long long)topic->oldest_seq, (unsigned long long)topic->head_seq,
+                  (unsigned long long)retention_stale_risk(topic->oldest_seq, topic->head_seq));
 }
 
 enum status retention_report_write(const struct retention_report *report, struct buffer *out) {
@@ -115,17 +99,18 @@ enum status retention_report_write(const struct retention_report *report, struct
     const struct retention_list *lists[] = {&report->pruned, &report->unpruned};
     size_t written = 0;
     uint64_t omitted = report->omitted;
-    enum status status = buffer_append_slice(out, SLICE("{\"topic_stats\":["));
+    buffer_append_slice(out, SLICE("{\"topic_stats\":["));
     for (size_t i = 0; i < 2; i++) {
-        for (size_t j = 0; status == STATUS_OK && j < lists[i]->count; j++) {
-            if (written == RETENTION_REPORT_TOPICS_MAX)
+        for (size_t j = 0; j < lists[i]->count; j++) {
+            if (written == RETENTION_REPORT_TOPICS_MAX) {
                 omitted++;
-            else
-                status = write_topic(&lists[i]->topics[j], written++ == 0, out);
+                continue;
+            }
+            if (written++ > 0)
+                buffer_append_byte(out, ',');
+            write_topic(&lists[i]->topics[j], out);
         }
     }
-    if (status != STATUS_OK)
-        return status;
     return buffer_printf(out,
                          "],\n\"topic_stats_omitted\":%llu,\"topics\":%llu,\"topics_pruned\":%llu,"
                          "\"deleted\":%llu,\"now_ms\":%llu,\"duration_ms\":%llu}\n",

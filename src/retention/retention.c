@@ -1,6 +1,6 @@
 /* The keeper waits for the timer or a request, reads the clock and runs a pass. It posts batches to
- * the writer one by one: each after the end of the previous one and the pause of pace.h, so that it
- * queues behind all appends that arrived meanwhile. */
+ * the writer one by one: each after the end of the previous one and the pause of pace_update, so
+ * that it queues behind all appends that arrived meanwhile. */
 #include "retention/retention.h"
 
 #include <assert.h>
@@ -50,6 +50,13 @@ struct prune_job {
     bool is_done;
 };
 
+/* Pruning stops at them. The lock is held for a whole batch, so that no pin changes meanwhile. */
+struct pins {
+    pthread_mutex_t lock;
+    struct list list;
+    _Atomic uint64_t count; /* readable without the lock */
+};
+
 struct retention {
     struct retention_options options;
     struct store_session *session;
@@ -93,27 +100,17 @@ static void wait_until(struct retention *retention, uint64_t at_ns) {
     (void)pthread_cond_timedwait(&retention->changed, &retention->lock, &at);
 }
 
-static bool pause_for(struct retention *retention, uint64_t duration_ns) {
-    uint64_t until_ns = mono_ns() + duration_ns;
-    pthread_mutex_lock(&retention->lock);
-    while (!retention->is_ending && mono_ns() < until_ns)
-        wait_until(retention, until_ns);
-    bool is_ending = retention->is_ending;
-    pthread_mutex_unlock(&retention->lock);
-    return !is_ending;
-}
-
 /* ---- a batch, on the writer's thread ---- */
 
-static enum status prune_unpinned(struct retention *retention, struct prune_batch *batch,
-                                  struct store_session *session) {
-    pins_lock(&retention->pins);
-    for (size_t i = 0; i < batch->count; i++)
-        batch->prunes[i].below_seq =
-            pins_below_seq(&retention->pins, batch->names[i], batch->prunes[i].below_seq);
-    enum status status = store_prune_topics(session, batch->prunes, batch->count);
-    pins_unlock(&retention->pins);
-    return status;
+/* The seq below which a topic may be pruned, at most below_seq. With the lock of the pins. */
+static uint64_t below_pins(const struct pins *pins, struct slice topic, uint64_t below_seq) {
+    for (struct list_node *node = list_first(&pins->list); node;
+         node = list_next(&pins->list, node)) {
+        const struct retention_pin *pin = container_of(node, struct retention_pin, node);
+        if (pin->seq < below_seq - 1 && slice_equal(pin->topic, topic))
+            below_seq = pin->seq + 1;
+    }
+    return below_seq;
 }
 
 static void run_job(struct writer_job *base, struct store_session *session) {
@@ -123,7 +120,12 @@ static void run_job(struct writer_job *base, struct store_session *session) {
     struct prune_batch *batch = job->batch;
     uint64_t begun_ns = mono_ns();
     uint64_t computed_ns = read_ns(CLOCK_THREAD_CPUTIME_ID);
-    job->status = prune_unpinned(retention, batch, session);
+    pthread_mutex_lock(&retention->pins.lock);
+    for (size_t i = 0; i < batch->count; i++)
+        batch->prunes[i].below_seq =
+            below_pins(&retention->pins, batch->names[i], batch->prunes[i].below_seq);
+    job->status = store_prune_topics(session, batch->prunes, batch->count);
+    pthread_mutex_unlock(&retention->pins.lock);
     for (size_t i = 0; job->status == STATUS_OK && options->on_pruned && i < batch->count; i++)
         if (batch->prunes[i].pruned > 0)
             options->on_pruned(options->on_pruned_user, batch->names[i],
@@ -141,13 +143,7 @@ static void run_job(struct writer_job *base, struct store_session *session) {
 
 /* ---- a pass, on the keeper thread ---- */
 
-static void await_job(struct retention *retention) {
-    pthread_mutex_lock(&retention->lock);
-    while (!retention->job.is_done)
-        pthread_cond_wait(&retention->changed, &retention->lock);
-    pthread_mutex_unlock(&retention->lock);
-}
-
+/* Has the writer prune the batch, and waits for it and for the pause after it. */
 static enum status prune(void *user, struct prune_batch *batch) {
     struct retention *retention = user;
     struct prune_job *job = &retention->job;
@@ -155,18 +151,24 @@ static enum status prune(void *user, struct prune_batch *batch) {
     enum status status = writer_post_job(retention->options.writer, &retention->job.job);
     if (status != STATUS_OK)
         return status;
-    await_job(retention);
+    pthread_mutex_lock(&retention->lock);
+    while (!job->is_done)
+        pthread_cond_wait(&retention->changed, &retention->lock);
+    pthread_mutex_unlock(&retention->lock);
     if (job->status != STATUS_OK)
         return job->status;
     atomic_fetch_add(&retention->counters.batches, 1);
-    pass_count_batch();
+    metrics_add(METRIC_SYNC_RETENTION_CYCLE_BATCHES, METRIC_PLAIN, 1);
     uint64_t commits = writer_stats(retention->options.writer).commits;
     uint64_t pause_ns =
         pace_update(&retention->pace, &job->pace, commits != retention->commits_seen);
     retention->commits_seen = commits;
     batch->work_max = retention->pace.work_next;
-    if (pause_ns > 0)
-        (void)pause_for(retention, pause_ns);
+    uint64_t until_ns = mono_ns() + pause_ns;
+    pthread_mutex_lock(&retention->lock);
+    while (pause_ns > 0 && !retention->is_ending && mono_ns() < until_ns)
+        wait_until(retention, until_ns);
+    pthread_mutex_unlock(&retention->lock);
     return STATUS_OK;
 }
 
@@ -219,52 +221,51 @@ static void check_cursor_clock(struct retention *retention, uint64_t now_ms) {
     retention->is_cursor_ahead = is_ahead;
 }
 
-static void log_outcome(struct retention *retention, enum status status,
-                        const struct retention_report *report) {
+/* Counts and logs a pass. A pass that a shutdown ended is counted by its topics only. */
+static void record_pass(struct retention *retention, enum status status,
+                        const struct retention_report *report, uint64_t duration_ns, bool is_full) {
+    struct counters *counters = &retention->counters;
+    struct retention_class_totals total = retention_report_total(report);
+    bool is_whole = status == STATUS_OK;
+    enum label_outcome outcome = is_whole ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED;
+    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++) {
+        const struct retention_class_totals *seen = &report->classes[i];
+        struct class_counters *class = &counters->classes[i];
+        atomic_fetch_add(&class->topics, seen->topics);
+        atomic_fetch_add(&class->topics_pruned, seen->topics_pruned);
+        atomic_fetch_add(&class->deleted, seen->deleted);
+        if ((is_full && is_whole) || seen->stale_risk_max > atomic_load(&class->stale_risk_max))
+            atomic_store(&class->stale_risk_max, seen->stale_risk_max);
+        if (status == STATUS_SHUTTING_DOWN)
+            continue;
+        metrics_add(METRIC_SYNC_RETENTION_TOPIC_RUNS, METRIC_LABELS(i, outcome), seen->topics);
+        metrics_add(METRIC_SYNC_RETENTION_TOPIC_DELETED, METRIC_LABELS(i, outcome), seen->deleted);
+        metrics_set(METRIC_SYNC_RETENTION_TOPIC_STALE_RISK_EVENTS, METRIC_LABELS(i),
+                    atomic_load(&class->stale_risk_max));
+    }
     if (status == STATUS_SHUTTING_DOWN)
         return;
-    struct retention_class_totals total = retention_report_total(report);
-    atomic_fetch_add(&retention->counters.cycles, 1);
-    atomic_fetch_add(&retention->counters.failures, status != STATUS_OK);
-    atomic_store(&retention->counters.duration_ms_last, report->duration_ms);
-    atomic_fetch_add(&retention->counters.duration_ms_total, report->duration_ms);
-    if (status != STATUS_OK && !retention->is_failing)
+    metrics_add(METRIC_SYNC_RETENTION_CYCLE, METRIC_LABELS(outcome), 1);
+    metrics_observe(METRIC_SYNC_RETENTION_CYCLE_DURATION_SECONDS, METRIC_PLAIN, duration_ns, 1);
+    metrics_add(METRIC_SYNC_RETENTION_CYCLE_DELETED, METRIC_PLAIN, total.deleted);
+    if (is_whole)
+        metrics_set(METRIC_SYNC_RETENTION_CYCLE_LAST_SUCCESS_TIMESTAMP_SECONDS, METRIC_PLAIN,
+                    clock_wall_ms(&retention->clock) * CLOCK_NS_PER_MS);
+    atomic_fetch_add(&counters->cycles, 1);
+    atomic_fetch_add(&counters->failures, !is_whole);
+    atomic_store(&counters->duration_ms_last, report->duration_ms);
+    atomic_fetch_add(&counters->duration_ms_total, report->duration_ms);
+    if (!is_whole && !retention->is_failing)
         log_event(LOG_ERROR, "retention.failed", log_str("status", status_code(status)),
                   log_str("error", retention->error),
                   log_str("effect", "frames are kept until a later pass"));
-    else if (status == STATUS_OK && retention->is_failing)
+    else if (is_whole && retention->is_failing)
         log_event(LOG_INFO, "retention.recovered", log_int("deleted", (int64_t)total.deleted));
-    retention->is_failing = status != STATUS_OK;
+    retention->is_failing = !is_whole;
     log_event(report->is_listing ? LOG_INFO : LOG_DEBUG, "retention.pass",
               log_int("deleted", (int64_t)total.deleted), log_int("topics", (int64_t)total.topics),
               log_int("topics_pruned", (int64_t)total.topics_pruned),
               log_int("duration_ms", (int64_t)report->duration_ms));
-}
-
-static void count_classes(struct retention *retention, const struct retention_report *report,
-                          bool is_full) {
-    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++) {
-        const struct retention_class_totals *seen = &report->classes[i];
-        struct class_counters *class = &retention->counters.classes[i];
-        atomic_fetch_add(&class->topics, seen->topics);
-        atomic_fetch_add(&class->topics_pruned, seen->topics_pruned);
-        atomic_fetch_add(&class->deleted, seen->deleted);
-        if (is_full || seen->stale_risk_max > atomic_load(&class->stale_risk_max))
-            atomic_store(&class->stale_risk_max, seen->stale_risk_max);
-    }
-}
-
-/* A pass that a shutdown ended is not counted. */
-static void count_pass(const struct retention *retention, enum status status,
-                       const struct retention_report *report, uint64_t duration_ns) {
-    struct pass_count pass = {.report = report,
-                              .status = status,
-                              .duration_ns = duration_ns,
-                              .ended_at_ms = clock_wall_ms(&retention->clock)};
-    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++)
-        pass.stale_risk_max[i] = atomic_load(&retention->counters.classes[i].stale_risk_max);
-    if (status != STATUS_SHUTTING_DOWN)
-        pass_count_add(&pass);
 }
 
 static enum status make_pass(struct retention *retention, struct retention_report *report) {
@@ -294,9 +295,7 @@ static enum status make_pass(struct retention *retention, struct retention_repor
     report->duration_ms = duration_ns / CLOCK_NS_PER_MS;
     if (is_full && status == STATUS_OK)
         retention->full_pass_at_ns = begun_ns + FULL_PASS_NS;
-    count_classes(retention, report, is_full && status == STATUS_OK);
-    count_pass(retention, status, report, duration_ns);
-    log_outcome(retention, status, report);
+    record_pass(retention, status, report, duration_ns, is_full);
     return status;
 }
 
@@ -309,15 +308,6 @@ static void answer_served(struct retention *retention, enum status status,
         request->report = status == STATUS_OK ? retention_report_ref(report) : NULL;
         request->done(request);
     }
-}
-
-static void run_pass(struct retention *retention) {
-    struct retention_report *report = retention_report_new(!list_is_empty(&retention->served));
-    enum status status = STATUS_OUT_OF_MEMORY;
-    if (report)
-        status = make_pass(retention, report);
-    answer_served(retention, status, report);
-    retention_report_unref(report);
 }
 
 /* With the lock. */
@@ -350,8 +340,13 @@ static void *keeper_main(void *argument) {
         pthread_mutex_unlock(&retention->lock);
         measure_store(retention);
         /* The writer prunes for all nodes. A request is answered that this node cannot. */
-        if (writer_has_role(retention->options.writer) || !list_is_empty(&retention->served))
-            run_pass(retention);
+        if (writer_has_role(retention->options.writer) || !list_is_empty(&retention->served)) {
+            struct retention_report *report =
+                retention_report_new(!list_is_empty(&retention->served));
+            enum status status = report ? make_pass(retention, report) : STATUS_OUT_OF_MEMORY;
+            answer_served(retention, status, report);
+            retention_report_unref(report);
+        }
         pthread_mutex_lock(&retention->lock);
     }
     take_requests(retention);
@@ -365,18 +360,11 @@ static void *keeper_main(void *argument) {
 static void retention_free(struct retention *retention) {
     store_session_close(retention->session);
     due_clear(&retention->due);
-    pins_release(&retention->pins);
+    assert(list_is_empty(&retention->pins.list));
+    pthread_mutex_destroy(&retention->pins.lock);
     pthread_cond_destroy(&retention->changed);
     pthread_mutex_destroy(&retention->lock);
     free(retention);
-}
-
-static void condition_init(pthread_cond_t *condition) {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
 }
 
 enum status retention_start(struct retention **retention, const struct retention_options *options) {
@@ -388,9 +376,14 @@ enum status retention_start(struct retention **retention, const struct retention
     list_init(&made->requests);
     list_init(&made->served);
     clock_init_source(&made->clock, options->clock_user, options->clock_read);
-    condition_init(&made->changed);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&made->lock, NULL);
-    pins_init(&made->pins);
+    pthread_mutex_init(&made->pins.lock, NULL);
+    list_init(&made->pins.list);
     pace_init(&made->pace, BATCH_WORK_MIN, PRUNE_BATCH_WORK_MAX);
     /* Later steps of the clock are measured from this reading. */
     (void)step_guard_read(&made->guard, made->clock.reading);
@@ -441,11 +434,20 @@ void retention_stop(struct retention *retention) {
 
 void retention_pin(struct retention *retention, struct retention_pin *pin, struct slice topic,
                    uint64_t seq) {
-    pins_add(&retention->pins, pin, topic, seq);
+    struct pins *pins = &retention->pins;
+    pthread_mutex_lock(&pins->lock);
+    *pin = (struct retention_pin){.topic = topic, .seq = seq};
+    list_push_back(&pins->list, &pin->node);
+    pins->count++;
+    pthread_mutex_unlock(&pins->lock);
 }
 
 void retention_unpin(struct retention *retention, struct retention_pin *pin) {
-    pins_remove(&retention->pins, pin);
+    struct pins *pins = &retention->pins;
+    pthread_mutex_lock(&pins->lock);
+    list_remove(&pin->node);
+    pins->count--;
+    pthread_mutex_unlock(&pins->lock);
 }
 
 struct retention_stats retention_stats(const struct retention *retention) {
@@ -457,7 +459,7 @@ struct retention_stats retention_stats(const struct retention *retention) {
         .duration_ms_total = atomic_load(&counters->duration_ms_total),
         .batches = atomic_load(&counters->batches),
         .clock_steps = atomic_load(&counters->clock_steps),
-        .pins = pins_count(&retention->pins),
+        .pins = atomic_load(&retention->pins.count),
     };
     for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++) {
         const struct class_counters *class = &counters->classes[i];
@@ -469,81 +471,4 @@ struct retention_stats retention_stats(const struct retention *retention) {
         };
     }
     return stats;
-}
-
-static void count_class(const struct pass_count *pass, size_t topic_class,
-                        enum label_outcome outcome) {
-    const struct retention_class_totals *seen = &pass->report->classes[topic_class];
-    struct metric_labels labels = METRIC_LABELS(topic_class, outcome);
-    metrics_add(METRIC_SYNC_RETENTION_TOPIC_RUNS, labels, seen->topics);
-    metrics_add(METRIC_SYNC_RETENTION_TOPIC_DELETED, labels, seen->deleted);
-    metrics_set(METRIC_SYNC_RETENTION_TOPIC_STALE_RISK_EVENTS, METRIC_LABELS(topic_class),
-                pass->stale_risk_max[topic_class]);
-}
-
-void pass_count_add(const struct pass_count *pass) {
-    enum label_outcome outcome =
-        pass->status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED;
-    metrics_add(METRIC_SYNC_RETENTION_CYCLE, METRIC_LABELS(outcome), 1);
-    metrics_observe(METRIC_SYNC_RETENTION_CYCLE_DURATION_SECONDS, METRIC_PLAIN, pass->duration_ns,
-                    1);
-    metrics_add(METRIC_SYNC_RETENTION_CYCLE_DELETED, METRIC_PLAIN,
-                retention_report_total(pass->report).deleted);
-    if (pass->status == STATUS_OK)
-        metrics_set(METRIC_SYNC_RETENTION_CYCLE_LAST_SUCCESS_TIMESTAMP_SECONDS, METRIC_PLAIN,
-                    pass->ended_at_ms * CLOCK_NS_PER_MS);
-    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++)
-        count_class(pass, i, outcome);
-}
-
-void pass_count_batch(void) {
-    metrics_add(METRIC_SYNC_RETENTION_CYCLE_BATCHES, METRIC_PLAIN, 1);
-}
-
-void pins_init(struct pins *pins) {
-    list_init(&pins->list);
-    atomic_init(&pins->count, 0);
-    pthread_mutex_init(&pins->lock, NULL);
-}
-
-void pins_release(struct pins *pins) {
-    assert(list_is_empty(&pins->list));
-    pthread_mutex_destroy(&pins->lock);
-}
-
-void pins_add(struct pins *pins, struct retention_pin *pin, struct slice topic, uint64_t seq) {
-    pthread_mutex_lock(&pins->lock);
-    *pin = (struct retention_pin){.topic = topic, .seq = seq};
-    list_push_back(&pins->list, &pin->node);
-    pins->count++;
-    pthread_mutex_unlock(&pins->lock);
-}
-
-void pins_remove(struct pins *pins, struct retention_pin *pin) {
-    pthread_mutex_lock(&pins->lock);
-    list_remove(&pin->node);
-    pins->count--;
-    pthread_mutex_unlock(&pins->lock);
-}
-
-uint64_t pins_count(const struct pins *pins) {
-    return atomic_load(&pins->count);
-}
-
-void pins_lock(struct pins *pins) {
-    pthread_mutex_lock(&pins->lock);
-}
-
-void pins_unlock(struct pins *pins) {
-    pthread_mutex_unlock(&pins->lock);
-}
-
-uint64_t pins_below_seq(const struct pins *pins, struct slice topic, uint64_t below_seq) {
-    for (struct list_node *node = list_first(&pins->list); node;
-         node = list_next(&pins->list, node)) {
-        const struct retention_pin *pin = container_of(node, struct retention_pin, node);
-        if (pin->seq < below_seq - 1 && slice_equal(pin->topic, topic))
-            below_seq = pin->seq + 1;
-    }
-    return below_seq;
 }

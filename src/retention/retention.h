@@ -9,8 +9,6 @@
 #ifndef RETENTION_RETENTION_H
 #define RETENTION_RETENTION_H
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "authority/writer.h"
@@ -18,39 +16,13 @@
 #include "base/slice.h"
 #include "retention/report.h"
 
-/* Pins: positions that a reader still needs, such as a snapshot that promises the frames after it.
- * Pruning stops at them.
- * Any thread.
- * A pin is embedded in an object of its caller.
- * Cannot fail.
- * After pins_add the floor of the topic does not rise above seq + 1. The floor may have been above
- * it before: read the topic afterwards. pins_add waits for the current batch, which takes
- * milliseconds, so an io loop must not call it. */
-
+/* A pin: a position that a reader still needs, such as a snapshot that promises the frames after
+ * it. The caller embeds it in an object of its own. */
 struct retention_pin {
     struct slice topic;    /* lives as long as the pin */
     uint64_t seq;          /* later frames are kept */
-    struct list_node node; /* in pins.list */
+    struct list_node node; /* in the list of the job */
 };
-
-struct pins {
-    pthread_mutex_t lock;
-    struct list list;
-    _Atomic uint64_t count; /* readable without the lock */
-};
-
-void pins_init(struct pins *pins);
-/* Only without pins. */
-void pins_release(struct pins *pins);
-void pins_add(struct pins *pins, struct retention_pin *pin, struct slice topic, uint64_t seq);
-void pins_remove(struct pins *pins, struct retention_pin *pin);
-uint64_t pins_count(const struct pins *pins);
-
-/* For the duration of a batch: pins do not change while locked. */
-void pins_lock(struct pins *pins);
-void pins_unlock(struct pins *pins);
-/* The seq below which a topic may be pruned, at most below_seq. With the lock. */
-uint64_t pins_below_seq(const struct pins *pins, struct slice topic, uint64_t below_seq);
 
 struct retention;
 
@@ -87,7 +59,9 @@ void retention_end_post(struct retention *retention);
 /* Call it before the writer stops. */
 void retention_stop(struct retention *retention);
 
-/* Keeps the floor of a topic at seq + 1 or below. */
+/* Keeps the floor of the topic at seq + 1 or below, until it is unpinned. The floor may have been
+ * above it before: read the topic afterwards. Waits for the current batch, which takes
+ * milliseconds, so an io loop must not call it. Any thread. */
 void retention_pin(struct retention *retention, struct retention_pin *pin, struct slice topic,
                    uint64_t seq);
 void retention_unpin(struct retention *retention, struct retention_pin *pin);
@@ -106,25 +80,5 @@ struct retention_stats {
 };
 
 struct retention_stats retention_stats(const struct retention *retention);
-
-/* The metrics of a pass of the retention job.
- * Any thread, one pass at a time.
- * Allocates nothing.
- * Cannot fail.
- * Each pass that was not ended by a shutdown is counted once, with its topics and frames, under its
- * outcome. */
-
-struct pass_count {
-    const struct retention_report *report;
-    enum status status;
-    uint64_t duration_ns;
-    uint64_t ended_at_ms; /* wall clock */
-    /* The current maximum of each class. */
-    uint64_t stale_risk_max[TOPIC_CLASS_COUNT];
-};
-
-void pass_count_add(const struct pass_count *pass);
-/* Counts a pruned batch. */
-void pass_count_batch(void);
 
 #endif
