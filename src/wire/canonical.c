@@ -45,6 +45,7 @@ struct object {
 };
 
 static enum status write_value(struct writer *writer);
+static enum status write_number(struct buffer *out, struct slice literal);
 
 void canonical_scratch_init(struct canonical_scratch *scratch, size_t value_bytes_max) {
     assert(value_bytes_max <= VALUE_BYTES_MAX);
@@ -61,12 +62,6 @@ void canonical_scratch_release(struct canonical_scratch *scratch) {
 static struct slice member_name(const struct writer *writer, const struct member *member) {
     const char *begin = writer->out->data + writer->origin + member->start;
     return (struct slice){begin + 1, member->name_size - 2};
-}
-
-static int compare_bytes(struct slice a, struct slice b) {
-    size_t shared = a.size < b.size ? a.size : b.size;
-    int order = memcmp(a.data, b.data, shared);
-    return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
 }
 
 /* The next decoded byte of a canonical string, or -1 at its end; a canonical escape is always
@@ -94,25 +89,24 @@ static int next_byte(struct slice *text) {
     return (unsigned char)pair[1];
 }
 
-static int compare_decoded(struct slice a, struct slice b) {
-    for (;;) {
-        int left = next_byte(&a);
-        int right = next_byte(&b);
-        if (left != right)
-            return left < right ? -1 : 1;
-        if (left < 0)
-            return 0;
-    }
-}
-
 /* Order by code point, which is the byte order of UTF-8. */
 static int compare_members(const struct writer *writer, const struct member *a,
                            const struct member *b) {
     struct slice name_a = member_name(writer, a);
     struct slice name_b = member_name(writer, b);
-    if (a->escaped || b->escaped)
-        return compare_decoded(name_a, name_b);
-    return compare_bytes(name_a, name_b);
+    if (!a->escaped && !b->escaped) {
+        size_t shared = name_a.size < name_b.size ? name_a.size : name_b.size;
+        int order = memcmp(name_a.data, name_b.data, shared);
+        return order != 0 ? order : (name_a.size > name_b.size) - (name_a.size < name_b.size);
+    }
+    for (;;) {
+        int left = next_byte(&name_a);
+        int right = next_byte(&name_b);
+        if (left != right)
+            return left < right ? -1 : 1;
+        if (left < 0)
+            return 0;
+    }
 }
 
 static struct member *members_from(const struct writer *writer, size_t stack_offset) {
@@ -145,15 +139,22 @@ static void sort_members(const struct writer *writer, struct member *members, si
     }
 }
 
-/* Puts the members' text in the order of the sorted notes. */
-static enum status reorder_text(struct writer *writer, const struct object *object, size_t count) {
+/* Sorts the notes of an object, and puts the text of its members in their order. */
+static enum status sort_object(struct writer *writer, const struct object *object) {
     struct buffer *stack = &writer->scratch->members;
+    struct member *members = members_from(writer, object->stack_offset);
+    size_t count = (stack->size - object->stack_offset) / sizeof(struct member);
+    sort_members(writer, members, count);
+    for (size_t i = 1; i < count; i++) {
+        if (compare_members(writer, &members[i - 1], &members[i]) == 0)
+            return STATUS_JSON_DUPLICATE_KEY;
+    }
     char *body = writer->out->data + object->body_start;
     size_t copy_offset = stack->size;
     enum status status = buffer_append(stack, body, writer->out->size - object->body_start);
     if (status != STATUS_OK)
         return status;
-    const struct member *members = members_from(writer, object->stack_offset);
+    members = members_from(writer, object->stack_offset);
     const char *copy = stack->data + copy_offset;
     size_t copy_start = object->body_start - writer->origin;
     for (size_t i = 0; i < count; i++) {
@@ -165,17 +166,6 @@ static enum status reorder_text(struct writer *writer, const struct object *obje
     assert(body == writer->out->data + writer->out->size);
     stack->size = copy_offset;
     return STATUS_OK;
-}
-
-static enum status sort_object(struct writer *writer, const struct object *object) {
-    struct member *members = members_from(writer, object->stack_offset);
-    size_t count = (writer->scratch->members.size - object->stack_offset) / sizeof(struct member);
-    sort_members(writer, members, count);
-    for (size_t i = 1; i < count; i++) {
-        if (compare_members(writer, &members[i - 1], &members[i]) == 0)
-            return STATUS_JSON_DUPLICATE_KEY;
-    }
-    return reorder_text(writer, object, count);
 }
 
 /* A string without escapes is canonical as it stands. */
@@ -197,15 +187,6 @@ static enum status write_string(struct writer *writer) {
     return status;
 }
 
-static enum status write_scalar(struct writer *writer) {
-    const char *begin = writer->at;
-    writer->at = json_text_scalar_end(begin, writer->end);
-    struct slice raw = {begin, (size_t)(writer->at - begin)};
-    if (*begin == 't' || *begin == 'f' || *begin == 'n')
-        return buffer_append_slice(writer->out, raw);
-    return json_number_write(writer->out, raw);
-}
-
 /* Skips white space, and the given byte if it follows. */
 static bool take(struct writer *writer, char byte) {
     writer->at = json_text_skip_space(writer->at, writer->end);
@@ -220,9 +201,8 @@ static enum status write_array(struct writer *writer) {
     enum status status = buffer_append_byte(writer->out, '[');
     while (status == STATUS_OK && !take(writer, ']')) {
         if (take(writer, ','))
-            status = buffer_append_byte(writer->out, ',');
-        if (status == STATUS_OK)
-            status = write_value(writer);
+            buffer_append_byte(writer->out, ',');
+        status = write_value(writer);
     }
     return status == STATUS_OK ? buffer_append_byte(writer->out, ']') : status;
 }
@@ -231,76 +211,67 @@ static uint32_t written(const struct writer *writer) {
     return (uint32_t)(writer->out->size - writer->origin);
 }
 
-/* Notes the member whose name was just written, and whether it keeps the order. */
-static enum status push_member(struct writer *writer, struct object *object,
-                               const struct member *member) {
-    struct buffer *stack = &writer->scratch->members;
-    bool first = stack->size == object->stack_offset;
-    enum status status = buffer_append(stack, member, sizeof(*member));
-    if (status != STATUS_OK || first || !object->sorted)
-        return status;
-    const struct member *latest = members_from(writer, stack->size - sizeof(*member));
-    int order = compare_members(writer, latest - 1, latest);
-    if (order == 0)
-        return STATUS_JSON_DUPLICATE_KEY;
-    object->sorted = order < 0;
-    return STATUS_OK;
-}
-
-/* Writes the name and its colon, and notes where the member begins. */
-static enum status write_name(struct writer *writer, struct object *object) {
-    struct member member = {.start = written(writer)};
-    writer->at = json_text_skip_space(writer->at, writer->end);
-    enum status status = write_string(writer);
-    if (status != STATUS_OK)
-        return status;
-    member.name_size = written(writer) - member.start;
-    const char *name = writer->out->data + writer->origin + member.start;
-    member.escaped = memchr(name, '\\', member.name_size) != NULL;
-    status = push_member(writer, object, &member);
-    take(writer, ':');
-    return status == STATUS_OK ? buffer_append_byte(writer->out, ':') : status;
-}
-
-static enum status write_member(struct writer *writer, struct object *object) {
-    enum status status = write_name(writer, object);
-    if (status == STATUS_OK)
-        status = write_value(writer);
-    if (status != STATUS_OK)
-        return status;
-    size_t note = writer->scratch->members.size - sizeof(struct member);
-    struct member *member = members_from(writer, note);
-    member->size = written(writer) - member->start;
-    return STATUS_OK;
-}
-
+/* Notes each member as it is written, and whether the members keep their order. */
 static enum status write_object(struct writer *writer) {
+    struct buffer *stack = &writer->scratch->members;
+    struct buffer *out = writer->out;
+    struct object object = {stack->size, out->size + 1, true};
     writer->at++;
-    enum status status = buffer_append_byte(writer->out, '{');
-    struct object object = {writer->scratch->members.size, writer->out->size, true};
+    enum status status = buffer_append_byte(out, '{');
     while (status == STATUS_OK && !take(writer, '}')) {
         if (take(writer, ','))
-            status = buffer_append_byte(writer->out, ',');
-        if (status == STATUS_OK)
-            status = write_member(writer, &object);
+            buffer_append_byte(out, ',');
+        struct member member = {.start = written(writer)};
+        writer->at = json_text_skip_space(writer->at, writer->end);
+        status = write_string(writer);
+        if (status != STATUS_OK)
+            break;
+        member.name_size = written(writer) - member.start;
+        const char *name = out->data + writer->origin + member.start;
+        member.escaped = memchr(name, '\\', member.name_size) != NULL;
+        bool is_first = stack->size == object.stack_offset;
+        status = buffer_append(stack, &member, sizeof(member));
+        if (status != STATUS_OK)
+            break;
+        if (!is_first && object.sorted) {
+            const struct member *latest = members_from(writer, stack->size - sizeof(member));
+            int order = compare_members(writer, latest - 1, latest);
+            object.sorted = order < 0;
+            if (order == 0) {
+                status = STATUS_JSON_DUPLICATE_KEY;
+                break;
+            }
+        }
+        take(writer, ':');
+        buffer_append_byte(out, ':');
+        status = write_value(writer);
+        if (status != STATUS_OK)
+            break;
+        struct member *note = members_from(writer, stack->size - sizeof(member));
+        note->size = written(writer) - note->start;
     }
     if (status == STATUS_OK && !object.sorted)
         status = sort_object(writer, &object);
-    writer->scratch->members.size = object.stack_offset;
-    return status == STATUS_OK ? buffer_append_byte(writer->out, '}') : status;
+    stack->size = object.stack_offset;
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }
 
 static enum status write_value(struct writer *writer) {
     writer->at = json_text_skip_space(writer->at, writer->end);
     assert(writer->at < writer->end);
-    char first = *writer->at;
-    if (first == '"')
+    const char *begin = writer->at;
+    if (*begin == '"')
         return write_string(writer);
-    if (first != '{' && first != '[')
-        return write_scalar(writer);
+    if (*begin != '{' && *begin != '[') {
+        writer->at = json_text_scalar_end(begin, writer->end);
+        struct slice raw = {begin, (size_t)(writer->at - begin)};
+        return *begin == 't' || *begin == 'f' || *begin == 'n'
+                   ? buffer_append_slice(writer->out, raw)
+                   : write_number(writer->out, raw);
+    }
     assert(writer->depth < JSON_DEPTH_MAX);
     writer->depth++;
-    enum status status = first == '{' ? write_object(writer) : write_array(writer);
+    enum status status = *begin == '{' ? write_object(writer) : write_array(writer);
     writer->depth--;
     return status;
 }
@@ -375,31 +346,19 @@ static void trim_zeros(struct decimal *decimal) {
         decimal->count--;
 }
 
-/* An exponent is limited to a value that no number of digits can balance. */
-static int64_t read_exponent(struct slice text) {
-    const int64_t cut = INT64_C(1) << 60;
-    bool negative = text.data[0] == '-';
-    int64_t exponent = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        if (is_digit(text.data[i]) && exponent < cut / 10)
-            exponent = exponent * 10 + (text.data[i] - '0');
-    }
-    return negative ? -exponent : exponent;
-}
-
 /* Reads an unsigned literal. */
 static void decimal_read(struct decimal *decimal, struct slice literal) {
+    /* An exponent is limited to a value that no number of digits can balance. */
+    const int64_t exponent_max = INT64_C(1) << 60;
     bool fraction = false;
     bool dropped = false;
+    size_t i = 0;
     decimal->count = 0;
     decimal->point = 0;
-    for (size_t i = 0; i < literal.size; i++) {
+    for (; i < literal.size && (literal.data[i] == '.' || is_digit(literal.data[i])); i++) {
         char byte = literal.data[i];
         if (byte == '.') {
             fraction = true;
-        } else if (!is_digit(byte)) {
-            decimal->point += read_exponent(slice_from(literal, i + 1));
-            break;
         } else if (decimal->count == 0 && byte == '0') {
             decimal->point -= fraction;
         } else {
@@ -410,6 +369,13 @@ static void decimal_read(struct decimal *decimal, struct slice literal) {
                 dropped |= byte != '0';
         }
     }
+    int64_t exponent = 0;
+    bool is_negative = i + 1 < literal.size && literal.data[i + 1] == '-';
+    for (; i < literal.size; i++) {
+        if (is_digit(literal.data[i]) && exponent < exponent_max / 10)
+            exponent = exponent * 10 + (literal.data[i] - '0');
+    }
+    decimal->point += is_negative ? -exponent : exponent;
     if (dropped)
         decimal->digits[decimal->count++] = '1';
     else
@@ -440,19 +406,6 @@ static void decimal_print(struct decimal *decimal, double value, int count) {
     decimal->point = strtol(at + 1, NULL, 10) + 1;
 }
 
-/* The next decimal of as many digits. */
-static void decimal_increment(struct decimal *decimal) {
-    size_t index = decimal->count;
-    while (index > 0 && decimal->digits[index - 1] == '9')
-        decimal->digits[--index] = '0';
-    if (index > 0) {
-        decimal->digits[index - 1]++;
-        return;
-    }
-    decimal->digits[0] = '1';
-    decimal->point++;
-}
-
 /* The fewest digits that give the value again, and of those the nearest to it. Doubles below a
  * power of two are twice as close as above it. There the nearest decimal of some length can be too
  * low, while the next decimal above, though farther away, still gives the value. */
@@ -465,32 +418,20 @@ static void decimal_shortest(struct decimal *decimal, double value) {
             break;
         if (!power_of_two)
             continue;
-        decimal_increment(decimal);
+        /* The next decimal of as many digits. */
+        size_t index = decimal->count;
+        while (index > 0 && decimal->digits[index - 1] == '9')
+            decimal->digits[--index] = '0';
+        if (index > 0) {
+            decimal->digits[index - 1]++;
+        } else {
+            decimal->digits[0] = '1';
+            decimal->point++;
+        }
         if (decimal_value(decimal) == value)
             break;
     }
     trim_zeros(decimal);
-}
-
-/* Replaces the digits by the shortest digits of the same double. */
-static enum status decimal_round(struct decimal *decimal) {
-    if (decimal->count <= DIGITS_EXACT && decimal->point >= POINT_NORMAL_MIN &&
-        decimal->point <= POINT_NORMAL_MAX)
-        return STATUS_OK;
-    if (decimal->count == 0 || decimal->point < POINT_MIN) {
-        decimal->count = 0;
-        return STATUS_OK;
-    }
-    if (decimal->point > POINT_MAX)
-        return STATUS_JSON_NUMBER_OUT_OF_RANGE;
-    double value = decimal_value(decimal);
-    if (isinf(value))
-        return STATUS_JSON_NUMBER_OUT_OF_RANGE;
-    if (value == 0)
-        decimal->count = 0;
-    else
-        decimal_shortest(decimal, value);
-    return STATUS_OK;
 }
 
 static char *put(char *at, const char *data, size_t size) {
@@ -501,15 +442,6 @@ static char *put(char *at, const char *data, size_t size) {
 static char *put_zeros(char *at, int64_t count) {
     memset(at, '0', (size_t)count);
     return at + count;
-}
-
-static char *put_scientific(char *at, const struct decimal *decimal) {
-    *at++ = decimal->digits[0];
-    if (decimal->count > 1) {
-        *at++ = '.';
-        at = put(at, decimal->digits + 1, decimal->count - 1);
-    }
-    return at + sprintf(at, "e%+d", (int)decimal->point - 1);
 }
 
 /* The layout of ECMAScript's Number::toString. */
@@ -527,31 +459,39 @@ static char *put_decimal(char *at, const struct decimal *decimal) {
     }
     if (point > -6 && point <= 0)
         return put(put_zeros(put(at, "0.", 2), -point), decimal->digits, decimal->count);
-    return put_scientific(at, decimal);
+    at = put(at, decimal->digits, 1);
+    if (decimal->count > 1)
+        at = put(put(at, ".", 1), decimal->digits + 1, decimal->count - 1);
+    return at + sprintf(at, "e%+d", (int)point - 1);
 }
 
-static bool is_integer(struct slice literal) {
-    for (size_t i = 0; i < literal.size; i++) {
-        if (literal.data[i] != '-' && !is_digit(literal.data[i]))
-            return false;
-    }
-    return true;
-}
-
-enum status json_number_write(struct buffer *out, struct slice literal) {
+/* Appends the canonical form of a validated literal, all or nothing. */
+static enum status write_number(struct buffer *out, struct slice literal) {
+    size_t digits = literal.data[0] == '-';
+    while (digits < literal.size && is_digit(literal.data[digits]))
+        digits++;
     if (slice_equal(literal, SLICE("-0")))
         return buffer_append_byte(out, '0');
-    if (is_integer(literal))
+    if (digits == literal.size)
         return buffer_append_slice(out, literal);
-    bool negative = literal.data[0] == '-';
+    bool is_negative = literal.data[0] == '-';
     struct decimal decimal;
-    decimal_read(&decimal, slice_from(literal, negative));
-    enum status status = decimal_round(&decimal);
-    if (status != STATUS_OK)
-        return status;
+    decimal_read(&decimal, slice_from(literal, is_negative));
+    if (decimal.count == 0 || decimal.point < POINT_MIN) {
+        decimal.count = 0;
+    } else if (decimal.count > DIGITS_EXACT || decimal.point < POINT_NORMAL_MIN ||
+               decimal.point > POINT_NORMAL_MAX) {
+        double value = decimal.point > POINT_MAX ? INFINITY : decimal_value(&decimal);
+        if (isinf(value))
+            return STATUS_JSON_NUMBER_OUT_OF_RANGE;
+        if (value == 0)
+            decimal.count = 0;
+        else
+            decimal_shortest(&decimal, value);
+    }
     char text[64];
     char *at = text;
-    if (negative && decimal.count > 0)
+    if (is_negative && decimal.count > 0)
         *at++ = '-';
     at = put_decimal(at, &decimal);
     assert(at <= text + sizeof(text));

@@ -42,13 +42,4 @@ MUST_CHECK enum status payload_hash(struct json_value value, struct canonical_sc
 /* "sha256:" + hex, NUL-terminated. */
 void payload_hash_text(const uint8_t digest[SHA256_BYTES], char text[PAYLOAD_HASH_SIZE]);
 
-/* Canonical text of JSON numbers: integers keep their digits, other numbers are written as
- * ECMAScript writes their double.
- * Any thread, in any locale. Allocates only in the caller's buffer.
- * Errors: JSON_NUMBER_OUT_OF_RANGE for a fraction or exponent beyond a double; the buffer's own.
- * Canonical text is a fixed point: writing it again gives the same text. */
-
-/* Appends the canonical form of a validated literal, all or nothing. */
-MUST_CHECK enum status json_number_write(struct buffer *out, struct slice literal);
-
 #endif

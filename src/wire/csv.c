@@ -13,17 +13,13 @@ static bool needs_quotes(struct slice field) {
     return false;
 }
 
-static size_t count_quotes(struct slice field) {
-    size_t count = 0;
-    for (size_t i = 0; i < field.size; i++)
-        count += field.data[i] == '"';
-    return count;
-}
-
 enum status csv_write_field(struct buffer *out, struct slice field) {
+    size_t quotes = 0;
     if (!needs_quotes(field))
         return buffer_append_slice(out, field);
-    enum status status = buffer_reserve(out, field.size + count_quotes(field) + 2);
+    for (size_t i = 0; i < field.size; i++)
+        quotes += field.data[i] == '"';
+    enum status status = buffer_reserve(out, field.size + quotes + 2);
     if (status != STATUS_OK)
         return status;
     char *to = out->data + out->size;

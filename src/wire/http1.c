@@ -164,16 +164,6 @@ static enum status fail(struct http1_parser *parser, enum status status) {
     return status;
 }
 
-static enum status begin_message(struct http1_parser *parser) {
-    if (parser->message)
-        return STATUS_OK;
-    parser->message = calloc(1, sizeof(*parser->message));
-    if (!parser->message)
-        return STATUS_OUT_OF_MEMORY;
-    buffer_init(&parser->message->head, parser->limits->head_bytes_max);
-    return STATUS_OK;
-}
-
 /* Appends input to the head up to the end of a line; line stays empty without an end. A line that
  * would exceed a limit is refused before it is stored. */
 static enum status gather_line(struct http1_parser *parser, struct slice *input,
@@ -200,27 +190,23 @@ static enum status gather_line(struct http1_parser *parser, struct slice *input,
     return STATUS_OK;
 }
 
-static enum status accept_blank_line(struct http1_parser *parser, bool *head_ends) {
-    *head_ends = parser->message->line_start > 0;
-    if (*head_ends)
-        return STATUS_OK;
-    /* Some clients send an extra CRLF after a body. */
-    if (parser->blank_line_count == BLANK_LINES_MAX)
-        return STATUS_BAD_REQUEST;
-    parser->blank_line_count++;
-    drop_message(parser);
-    return STATUS_OK;
-}
-
 static enum status accept_line(struct http1_parser *parser, struct slice line, bool *head_ends) {
     struct http1_message *message = parser->message;
     enum status status;
-    *head_ends = false;
     if (!slice_ends(line, SLICE("\r\n")))
         return STATUS_BAD_REQUEST;
     line.size -= 2;
-    if (line.size == 0)
-        return accept_blank_line(parser, head_ends);
+    *head_ends = line.size == 0 && message->line_start > 0;
+    if (*head_ends)
+        return STATUS_OK;
+    if (line.size == 0) {
+        /* Some clients send an extra CRLF after a body. */
+        if (parser->blank_line_count == BLANK_LINES_MAX)
+            return STATUS_BAD_REQUEST;
+        parser->blank_line_count++;
+        drop_message(parser);
+        return STATUS_OK;
+    }
     if (message->line_start == 0) {
         status = http1_check_request_line(line);
     } else {
@@ -290,53 +276,35 @@ static enum status read_framing(struct http1_request *request) {
     return STATUS_OK;
 }
 
-static enum status read_host(struct http1_request *request) {
-    bool found = http1_header_find(request, SLICE("host"), &request->host);
-    if (found ? !http1_is_host(request->host) : request->version_minor > 0)
-        return STATUS_BAD_REQUEST;
-    return STATUS_OK;
-}
-
-static enum status read_expectation(struct http1_request *request) {
-    struct slice expectation;
-    if (!http1_header_find(request, SLICE("expect"), &expectation))
-        return STATUS_OK;
-    if (!http1_equal_any_case(expectation, SLICE("100-continue")))
-        return STATUS_EXPECTATION_FAILED;
-    /* An HTTP/1.0 client would take the interim answer for the final one. */
-    request->expect_continue = request->version_minor > 0 && request->has_body;
-    return STATUS_OK;
-}
-
-/* Not left to http-parser: it reads Proxy-Connection as Connection. */
-static void read_connection(struct http1_request *request) {
-    struct slice connection = SLICE("connection");
-    struct slice protocol;
-    bool close = http1_header_has_token(request, connection, SLICE("close"));
-    bool keep = http1_header_has_token(request, connection, SLICE("keep-alive"));
-    request->keep_alive = !close && (request->version_minor > 0 || keep);
-    request->upgrade = request->version_minor > 0 && !request->has_body &&
-                       http1_header_find(request, SLICE("upgrade"), &protocol) &&
-                       http1_header_has_token(request, connection, SLICE("upgrade"));
-}
-
 static enum status read_request(struct http1_message *message) {
     struct http1_request *request = &message->request;
+    struct slice expectation, protocol, connection = SLICE("connection");
     request->version_minor = message->engine.http_minor > 0;
     enum status status = read_method(message);
     if (status == STATUS_OK && !single_fields_are_single(request))
         status = STATUS_BAD_REQUEST;
     if (status == STATUS_OK)
         status = read_framing(request);
-    if (status == STATUS_OK)
-        status = read_host(request);
-    if (status == STATUS_OK && !http1_request_split_target(request))
-        status = STATUS_BAD_REQUEST;
-    if (status == STATUS_OK)
-        status = read_expectation(request);
     if (status != STATUS_OK)
         return status;
-    read_connection(request);
+    bool has_host = http1_header_find(request, SLICE("host"), &request->host);
+    if (has_host ? !http1_is_host(request->host) : request->version_minor > 0)
+        return STATUS_BAD_REQUEST;
+    if (!http1_request_split_target(request))
+        return STATUS_BAD_REQUEST;
+    if (http1_header_find(request, SLICE("expect"), &expectation)) {
+        if (!http1_equal_any_case(expectation, SLICE("100-continue")))
+            return STATUS_EXPECTATION_FAILED;
+        /* An HTTP/1.0 client would take the interim answer for the final one. */
+        request->expect_continue = request->version_minor > 0 && request->has_body;
+    }
+    /* Not left to http-parser: it reads Proxy-Connection as Connection. */
+    bool close = http1_header_has_token(request, connection, SLICE("close"));
+    bool keep = http1_header_has_token(request, connection, SLICE("keep-alive"));
+    request->keep_alive = !close && (request->version_minor > 0 || keep);
+    request->upgrade = request->version_minor > 0 && !request->has_body &&
+                       http1_header_find(request, SLICE("upgrade"), &protocol) &&
+                       http1_header_has_token(request, connection, SLICE("upgrade"));
     /* Both parsers must agree on the end of this request. */
     return message->complete == !request->has_body ? STATUS_OK : STATUS_BAD_REQUEST;
 }
@@ -362,45 +330,6 @@ static enum status read_head(struct http1_parser *parser) {
     message->piece_bytes_left = request->content_length;
     parser->blank_line_count = 0;
     parser->state = HTTP1_READS_BODY;
-    return STATUS_OK;
-}
-
-static enum status next_of_head(struct http1_parser *parser, struct slice *input,
-                                struct http1_event *event) {
-    while (input->size > 0) {
-        struct slice line;
-        bool head_ends = false;
-        enum status status = begin_message(parser);
-        if (status == STATUS_OK)
-            status = gather_line(parser, input, &line);
-        if (status == STATUS_OK && line.size > 0)
-            status = accept_line(parser, line, &head_ends);
-        if (status == STATUS_OK && head_ends)
-            status = read_head(parser);
-        if (status != STATUS_OK)
-            return status;
-        if (head_ends) {
-            event->kind = HTTP1_EVENT_HEAD;
-            return STATUS_OK;
-        }
-    }
-    return STATUS_OK;
-}
-
-static bool is_hex_digit(char byte) {
-    char lower = (char)(byte | 0x20);
-    return (byte >= '0' && byte <= '9') || (lower >= 'a' && lower <= 'f');
-}
-
-/* The part of a byte behind the digits of a size. */
-static enum status after_size(struct http1_message *message, char byte) {
-    if (message->chunk_digit_count == 0)
-        return STATUS_BAD_REQUEST;
-    if (byte != '\r' && byte != ';' && byte != ' ' && byte != '\t')
-        return STATUS_BAD_REQUEST;
-    message->chunk_part = byte == '\r'  ? CHUNK_SIZE_LF
-                          : byte == ';' ? CHUNK_EXTENSION
-                                        : CHUNK_BLANK;
     return STATUS_OK;
 }
 
@@ -451,11 +380,17 @@ static enum status chunk_byte(struct http1_message *message, char byte, bool *is
     *is_skipped = false;
     switch (message->chunk_part) {
     case CHUNK_SIZE:
-        if (is_hex_digit(byte))
+        if (http1_hex_value(byte) >= 0)
             return ++message->chunk_digit_count <= CHUNK_DIGITS_MAX ? STATUS_OK
                                                                     : STATUS_BAD_REQUEST;
         *is_skipped = byte != '\r';
-        return after_size(message, byte);
+        if (message->chunk_digit_count == 0 ||
+            (byte != '\r' && byte != ';' && byte != ' ' && byte != '\t'))
+            return STATUS_BAD_REQUEST;
+        message->chunk_part = byte == '\r'  ? CHUNK_SIZE_LF
+                              : byte == ';' ? CHUNK_EXTENSION
+                                            : CHUNK_BLANK;
+        return STATUS_OK;
     case CHUNK_EXTENSION:
         if (byte != '\r')
             break;
@@ -488,56 +423,46 @@ static enum status chunk_byte(struct http1_message *message, char byte, bool *is
     return skip_byte(message, byte);
 }
 
-static enum status take_chunk_framing(struct http1_message *message, struct slice *input) {
-    enum chunk_part before = message->chunk_part;
-    bool is_skipped;
-    enum status status = chunk_byte(message, input->data[0], &is_skipped);
-    if (status == STATUS_OK && !is_skipped)
-        status = engine_feed(message, (struct slice){input->data, 1});
-    if (status != STATUS_OK)
-        return status;
-    *input = slice_from(*input, 1);
-    if (before == CHUNK_SIZE_LF) {
-        message->chunk_part = message->piece_bytes_left > 0 ? CHUNK_DATA : CHUNK_LAST_CR;
-        if (message->body_bytes_announced > message->body_bytes_max)
-            return STATUS_PAYLOAD_TOO_LARGE;
-    } else if (before == CHUNK_DATA_LF) {
-        message->chunk_part = CHUNK_SIZE;
-        message->chunk_digit_count = 0;
-        message->skipped_bytes = 0;
-    }
-    return STATUS_OK;
-}
-
-static enum status take_piece(struct http1_message *message, struct slice *input,
-                              struct http1_event *event) {
-    struct slice piece = *input;
-    if (piece.size > message->piece_bytes_left)
-        piece.size = (size_t)message->piece_bytes_left;
-    message->piece = (struct slice){NULL, 0};
-    enum status status = engine_feed(message, piece);
-    if (status != STATUS_OK)
-        return status;
-    assert(message->piece.data == piece.data && message->piece.size == piece.size);
-    *input = slice_from(*input, piece.size);
-    message->piece_bytes_left -= piece.size;
-    if (message->piece_bytes_left == 0 && message->request.chunked)
-        message->chunk_part = CHUNK_DATA_CR;
-    *event = (struct http1_event){HTTP1_EVENT_BODY, message->piece};
-    return STATUS_OK;
-}
-
 static enum status next_of_body(struct http1_parser *parser, struct slice *input,
                                 struct http1_event *event) {
     struct http1_message *message = parser->message;
     if (message->body_bytes_announced > message->body_bytes_max)
         return STATUS_PAYLOAD_TOO_LARGE;
     while (input->size > 0 && !message->complete) {
-        if (!message->request.chunked || message->chunk_part == CHUNK_DATA)
-            return take_piece(message, input, event);
-        enum status status = take_chunk_framing(message, input);
+        enum chunk_part before = message->chunk_part;
+        enum status status;
+        if (!message->request.chunked || before == CHUNK_DATA) {
+            struct slice piece = *input;
+            if (piece.size > message->piece_bytes_left)
+                piece.size = (size_t)message->piece_bytes_left;
+            message->piece = (struct slice){NULL, 0};
+            status = engine_feed(message, piece);
+            if (status != STATUS_OK)
+                return status;
+            assert(message->piece.data == piece.data && message->piece.size == piece.size);
+            *input = slice_from(*input, piece.size);
+            message->piece_bytes_left -= piece.size;
+            if (message->piece_bytes_left == 0 && message->request.chunked)
+                message->chunk_part = CHUNK_DATA_CR;
+            *event = (struct http1_event){HTTP1_EVENT_BODY, message->piece};
+            return STATUS_OK;
+        }
+        bool is_skipped;
+        status = chunk_byte(message, input->data[0], &is_skipped);
+        if (status == STATUS_OK && !is_skipped)
+            status = engine_feed(message, (struct slice){input->data, 1});
         if (status != STATUS_OK)
             return status;
+        *input = slice_from(*input, 1);
+        if (before == CHUNK_SIZE_LF) {
+            message->chunk_part = message->piece_bytes_left > 0 ? CHUNK_DATA : CHUNK_LAST_CR;
+            if (message->body_bytes_announced > message->body_bytes_max)
+                return STATUS_PAYLOAD_TOO_LARGE;
+        } else if (before == CHUNK_DATA_LF) {
+            message->chunk_part = CHUNK_SIZE;
+            message->chunk_digit_count = 0;
+            message->skipped_bytes = 0;
+        }
     }
     if (message->complete) {
         parser->state = HTTP1_IS_DONE;
@@ -551,10 +476,26 @@ enum status http1_next(struct http1_parser *parser, struct slice *input,
     /* The answer comes first: the next request waits for http1_finish. */
     assert(parser->state != HTTP1_IS_DONE);
     enum status status = STATUS_OK;
+    bool head_ends = false;
     *event = (struct http1_event){.kind = HTTP1_EVENT_MORE};
     switch (parser->state) {
     case HTTP1_READS_HEAD:
-        status = next_of_head(parser, input, event);
+        while (status == STATUS_OK && !head_ends && input->size > 0) {
+            struct slice line = {NULL, 0};
+            if (!parser->message) {
+                parser->message = calloc(1, sizeof(*parser->message));
+                if (!parser->message)
+                    return fail(parser, STATUS_OUT_OF_MEMORY);
+                buffer_init(&parser->message->head, parser->limits->head_bytes_max);
+            }
+            status = gather_line(parser, input, &line);
+            if (status == STATUS_OK && line.size > 0)
+                status = accept_line(parser, line, &head_ends);
+        }
+        if (status == STATUS_OK && head_ends)
+            status = read_head(parser);
+        if (status == STATUS_OK && head_ends)
+            event->kind = HTTP1_EVENT_HEAD;
         break;
     case HTTP1_READS_BODY:
         status = next_of_body(parser, input, event);

@@ -29,29 +29,6 @@ bool http1_answer_find(const struct http1_answer *answer, struct slice name, str
 
 /* ---- the head ---- */
 
-static enum status read_status_line(struct http1_answer *answer, struct slice line) {
-    uint64_t number;
-    struct slice version = http1_split(&line, ' ');
-    struct slice code = http1_split(&line, ' ');
-    if (!slice_equal(version, SLICE("HTTP/1.1")) || code.size != 3 ||
-        !decimal_parse_u64(code, &number) || number < 100 || number > 599 ||
-        !http1_is_field_text(line))
-        return STATUS_BAD_REQUEST;
-    answer->http_status = (unsigned)number;
-    return STATUS_OK;
-}
-
-static enum status read_field(struct http1_answer *answer, struct slice line) {
-    enum status status = http1_check_field_line(line);
-    if (status != STATUS_OK)
-        return status;
-    if (answer->header_count == HTTP1_ANSWER_HEADERS_MAX)
-        return STATUS_HEADERS_TOO_LARGE;
-    struct slice name = http1_split(&line, ':');
-    answer->headers[answer->header_count++] = (struct http1_header){name, http1_trim(line)};
-    return STATUS_OK;
-}
-
 /* Readers disagree about a repeated field of this kind. */
 static bool is_repeated(const struct http1_answer *answer, struct slice name) {
     size_t count = 0;
@@ -87,46 +64,39 @@ static enum status read_framing(struct http1_answer *answer) {
 
 static enum status read_head(struct http1_answer *answer) {
     struct slice text = buffer_slice(&answer->head);
-    enum status status = STATUS_OK;
     bool is_first = true;
     answer->header_count = 0;
     /* Each line ends with CRLF, and the last one is empty. */
-    for (text.size -= 2; status == STATUS_OK && text.size > 0; is_first = false) {
+    for (text.size -= 2; text.size > 0; is_first = false) {
         const char *end = memchr(text.data, '\n', text.size);
         size_t size = end ? (size_t)(end - text.data) : 0;
         if (size < 2 || text.data[size - 1] != '\r')
             return STATUS_BAD_REQUEST;
         struct slice line = {text.data, size - 1};
-        status = is_first ? read_status_line(answer, line) : read_field(answer, line);
         text = slice_from(text, size + 1);
+        if (is_first) {
+            uint64_t number;
+            struct slice version = http1_split(&line, ' ');
+            struct slice code = http1_split(&line, ' ');
+            if (!slice_equal(version, SLICE("HTTP/1.1")) || code.size != 3 ||
+                !decimal_parse_u64(code, &number) || number < 100 || number > 599 ||
+                !http1_is_field_text(line))
+                return STATUS_BAD_REQUEST;
+            answer->http_status = (unsigned)number;
+            continue;
+        }
+        enum status status = http1_check_field_line(line);
+        if (status != STATUS_OK)
+            return status;
+        if (answer->header_count == HTTP1_ANSWER_HEADERS_MAX)
+            return STATUS_HEADERS_TOO_LARGE;
+        struct slice name = http1_split(&line, ':');
+        answer->headers[answer->header_count++] = (struct http1_header){name, http1_trim(line)};
     }
-    return is_first ? STATUS_BAD_REQUEST : status;
+    return is_first ? STATUS_BAD_REQUEST : STATUS_OK;
 }
 
-static enum status finish_head(struct http1_answer *answer) {
-    enum status status = read_head(answer);
-    if (status != STATUS_OK)
-        return status;
-    if (answer->http_status < 200) {
-        /* A protocol switch was not requested. */
-        if (answer->http_status == 101)
-            return STATUS_BAD_REQUEST;
-        answer->is_continued = answer->is_continued || answer->http_status == 100;
-        buffer_clear(&answer->head);
-        return STATUS_OK;
-    }
-    status = read_framing(answer);
-    if (status != STATUS_OK)
-        return status;
-    answer->has_head = true;
-    answer->bytes_left = answer->content_length;
-    answer->part = answer->chunked           ? HTTP1_ANSWER_CHUNK_SIZE
-                   : answer->bytes_left == 0 ? HTTP1_ANSWER_DONE
-                                             : HTTP1_ANSWER_BODY;
-    return STATUS_OK;
-}
-
-/* Takes one line, or the beginning of one. */
+/* Takes one line, or the beginning of one. The blank line ends the head. */
 static enum status take_head(struct http1_answer *answer, struct slice *input) {
     const char *end = memchr(input->data, '\n', input->size);
     size_t taken = end ? (size_t)(end - input->data) + 1 : input->size;
@@ -137,42 +107,30 @@ static enum status take_head(struct http1_answer *answer, struct slice *input) {
         return status;
     *input = slice_from(*input, taken);
     struct slice head = buffer_slice(&answer->head);
-    bool is_whole =
-        end && (slice_ends(head, SLICE("\r\n\r\n")) || slice_equal(head, SLICE("\r\n")));
-    return is_whole ? finish_head(answer) : STATUS_OK;
-}
-
-/* ---- the body ---- */
-
-static enum status take_data(struct http1_answer *answer, struct slice *input,
-                             struct buffer *body) {
-    size_t size = input->size < answer->bytes_left ? input->size : (size_t)answer->bytes_left;
-    enum status status = buffer_append(body, input->data, size);
+    if (!end || !(slice_ends(head, SLICE("\r\n\r\n")) || slice_equal(head, SLICE("\r\n"))))
+        return STATUS_OK;
+    status = read_head(answer);
+    if (status == STATUS_OK && answer->http_status < 200) {
+        /* A protocol switch was not requested. */
+        if (answer->http_status == 101)
+            return STATUS_BAD_REQUEST;
+        answer->is_continued = answer->is_continued || answer->http_status == 100;
+        buffer_clear(&answer->head);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        status = read_framing(answer);
     if (status != STATUS_OK)
         return status;
-    *input = slice_from(*input, size);
-    answer->bytes_left -= size;
-    if (answer->bytes_left == 0)
-        answer->part = answer->chunked ? HTTP1_ANSWER_CHUNK_CR : HTTP1_ANSWER_DONE;
+    answer->has_head = true;
+    answer->bytes_left = answer->content_length;
+    answer->part = answer->chunked           ? HTTP1_ANSWER_CHUNK_SIZE
+                   : answer->bytes_left == 0 ? HTTP1_ANSWER_DONE
+                                             : HTTP1_ANSWER_BODY;
     return STATUS_OK;
 }
 
-static int hex_value(char byte) {
-    char lower = (char)(byte | 0x20);
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-static enum status take_size_byte(struct http1_answer *answer, char byte) {
-    int digit = hex_value(byte);
-    if (digit >= 0) {
-        answer->bytes_left = answer->bytes_left << 4 | (unsigned)digit;
-        return ++answer->digit_count <= CHUNK_DIGITS_MAX ? STATUS_OK : STATUS_BAD_REQUEST;
-    }
-    answer->part = HTTP1_ANSWER_CHUNK_SIZE_LF;
-    return byte == '\r' && answer->digit_count > 0 ? STATUS_OK : STATUS_BAD_REQUEST;
-}
+/* ---- the body ---- */
 
 /* The next byte must be this one; then the next part begins. */
 static enum status expect(struct http1_answer *answer, char byte, char expected,
@@ -183,9 +141,16 @@ static enum status expect(struct http1_answer *answer, char byte, char expected,
 
 /* Extensions and trailers are refused: no khala server sends them. */
 static enum status take_framing_byte(struct http1_answer *answer, char byte) {
+    int digit = http1_hex_value(byte);
     switch (answer->part) {
     case HTTP1_ANSWER_CHUNK_SIZE:
-        return take_size_byte(answer, byte);
+        if (digit >= 0) {
+            answer->bytes_left = answer->bytes_left << 4 | (unsigned)digit;
+            return ++answer->digit_count <= CHUNK_DIGITS_MAX ? STATUS_OK : STATUS_BAD_REQUEST;
+        }
+        if (answer->digit_count == 0)
+            return STATUS_BAD_REQUEST;
+        return expect(answer, byte, '\r', HTTP1_ANSWER_CHUNK_SIZE_LF);
     case HTTP1_ANSWER_CHUNK_SIZE_LF:
         return expect(answer, byte, '\n',
                       answer->bytes_left > 0 ? HTTP1_ANSWER_CHUNK_DATA : HTTP1_ANSWER_LAST_CR);
@@ -209,23 +174,30 @@ static enum status take_framing_byte(struct http1_answer *answer, char byte) {
     return STATUS_INTERNAL_ERROR;
 }
 
-static enum status take(struct http1_answer *answer, struct slice *input, struct buffer *body) {
-    if (answer->part == HTTP1_ANSWER_HEAD)
-        return take_head(answer, input);
-    if (answer->part == HTTP1_ANSWER_BODY || answer->part == HTTP1_ANSWER_CHUNK_DATA)
-        return take_data(answer, input, body);
-    char byte = input->data[0];
-    *input = slice_from(*input, 1);
-    return take_framing_byte(answer, byte);
-}
-
 enum status http1_answer_read(struct http1_answer *answer, struct slice *input,
                               struct buffer *body) {
     if (answer->part == HTTP1_ANSWER_FAILED)
         return answer->failure;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && input->size > 0 && answer->part != HTTP1_ANSWER_DONE)
-        status = take(answer, input, body);
+    while (status == STATUS_OK && input->size > 0 && answer->part != HTTP1_ANSWER_DONE) {
+        if (answer->part == HTTP1_ANSWER_HEAD) {
+            status = take_head(answer, input);
+        } else if (answer->part == HTTP1_ANSWER_BODY || answer->part == HTTP1_ANSWER_CHUNK_DATA) {
+            size_t size =
+                input->size < answer->bytes_left ? input->size : (size_t)answer->bytes_left;
+            status = buffer_append(body, input->data, size);
+            if (status != STATUS_OK)
+                break;
+            *input = slice_from(*input, size);
+            answer->bytes_left -= size;
+            if (answer->bytes_left == 0)
+                answer->part = answer->chunked ? HTTP1_ANSWER_CHUNK_CR : HTTP1_ANSWER_DONE;
+        } else {
+            char byte = input->data[0];
+            *input = slice_from(*input, 1);
+            status = take_framing_byte(answer, byte);
+        }
+    }
     if (status == STATUS_OK)
         return STATUS_OK;
     answer->part = HTTP1_ANSWER_FAILED;

@@ -22,20 +22,19 @@ static int weight_read(struct slice text) {
     return weight <= WEIGHT_MAX ? weight : 0;
 }
 
-static int weight_of(struct slice parameters) {
+/* The weight of a coding that the list mentions for the first time; 1 without a parameter q. */
+static void note_weight(int *weight, struct slice parameters) {
+    if (*weight >= 0)
+        return;
+    *weight = WEIGHT_MAX;
     while (parameters.size > 0) {
         struct slice value = http1_trim(http1_split(&parameters, ';'));
         struct slice name = http1_trim(http1_split(&value, '='));
-        if (http1_equal_any_case(name, SLICE("q")))
-            return weight_read(http1_trim(value));
+        if (!http1_equal_any_case(name, SLICE("q")))
+            continue;
+        *weight = weight_read(http1_trim(value));
+        return;
     }
-    return WEIGHT_MAX;
-}
-
-/* The first mention counts. */
-static void note_weight(int *weight, struct slice parameters) {
-    if (*weight < 0)
-        *weight = weight_of(parameters);
 }
 
 bool http1_accepts_gzip(const struct http1_request *request) {

@@ -26,13 +26,6 @@ bool http1_header_has_token(const struct http1_request *request, struct slice na
     return false;
 }
 
-static int hex_value(char digit) {
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    char lower = (char)(digit | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* Removes one decoded byte from the front of the text. 0, which no text may hold, for an error. */
 static char take_decoded(struct slice *text, char space) {
     char byte = text->data[0];
@@ -40,8 +33,8 @@ static char take_decoded(struct slice *text, char space) {
     if (byte == '%') {
         if (text->size < 3)
             return 0;
-        int high = hex_value(text->data[1]);
-        int low = hex_value(text->data[2]);
+        int high = http1_hex_value(text->data[1]);
+        int low = http1_hex_value(text->data[2]);
         if (high < 0 || low < 0)
             return 0;
         byte = (char)(high * 16 + low);
@@ -127,43 +120,33 @@ enum status http1_query_next(struct slice *query, struct buffer *name, bool *fou
     return STATUS_OK;
 }
 
-static bool take_scheme(struct slice *text) {
-    static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
-    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
-        struct slice start = {text->data, schemes[i].size};
-        if (text->size < schemes[i].size || !http1_equal_any_case(start, schemes[i]))
-            continue;
-        *text = slice_from(*text, schemes[i].size);
-        return true;
-    }
-    return false;
-}
-
-/* The authority of an absolute target is the host. The Host field must be equal, because a proxy
- * may have routed by either of them. */
-static bool take_authority(struct slice *text, struct http1_request *request) {
-    size_t size = 0;
-    while (size < text->size && text->data[size] != '/' && text->data[size] != '?')
-        size++;
-    struct slice authority = {text->data, size};
-    if (!http1_is_host(authority))
-        return false;
-    if (request->host.size > 0 && !http1_equal_any_case(request->host, authority))
-        return false;
-    request->host = authority;
-    *text = slice_from(*text, size);
-    return true;
-}
-
 bool http1_request_split_target(struct http1_request *request) {
+    static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
     struct slice text = request->target;
     if (slice_equal(text, SLICE("*"))) {
         request->path = text;
         return request->method == HTTP1_METHOD_OPTIONS;
     }
     if (!slice_starts(text, SLICE("/"))) {
-        if (!take_scheme(&text) || !take_authority(&text, request))
+        size_t size = 0;
+        for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]) && size == 0; i++)
+            if (text.size >= schemes[i].size &&
+                http1_equal_any_case((struct slice){text.data, schemes[i].size}, schemes[i]))
+                size = schemes[i].size;
+        if (size == 0)
             return false;
+        text = slice_from(text, size);
+        /* The authority of an absolute target is the host. The Host field must be equal, because a
+         * proxy may have routed by either of them. */
+        struct slice authority = {text.data, 0};
+        while (authority.size < text.size && text.data[authority.size] != '/' &&
+               text.data[authority.size] != '?')
+            authority.size++;
+        if (!http1_is_host(authority) ||
+            (request->host.size > 0 && !http1_equal_any_case(request->host, authority)))
+            return false;
+        request->host = authority;
+        text = slice_from(text, authority.size);
     }
     request->path = http1_split(&text, '?');
     request->query = text;

@@ -104,13 +104,10 @@ enum status http1_chunk_end(struct buffer *buffer) {
     return buffer_append_slice(buffer, SLICE("0\r\n\r\n"));
 }
 
-static bool status_has_body(unsigned http_status) {
-    return http_status >= 200 && http_status != 204 && http_status != 304;
-}
-
 enum status http1_response_write(struct buffer *buffer, const struct http1_response *response) {
     size_t begin = buffer->size;
-    bool may_have_body = status_has_body(response->http_status);
+    bool may_have_body = response->http_status >= 200 && response->http_status != 204 &&
+                         response->http_status != 304;
     bool has_body = may_have_body && !response->to_head;
     /* All at once: the parts would enlarge the buffer several times. A longer head still does. */
     enum status status =

@@ -132,21 +132,17 @@ bool http1_is_host(struct slice text) {
     return text.size == 0 || (text.data[0] == ':' && is_port(slice_from(text, 1)));
 }
 
-static enum status check_version(struct slice version) {
-    if (version.size != 8 || !slice_starts(version, SLICE("HTTP/")) || version.data[6] != '.' ||
-        !http1_is_digits((struct slice){version.data + 5, 1}) ||
-        !http1_is_digits((struct slice){version.data + 7, 1}))
-        return STATUS_BAD_REQUEST;
-    /* A later minor version is read as 1.1 (RFC 9110 section 2.5). */
-    return version.data[5] == '1' ? STATUS_OK : STATUS_UNSUPPORTED_HTTP_VERSION;
-}
-
 enum status http1_check_request_line(struct slice line) {
     struct slice method = http1_split(&line, ' ');
     struct slice target = http1_split(&line, ' ');
     if (!http1_is_token(method) || target.size == 0 || !all_of(target, BYTE_TARGET))
         return STATUS_BAD_REQUEST;
-    return check_version(line);
+    if (line.size != 8 || !slice_starts(line, SLICE("HTTP/")) || line.data[6] != '.' ||
+        !http1_is_digits((struct slice){line.data + 5, 1}) ||
+        !http1_is_digits((struct slice){line.data + 7, 1}))
+        return STATUS_BAD_REQUEST;
+    /* A later minor version is read as 1.1 (RFC 9110 section 2.5). */
+    return line.data[5] == '1' ? STATUS_OK : STATUS_UNSUPPORTED_HTTP_VERSION;
 }
 
 enum status http1_check_field_line(struct slice line) {

@@ -1,3 +1,7 @@
+/* A recursive scanner over text in memory, limited in depth. It validates while it goes, keeps no
+ * tree, and hands out slices of the text: wanted members of an object, or one value after the other
+ * from an iterator, which trusts text that was validated. json_scan only searches for the end of a
+ * value in a stream, and leaves the rest to json_parse. */
 #include "wire/json.h"
 
 #include <assert.h>
@@ -28,45 +32,35 @@ static const char *refuse(struct scanner *scanner, enum status status) {
     return NULL;
 }
 
-static enum json_kind kind_of(char first) {
-    switch (first) {
-    case '{':
-        return JSON_KIND_OBJECT;
-    case '[':
-        return JSON_KIND_ARRAY;
-    case '"':
-        return JSON_KIND_STRING;
-    case 't':
-        return JSON_KIND_TRUE;
-    case 'f':
-        return JSON_KIND_FALSE;
-    case 'n':
-        return JSON_KIND_NULL;
-    default:
-        return JSON_KIND_NUMBER;
-    }
-}
-
 static struct json_value value_between(const char *begin, const char *end) {
-    return (struct json_value){kind_of(*begin), {begin, (size_t)(end - begin)}};
+    enum json_kind kind = JSON_KIND_NUMBER;
+    switch (*begin) {
+    case '{':
+        kind = JSON_KIND_OBJECT;
+        break;
+    case '[':
+        kind = JSON_KIND_ARRAY;
+        break;
+    case '"':
+        kind = JSON_KIND_STRING;
+        break;
+    case 't':
+        kind = JSON_KIND_TRUE;
+        break;
+    case 'f':
+        kind = JSON_KIND_FALSE;
+        break;
+    case 'n':
+        kind = JSON_KIND_NULL;
+        break;
+    default:
+        break;
+    }
+    return (struct json_value){kind, {begin, (size_t)(end - begin)}};
 }
 
 static bool is_digit(char byte) {
     return byte >= '0' && byte <= '9';
-}
-
-static const char *scan_unicode_escape(struct scanner *scanner, const char *at) {
-    if (scanner->end - at < 6)
-        return refuse(scanner, STATUS_INVALID_JSON);
-    int32_t unit = json_text_hex_quad(at + 2);
-    if (unit < 0 || json_text_is_low_surrogate(unit))
-        return refuse(scanner, STATUS_INVALID_JSON);
-    if (!json_text_is_high_surrogate(unit))
-        return at + 6;
-    if (scanner->end - at < 12 || at[6] != '\\' || at[7] != 'u' ||
-        !json_text_is_low_surrogate(json_text_hex_quad(at + 8)))
-        return refuse(scanner, STATUS_INVALID_JSON);
-    return at + 12;
 }
 
 static const char *scan_escape(struct scanner *scanner, const char *at) {
@@ -84,10 +78,21 @@ static const char *scan_escape(struct scanner *scanner, const char *at) {
     case 't':
         return at + 2;
     case 'u':
-        return scan_unicode_escape(scanner, at);
+        break;
     default:
         return refuse(scanner, STATUS_INVALID_JSON);
     }
+    if (scanner->end - at < 6)
+        return refuse(scanner, STATUS_INVALID_JSON);
+    int32_t unit = json_text_hex_quad(at + 2);
+    if (unit < 0 || json_text_is_low_surrogate(unit))
+        return refuse(scanner, STATUS_INVALID_JSON);
+    if (!json_text_is_high_surrogate(unit))
+        return at + 6;
+    if (scanner->end - at < 12 || at[6] != '\\' || at[7] != 'u' ||
+        !json_text_is_low_surrogate(json_text_hex_quad(at + 8)))
+        return refuse(scanner, STATUS_INVALID_JSON);
+    return at + 12;
 }
 
 static const char *scan_non_ascii(struct scanner *scanner, const char *at) {
@@ -208,12 +213,6 @@ static const char *scan_array(struct scanner *scanner, const char *at) {
     return at < scanner->end ? leave(scanner, at) : refuse(scanner, STATUS_INVALID_JSON);
 }
 
-static bool name_is(struct slice name, bool escaped, struct slice wanted_name) {
-    if (escaped)
-        return json_string_is((struct json_value){JSON_KIND_STRING, name}, wanted_name);
-    return slice_equal((struct slice){name.data + 1, name.size - 2}, wanted_name);
-}
-
 static enum status keep_member(struct wanted *wanted, struct slice name, bool escaped,
                                struct json_value value) {
     size_t index = wanted->next;
@@ -221,7 +220,10 @@ static enum status keep_member(struct wanted *wanted, struct slice name, bool es
         if (index == wanted->count)
             index = 0;
         struct json_field *field = &wanted->fields[index];
-        if (!name_is(name, escaped, field->name))
+        bool is_wanted =
+            escaped ? json_string_is((struct json_value){JSON_KIND_STRING, name}, field->name)
+                    : slice_equal((struct slice){name.data + 1, name.size - 2}, field->name);
+        if (!is_wanted)
             continue;
         if (field->present)
             return STATUS_JSON_DUPLICATE_KEY;
@@ -380,48 +382,30 @@ static const char *container_end(const char *at, const char *end) {
     return at;
 }
 
-static struct json_value step_over(struct json_iterator *iterator) {
+bool json_next_element(struct json_iterator *iterator, struct json_value *value) {
     const char *begin = iterator->at;
     const char *end = iterator->end;
-    if (*begin == '"')
-        iterator->at = json_text_string_end(begin, end);
-    else if (*begin == '{' || *begin == '[')
-        iterator->at = container_end(begin, end);
-    else
-        iterator->at = json_text_scalar_end(begin, end);
-    return value_between(begin, iterator->at);
-}
-
-/* Skips white space, a comma or colon, and more white space. */
-static void step_separator(struct json_iterator *iterator) {
-    const char *at = json_text_skip_space(iterator->at, iterator->end);
-    if (at < iterator->end)
-        at = json_text_skip_space(at + 1, iterator->end);
-    iterator->at = at;
-}
-
-bool json_next_element(struct json_iterator *iterator, struct json_value *value) {
-    if (iterator->at == iterator->end)
+    const char *at;
+    if (begin == end)
         return false;
-    *value = step_over(iterator);
-    step_separator(iterator);
+    if (*begin == '"')
+        at = json_text_string_end(begin, end);
+    else if (*begin == '{' || *begin == '[')
+        at = container_end(begin, end);
+    else
+        at = json_text_scalar_end(begin, end);
+    *value = value_between(begin, at);
+    /* Skips white space, a comma or colon, and more white space. */
+    at = json_text_skip_space(at, end);
+    if (at < end)
+        at = json_text_skip_space(at + 1, end);
+    iterator->at = at;
     return true;
 }
 
 bool json_next_member(struct json_iterator *iterator, struct json_value *name,
                       struct json_value *value) {
     return json_next_element(iterator, name) && json_next_element(iterator, value);
-}
-
-/* Skips the part of a string that is in text. A backslash waits for the byte after it. */
-static bool scan_quoted(struct json_scan *scan, struct slice text) {
-    const char *end = text.data + text.size;
-    const char *at = json_text_skip_string(text.data + scan->offset, end);
-    while (end - at >= 2 && *at == '\\')
-        at = json_text_skip_string(at + 2, end);
-    bool closed = at < end && *at == '"';
-    scan->offset = (size_t)(at - text.data) + closed;
-    return closed;
 }
 
 /* Takes one byte outside strings. True when the value ends before that byte or with it. */
@@ -465,16 +449,24 @@ static bool scan_structure(struct json_scan *scan, char byte) {
 
 /* Whether text holds the end of the value. Only brackets and quotes are checked. */
 static bool find_end(struct json_scan *scan, struct slice text, unsigned depth_max) {
+    const char *end = text.data + text.size;
     while (scan->offset < text.size && scan->depth <= depth_max) {
-        if (scan->quoted) {
-            if (!scan_quoted(scan, text))
-                return false;
-            scan->quoted = false;
-            if (scan->depth == 0)
+        if (!scan->quoted) {
+            if (scan_structure(scan, text.data[scan->offset]))
                 return true;
-        } else if (scan_structure(scan, text.data[scan->offset])) {
-            return true;
+            continue;
         }
+        /* The part of a string that is in text. A backslash waits for the byte after it. */
+        const char *at = json_text_skip_string(text.data + scan->offset, end);
+        while (end - at >= 2 && *at == '\\')
+            at = json_text_skip_string(at + 2, end);
+        bool closed = at < end && *at == '"';
+        scan->offset = (size_t)(at - text.data) + closed;
+        if (!closed)
+            return false;
+        scan->quoted = false;
+        if (scan->depth == 0)
+            return true;
     }
     return false;
 }

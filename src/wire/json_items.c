@@ -29,31 +29,14 @@ static struct json_item item_broken(struct json_items *items, enum status status
     return (struct json_item){.kind = JSON_ITEM_BROKEN, .status = status};
 }
 
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static struct slice skip_blanks(struct slice text) {
     size_t size = 0;
-    while (size < text.size && is_blank(text.data[size]))
+    while (size < text.size && memchr(" \t\r\n", text.data[size], 4))
         size++;
     return slice_from(text, size);
 }
 
 /* ---- lines -------------------------------------------------------------------------------- */
-
-static struct json_item item_of_line(struct json_items *items, struct slice line) {
-    struct json_item item = {.kind = JSON_ITEM_VALUE};
-    enum status status = json_parse(line, &items->limits, &item.value);
-    return status == STATUS_OK ? item : item_bad(status);
-}
-
-/* Keeps the beginning of a line. False when the line is too long or already skipped. */
-static bool line_keep(struct json_items *items, struct slice part) {
-    if (items->skipping || items->pending.size + part.size > items->limits.bytes_max)
-        return false;
-    return buffer_append_slice(&items->pending, part) == STATUS_OK;
-}
 
 static struct json_item line_over(struct json_items *items, struct slice part) {
     if (items->skipping || items->pending.size + part.size > items->limits.bytes_max) {
@@ -72,7 +55,9 @@ static struct json_item line_over(struct json_items *items, struct slice part) {
     }
     if (skip_blanks(line).size == 0)
         return item_more();
-    return item_of_line(items, line);
+    struct json_item item = {.kind = JSON_ITEM_VALUE};
+    enum status status = json_parse(line, &items->limits, &item.value);
+    return status == STATUS_OK ? item : item_bad(status);
 }
 
 static struct json_item next_line(struct json_items *items, struct slice *input) {
@@ -82,7 +67,9 @@ static struct json_item next_line(struct json_items *items, struct slice *input)
         struct slice part = {input->data, size};
         *input = slice_from(*input, end ? size + 1 : size);
         if (!end) {
-            if (!line_keep(items, part)) {
+            /* The beginning of a line is kept, unless the line is too long. */
+            if (items->skipping || items->pending.size + part.size > items->limits.bytes_max ||
+                buffer_append_slice(&items->pending, part) != STATUS_OK) {
                 items->skipping = true;
                 buffer_release(&items->pending);
             }
@@ -95,17 +82,6 @@ static struct json_item next_line(struct json_items *items, struct slice *input)
         items->given = false;
     }
     return item_more();
-}
-
-static struct json_item finish_lines(struct json_items *items) {
-    struct json_item item = item_more();
-    if (items->pending.size > 0 || items->skipping)
-        item = line_over(items, SLICE(""));
-    if (item.kind != JSON_ITEM_MORE)
-        return item;
-    items->given = false;
-    buffer_release(&items->pending);
-    return (struct json_item){.kind = JSON_ITEM_END};
 }
 
 /* ---- an array ----------------------------------------------------------------------------- */
@@ -157,39 +133,37 @@ static struct json_item next_element(struct json_items *items, struct slice *inp
     return item_more();
 }
 
-/* Takes a byte of the array's own syntax. False when it is not allowed there. */
-static bool take_syntax(struct json_items *items, char c) {
-    switch (items->state) {
-    case JSON_ITEMS_OPENS:
-        items->state = JSON_ITEMS_FIRST;
-        return c == '[';
-    case JSON_ITEMS_FIRST:
-        items->state = JSON_ITEMS_CLOSED;
-        return c == ']';
-    case JSON_ITEMS_SEPARATOR:
-        items->state = c == ',' ? JSON_ITEMS_ELEMENT : JSON_ITEMS_CLOSED;
-        return c == ',' || c == ']';
-    case JSON_ITEMS_ELEMENT:
-    case JSON_ITEMS_CLOSED:
-    case JSON_ITEMS_BROKEN_OFF:
-        break;
-    }
-    return false;
-}
-
 static struct json_item next_of_array(struct json_items *items, struct slice *input) {
     for (;;) {
         if (items->pending.size == 0)
             *input = skip_blanks(*input);
         if (input->size == 0)
             return item_more();
-        bool element = items->state == JSON_ITEMS_ELEMENT ||
-                       (items->state == JSON_ITEMS_FIRST && input->data[0] != ']');
-        if (element) {
-            items->state = JSON_ITEMS_ELEMENT;
+        /* The next byte belongs to an element, or is one that the array's own syntax allows. */
+        char byte = input->data[0];
+        bool is_allowed = false;
+        switch (items->state) {
+        case JSON_ITEMS_OPENS:
+            items->state = JSON_ITEMS_FIRST;
+            is_allowed = byte == '[';
+            break;
+        case JSON_ITEMS_FIRST:
+            items->state = byte == ']' ? JSON_ITEMS_CLOSED : JSON_ITEMS_ELEMENT;
+            if (byte != ']')
+                return next_element(items, input);
+            is_allowed = true;
+            break;
+        case JSON_ITEMS_ELEMENT:
             return next_element(items, input);
+        case JSON_ITEMS_SEPARATOR:
+            items->state = byte == ',' ? JSON_ITEMS_ELEMENT : JSON_ITEMS_CLOSED;
+            is_allowed = byte == ',' || byte == ']';
+            break;
+        case JSON_ITEMS_CLOSED:
+        case JSON_ITEMS_BROKEN_OFF:
+            break;
         }
-        if (!take_syntax(items, input->data[0]))
+        if (!is_allowed)
             return item_broken(items, STATUS_INVALID_JSON);
         *input = slice_from(*input, 1);
     }
@@ -217,9 +191,16 @@ struct json_item json_items_finish(struct json_items *items) {
     }
     if (items->state == JSON_ITEMS_BROKEN_OFF)
         return (struct json_item){.kind = JSON_ITEM_BROKEN, .status = items->failure};
-    if (items->format == JSON_ITEMS_LINES)
-        return finish_lines(items);
-    if (items->state != JSON_ITEMS_CLOSED)
+    if (items->format == JSON_ITEMS_LINES) {
+        struct json_item item = item_more();
+        if (items->pending.size > 0 || items->skipping)
+            item = line_over(items, SLICE(""));
+        if (item.kind != JSON_ITEM_MORE)
+            return item;
+        items->given = false;
+        buffer_release(&items->pending);
+    } else if (items->state != JSON_ITEMS_CLOSED) {
         return item_broken(items, STATUS_INVALID_JSON);
+    }
     return (struct json_item){.kind = JSON_ITEM_END};
 }

@@ -127,34 +127,30 @@ bool json_string_is(struct json_value value, struct slice text) {
     return text.size == 0;
 }
 
-static struct slice escape_of(char byte, char text[6]) {
-    static const char short_forms[] = "\"\"\\\\\bb\ff\nn\rr\tt";
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < sizeof(short_forms) - 1; i += 2) {
-        if (short_forms[i] == byte) {
-            text[0] = '\\';
-            text[1] = short_forms[i + 1];
-            return (struct slice){text, 2};
-        }
-    }
-    memcpy(text, "\\u00", 4);
-    text[4] = digits[(unsigned char)byte >> 4];
-    text[5] = digits[(unsigned char)byte & 15];
-    return (struct slice){text, 6};
-}
-
 enum status json_write_string(struct buffer *out, struct slice text) {
+    static const char letters[256] = {['"'] = '"',  ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f',
+                                      ['\n'] = 'n', ['\r'] = 'r',  ['\t'] = 't'};
+    static const char digits[] = "0123456789abcdef";
     size_t begin = out->size;
     const char *end = text.data + text.size;
-    char escape[6];
+    char escape[ESCAPED_BYTES_MAX] = "\\u00";
     buffer_note(out, buffer_reserve(out, text.size + 2));
     buffer_append_byte(out, '"');
     for (const char *at = text.data; at < end && buffer_status(out) == STATUS_OK; at++) {
         const char *stop = json_text_skip_unescaped(at, end);
         buffer_append(out, at, (size_t)(stop - at));
         at = stop;
-        if (at < end)
-            buffer_append_slice(out, escape_of(*at, escape));
+        if (at == end)
+            break;
+        unsigned char byte = (unsigned char)*at;
+        if (letters[byte]) {
+            const char letter[] = {'\\', letters[byte]};
+            buffer_append(out, letter, sizeof(letter));
+        } else {
+            escape[4] = digits[byte >> 4];
+            escape[5] = digits[byte & 15];
+            buffer_append(out, escape, sizeof(escape));
+        }
     }
     buffer_append_byte(out, '"');
     if (buffer_status(out) != STATUS_OK)

@@ -30,28 +30,22 @@ static enum status read_reference(struct json_value value, struct buffer *storag
     return read_text(value, PHOENIX_REF_BYTES_MAX, storage, text);
 }
 
-/* A message has exactly five elements. */
-static enum status read_elements(struct json_value array, struct json_value *elements) {
+enum status phoenix_decode(struct slice text, const struct json_limits *limits,
+                           struct phoenix_message *message) {
+    struct json_value array, extra;
+    struct json_value elements[ELEMENT_COUNT];
+    enum status status = json_parse(text, limits, &array);
+    if (status != STATUS_OK)
+        return status;
     if (array.kind != JSON_KIND_ARRAY)
         return STATUS_INVALID_MESSAGE;
     struct json_iterator iterator = json_iterate(array);
-    struct json_value extra;
     for (size_t i = 0; i < ELEMENT_COUNT; i++) {
         if (!json_next_element(&iterator, &elements[i]))
             return STATUS_INVALID_MESSAGE;
     }
-    return json_next_element(&iterator, &extra) ? STATUS_INVALID_MESSAGE : STATUS_OK;
-}
-
-enum status phoenix_decode(struct slice text, const struct json_limits *limits,
-                           struct phoenix_message *message) {
-    struct json_value array;
-    struct json_value elements[ELEMENT_COUNT];
-    enum status status = json_parse(text, limits, &array);
-    if (status == STATUS_OK)
-        status = read_elements(array, elements);
-    if (status != STATUS_OK)
-        return status;
+    if (json_next_element(&iterator, &extra))
+        return STATUS_INVALID_MESSAGE;
     struct buffer storage = buffer_over(message->storage, sizeof(message->storage));
     status = read_reference(elements[0], &storage, &message->join_ref);
     if (status == STATUS_OK)

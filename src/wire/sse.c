@@ -11,20 +11,11 @@ static bool has_any(struct slice text, const char *characters, size_t count) {
     return false;
 }
 
-/* The text up to its first line end. *text becomes the text after it, or data NULL if there was no
- * line end: "a" is one line, "a\n" is two. */
-static struct slice line_take(struct slice *text) {
+static size_t line_size(struct slice text) {
     size_t size = 0;
-    while (size < text->size && text->data[size] != '\n' && text->data[size] != '\r')
+    while (size < text.size && text.data[size] != '\n' && text.data[size] != '\r')
         size++;
-    struct slice line = {text->data, size};
-    if (size == text->size) {
-        *text = (struct slice){NULL, 0};
-        return line;
-    }
-    bool pair = text->data[size] == '\r' && size + 1 < text->size && text->data[size + 1] == '\n';
-    *text = slice_from(*text, size + (pair ? 2 : 1));
-    return line;
+    return size;
 }
 
 /* One space always follows the colon. Clients remove one, so a value may begin with spaces. */
@@ -35,11 +26,19 @@ static void line_append(struct buffer *out, struct slice field, struct slice val
     buffer_append_byte(out, '\n');
 }
 
+/* Writes each line of the text as a field, and the blank line after them. Any of LF, CRLF and CR
+ * ends a line: "a" is one line, "a\n" is two. */
 static enum status lines_end(struct buffer *out, size_t begin, struct slice field,
                              struct slice text) {
-    do
-        line_append(out, field, line_take(&text));
-    while (buffer_status(out) == STATUS_OK && text.data);
+    for (;;) {
+        size_t size = line_size(text);
+        line_append(out, field, (struct slice){text.data, size});
+        if (size == text.size || buffer_status(out) != STATUS_OK)
+            break;
+        bool is_pair =
+            text.data[size] == '\r' && size + 1 < text.size && text.data[size + 1] == '\n';
+        text = slice_from(text, size + (is_pair ? 2 : 1));
+    }
     buffer_append_byte(out, '\n');
     return buffer_end(out, begin);
 }
@@ -101,68 +100,53 @@ void sse_decoder_restart(struct sse_decoder *decoder) {
     decoder->after_cr = false;
 }
 
-static enum status dispatch(struct sse_decoder *decoder) {
-    struct slice event = buffer_slice(&decoder->event);
+/* A blank line ends an event. Any other line is a field of it, or a comment, whose name is empty.
+ */
+static enum status take_line(struct sse_decoder *decoder) {
+    struct slice line = buffer_slice(&decoder->line);
     enum status status = STATUS_OK;
-    if (decoder->data.size > 0) {
+    if (line.size == 0) {
+        struct slice event = buffer_slice(&decoder->event);
         const struct sse_message message = {
             .event = event.size > 0 ? event : SLICE("message"),
             .id = buffer_slice(&decoder->id),
-            .data = {decoder->data.data, decoder->data.size - 1}, /* without its last line's end */
+            /* Without the end of its last line. */
+            .data = {decoder->data.data, decoder->data.size - (decoder->data.size > 0)},
         };
-        status = decoder->handlers->on_message(decoder->user, &message);
+        if (decoder->data.size > 0)
+            status = decoder->handlers->on_message(decoder->user, &message);
+        buffer_clear(&decoder->event);
+        buffer_clear(&decoder->data);
+        return status;
     }
-    buffer_clear(&decoder->event);
-    buffer_clear(&decoder->data);
-    return status;
-}
-
-static enum status set(struct buffer *field, struct slice value) {
-    buffer_clear(field);
-    return buffer_append_slice(field, value);
-}
-
-static void take_retry(struct sse_decoder *decoder, struct slice value) {
-    uint64_t delay_ms = 0;
-    for (size_t i = 0; i < value.size; i++) {
-        if (value.data[i] < '0' || value.data[i] > '9')
-            return;
-        delay_ms = delay_ms * 10 + (uint64_t)(value.data[i] - '0');
-        if (delay_ms > RETRY_MS_MAX)
-            delay_ms = RETRY_MS_MAX;
-    }
-    if (value.size > 0 && decoder->handlers->on_retry)
-        decoder->handlers->on_retry(decoder->user, delay_ms);
-}
-
-static enum status take_field(struct sse_decoder *decoder, struct slice name, struct slice value) {
-    enum status status = STATUS_OK;
-    if (slice_equal(name, SLICE("data"))) {
-        status = buffer_append_slice(&decoder->data, value);
-        if (status == STATUS_OK)
-            status = buffer_append_byte(&decoder->data, '\n');
-    } else if (slice_equal(name, SLICE("event"))) {
-        status = set(&decoder->event, value);
-    } else if (slice_equal(name, SLICE("id"))) {
-        if (value.size == 0 || !memchr(value.data, '\0', value.size))
-            status = set(&decoder->id, value);
-    } else if (slice_equal(name, SLICE("retry"))) {
-        take_retry(decoder, value);
-    }
-    return status;
-}
-
-static enum status take_line(struct sse_decoder *decoder) {
-    struct slice line = buffer_slice(&decoder->line);
-    if (line.size == 0)
-        return dispatch(decoder);
     const char *colon = memchr(line.data, ':', line.size);
-    size_t name_size = colon ? (size_t)(colon - line.data) : line.size;
-    struct slice value = slice_from(line, colon ? name_size + 1 : line.size);
+    struct slice name = {line.data, colon ? (size_t)(colon - line.data) : line.size};
+    struct slice value = slice_from(line, colon ? name.size + 1 : line.size);
     if (slice_starts(value, SLICE(" ")))
         value = slice_from(value, 1);
-    /* A comment has an empty name, and no field has an empty name. */
-    enum status status = take_field(decoder, (struct slice){line.data, name_size}, value);
+    if (slice_equal(name, SLICE("data"))) {
+        buffer_append_slice(&decoder->data, value);
+        status = buffer_append_byte(&decoder->data, '\n');
+    } else if (slice_equal(name, SLICE("event"))) {
+        buffer_clear(&decoder->event);
+        status = buffer_append_slice(&decoder->event, value);
+    } else if (slice_equal(name, SLICE("id"))) {
+        if (value.size == 0 || !memchr(value.data, '\0', value.size)) {
+            buffer_clear(&decoder->id);
+            status = buffer_append_slice(&decoder->id, value);
+        }
+    } else if (slice_equal(name, SLICE("retry"))) {
+        uint64_t delay_ms = 0;
+        size_t digits = 0;
+        for (; digits < value.size && value.data[digits] >= '0' && value.data[digits] <= '9';
+             digits++) {
+            delay_ms = delay_ms * 10 + (uint64_t)(value.data[digits] - '0');
+            if (delay_ms > RETRY_MS_MAX)
+                delay_ms = RETRY_MS_MAX;
+        }
+        if (digits > 0 && digits == value.size && decoder->handlers->on_retry)
+            decoder->handlers->on_retry(decoder->user, delay_ms);
+    }
     buffer_clear(&decoder->line);
     return status;
 }
@@ -179,13 +163,6 @@ static enum status skip_mark(struct sse_decoder *decoder, struct slice *piece) {
         *piece = slice_from(*piece, 1);
     }
     return STATUS_OK;
-}
-
-static size_t line_size(struct slice piece) {
-    size_t size = 0;
-    while (size < piece.size && piece.data[size] != '\n' && piece.data[size] != '\r')
-        size++;
-    return size;
 }
 
 enum status sse_decoder_feed(struct sse_decoder *decoder, struct slice piece) {

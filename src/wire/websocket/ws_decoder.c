@@ -2,9 +2,10 @@
  * payload. It refuses control frames that are long or fragmented, sizes that are not minimal, and
  * sizes with the top bit. Every other rule is enforced here, in this order:
  *
- *     header_check    checks the header, before a byte is kept
- *     frame_payload   keeps the piece, unless the frame is complete in it
- *     frame_end       delivers a control frame, or a message if it was the last fragment
+ *     header_check      checks the header, before a byte is kept
+ *     frame_payload     keeps the piece, unless the frame is complete in it
+ *     control_deliver   delivers a complete control frame
+ *     message_deliver   delivers the message of a complete last fragment
  *
  * The context reads ahead, so "at a frame boundary" means that every byte it was given belongs
  * to a frame that has ended: frame_bytes is zero. Then the context holds no state, and the next
@@ -75,142 +76,91 @@ static ssize_t frames_pull(uint8_t *room, size_t room_bytes, int flags, void *us
     return (ssize_t)size;
 }
 
-static enum status frames_take(struct ws_decoder *decoder) {
+/* State for a frame, which earlier decoders of the thread may have left. */
+static enum status partial_take(struct ws_decoder *decoder) {
     static const struct wslay_frame_callbacks callbacks = {.recv_callback = frames_pull};
     struct ws_shared *shared = decoder->shared;
-    assert(decoder->partial->frame_bytes == 0 && !decoder->partial->in_frame);
+    struct ws_partial *partial = decoder->partial;
+    if (!partial) {
+        partial = shared->spare_partial ? shared->spare_partial : malloc(sizeof(*partial));
+        if (!partial)
+            return STATUS_OUT_OF_MEMORY;
+        shared->spare_partial = NULL;
+        *partial = (struct ws_partial){0};
+        buffer_init(&partial->message, decoder->message_bytes_max);
+        buffer_init(&partial->control, WS_CONTROL_BYTES_MAX);
+        decoder->partial = partial;
+    }
+    if (partial->frames)
+        return STATUS_OK;
+    assert(partial->frame_bytes == 0 && !partial->in_frame);
     if (shared->spare) {
-        decoder->partial->frames = shared->spare;
+        partial->frames = shared->spare;
         shared->spare = NULL;
         return STATUS_OK;
     }
-    if (wslay_frame_context_init(&decoder->partial->frames, &callbacks, shared) == 0)
+    if (wslay_frame_context_init(&partial->frames, &callbacks, shared) == 0)
         return STATUS_OK;
-    decoder->partial->frames = NULL;
+    partial->frames = NULL;
     return STATUS_OUT_OF_MEMORY;
 }
 
-static void frames_give_back(struct ws_decoder *decoder) {
-    assert(decoder->partial->frame_bytes == 0 && !decoder->partial->in_frame);
-    if (decoder->shared->spare)
-        wslay_frame_context_free(decoder->partial->frames);
-    else
-        decoder->shared->spare = decoder->partial->frames;
-    decoder->partial->frames = NULL;
-}
-
-static enum status partial_take(struct ws_decoder *decoder) {
-    struct ws_shared *shared = decoder->shared;
-    struct ws_partial *partial =
-        shared->spare_partial ? shared->spare_partial : malloc(sizeof(*partial));
-    if (!partial)
-        return STATUS_OUT_OF_MEMORY;
-    shared->spare_partial = NULL;
-    *partial = (struct ws_partial){0};
-    buffer_init(&partial->message, decoder->message_bytes_max);
-    buffer_init(&partial->control, WS_CONTROL_BYTES_MAX);
-    decoder->partial = partial;
-    return STATUS_OK;
-}
-
+/* Between frames wslay holds no state; between messages the decoder holds none. */
 static void partial_give_back(struct ws_decoder *decoder) {
     struct ws_partial *partial = decoder->partial;
-    assert(!partial->frames && !partial->message.data && !partial->control.data);
-    if (decoder->shared->spare_partial)
+    struct ws_shared *shared = decoder->shared;
+    assert(partial->frame_bytes == 0 && !partial->in_frame);
+    if (shared->spare)
+        wslay_frame_context_free(partial->frames);
+    else
+        shared->spare = partial->frames;
+    partial->frames = NULL;
+    if (partial->in_message)
+        return;
+    assert(!partial->message.data && !partial->control.data);
+    if (shared->spare_partial)
         free(partial);
     else
-        decoder->shared->spare_partial = partial;
+        shared->spare_partial = partial;
     decoder->partial = NULL;
-}
-
-static size_t header_bytes(const struct ws_decoder *decoder, uint64_t payload_bytes) {
-    return (decoder->from_server ? 0u : MASK_BYTES) + (payload_bytes < 126           ? 2u
-                                                       : payload_bytes <= UINT16_MAX ? 4u
-                                                                                     : 10u);
 }
 
 static bool is_control(uint8_t opcode) {
     return (opcode & CONTROL_BIT) != 0;
 }
 
-static bool opcode_known(uint8_t opcode) {
-    return opcode <= WS_BINARY || (opcode >= WS_CLOSE && opcode <= WS_PONG);
-}
-
-/* RSV1 marks a compressed message on its first frame; no other reserved bit was agreed on. */
-static bool reserved_bits_allowed(const struct ws_decoder *decoder,
-                                  const struct wslay_frame_iocb *frame) {
-    if (frame->rsv == WSLAY_RSV_NONE)
-        return true;
-    return frame->rsv == WSLAY_RSV1_BIT && decoder->deflate &&
-           (frame->opcode == WS_TEXT || frame->opcode == WS_BINARY);
-}
-
-static enum status fragment_check(const struct ws_decoder *decoder,
-                                  const struct wslay_frame_iocb *frame) {
-    bool first = frame->opcode != WS_CONTINUATION;
-    if (first == decoder->partial->in_message)
-        return STATUS_WS_PROTOCOL_ERROR;
-    /* The size of the message bounds the others. */
-    if (frame->payload_length == 0 && decoder->partial->empty_fragments == WS_EMPTY_FRAGMENTS_MAX)
-        return STATUS_WS_MESSAGE_TOO_BIG;
-    if (frame->payload_length > decoder->partial->message.size_max - decoder->partial->message.size)
-        return STATUS_WS_MESSAGE_TOO_BIG;
-    return STATUS_OK;
-}
-
 static enum status header_check(const struct ws_decoder *decoder,
                                 const struct wslay_frame_iocb *frame) {
-    if (!frame->mask != decoder->from_server || !opcode_known(frame->opcode) ||
-        !reserved_bits_allowed(decoder, frame))
+    const struct ws_partial *partial = decoder->partial;
+    bool is_data = frame->opcode == WS_TEXT || frame->opcode == WS_BINARY;
+    bool is_known =
+        frame->opcode <= WS_BINARY || (frame->opcode >= WS_CLOSE && frame->opcode <= WS_PONG);
+    /* RSV1 marks a compressed message on its first frame; no other reserved bit was agreed on. */
+    bool are_bits_allowed = frame->rsv == WSLAY_RSV_NONE ||
+                            (frame->rsv == WSLAY_RSV1_BIT && decoder->deflate && is_data);
+    if (!frame->mask != decoder->from_server || !is_known || !are_bits_allowed)
         return STATUS_WS_PROTOCOL_ERROR;
-    if (!is_control(frame->opcode))
-        return fragment_check(decoder, frame);
-    assert(frame->fin && frame->payload_length <= WS_CONTROL_BYTES_MAX);
-    return STATUS_OK;
-}
-
-static enum status frame_begin(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
-    enum status status = header_check(decoder, frame);
-    buffer_release(&decoder->partial->control);
-    decoder->partial->in_frame = true;
-    decoder->partial->payload_bytes_left = frame->payload_length;
-    if (status != STATUS_OK || is_control(frame->opcode))
-        return status;
-    if (!decoder->partial->in_message) {
-        decoder->partial->in_message = true;
-        decoder->partial->opcode = frame->opcode;
-        decoder->partial->compressed = frame->rsv != WSLAY_RSV_NONE;
-        /* A text that ended inside a character has already failed the decoder. */
-        assert(decoder->partial->utf8.missing == 0);
+    if (is_control(frame->opcode)) {
+        assert(frame->fin && frame->payload_length <= WS_CONTROL_BYTES_MAX);
+        return STATUS_OK;
     }
-    if (frame->payload_length == 0)
-        decoder->partial->empty_fragments++;
+    bool is_first = frame->opcode != WS_CONTINUATION;
+    if (is_first == partial->in_message)
+        return STATUS_WS_PROTOCOL_ERROR;
+    /* The size of the message bounds the number of the other fragments. */
+    if (frame->payload_length == 0 && partial->empty_fragments == WS_EMPTY_FRAGMENTS_MAX)
+        return STATUS_WS_MESSAGE_TOO_BIG;
+    if (frame->payload_length > partial->message.size_max - partial->message.size)
+        return STATUS_WS_MESSAGE_TOO_BIG;
     return STATUS_OK;
 }
 
-/* Reads the header up to the size. True once the size is complete. */
-static bool header_read(struct slice bytes, struct wslay_frame_iocb *frame) {
-    uint8_t header[HEADER_BYTES_MAX] = {0};
-    assert(bytes.size <= sizeof(header));
-    memcpy(header, bytes.data, bytes.size);
-    size_t size_bytes = (header[1] & 0x7f) == 127 ? 8 : (header[1] & 0x7f) == 126 ? 2 : 0;
-    uint64_t payload_bytes = size_bytes == 0 ? header[1] & 0x7f : 0;
-    for (size_t i = 0; i < size_bytes; i++)
-        payload_bytes = payload_bytes << 8 | header[2 + i];
-    *frame = (struct wslay_frame_iocb){.fin = header[0] >> 7,
-                                       .rsv = header[0] >> 4 & 0x7,
-                                       .opcode = header[0] & 0xf,
-                                       .mask = header[1] >> 7,
-                                       .payload_length = payload_bytes};
-    return bytes.size >= 2 + size_bytes;
-}
-
-/* wslay reports a frame only with the first byte of its payload. Without this check, a peer could
- * send the header of an invalid frame, stop there, and hold its connection. */
+/* Checks a header as soon as its size is complete. wslay reports a frame only with the first byte
+ * of its payload, so a peer could send the header of an invalid frame, stop there, and hold its
+ * connection. */
 static enum status header_check_early(struct ws_decoder *decoder, struct slice data) {
-    struct wslay_frame_iocb frame;
     struct ws_partial *partial = decoder->partial;
+    uint8_t header[HEADER_BYTES_MAX] = {0};
     size_t fresh = data.size;
     if (partial->in_frame || partial->frame_bytes == 0)
         return STATUS_OK;
@@ -219,9 +169,19 @@ static enum status header_check_early(struct ws_decoder *decoder, struct slice d
     enum status status = buffer_append(&partial->control, data.data + data.size - fresh, fresh);
     if (status != STATUS_OK)
         return status;
-    assert(partial->control.size == partial->frame_bytes);
-    return header_read(buffer_slice(&partial->control), &frame) ? header_check(decoder, &frame)
-                                                                : STATUS_OK;
+    struct slice bytes = buffer_slice(&partial->control);
+    assert(bytes.size == partial->frame_bytes && bytes.size <= sizeof(header));
+    memcpy(header, bytes.data, bytes.size);
+    size_t size_bytes = (header[1] & 0x7f) == 127 ? 8 : (header[1] & 0x7f) == 126 ? 2 : 0;
+    uint64_t payload_bytes = size_bytes == 0 ? header[1] & 0x7f : 0;
+    for (size_t i = 0; i < size_bytes; i++)
+        payload_bytes = payload_bytes << 8 | header[2 + i];
+    const struct wslay_frame_iocb frame = {.fin = header[0] >> 7,
+                                           .rsv = header[0] >> 4 & 0x7,
+                                           .opcode = header[0] & 0xf,
+                                           .mask = header[1] >> 7,
+                                           .payload_length = payload_bytes};
+    return bytes.size < 2 + size_bytes ? STATUS_OK : header_check(decoder, &frame);
 }
 
 /* A frame or message in one piece is delivered from wslay's memory. Only several pieces are
@@ -245,97 +205,107 @@ static enum status frame_payload(struct ws_decoder *decoder, const struct wslay_
     return status;
 }
 
-static enum status close_deliver(struct ws_decoder *decoder, struct slice payload) {
-    decoder->closed = true;
-    if (payload.size == 0)
-        return decoder->handlers->on_close(decoder->user, WS_CLOSE_CODE_ABSENT, payload);
-    if (payload.size == 1)
-        return STATUS_WS_PROTOCOL_ERROR;
-    unsigned code = (unsigned)(uint8_t)payload.data[0] << 8 | (uint8_t)payload.data[1];
-    struct slice reason = slice_from(payload, 2);
-    if (!ws_close_code_valid(code))
-        return STATUS_WS_PROTOCOL_ERROR;
-    if (!utf8_valid(reason))
-        return STATUS_INVALID_UTF8;
-    return decoder->handlers->on_close(decoder->user, code, reason);
-}
-
 static enum status control_deliver(struct ws_decoder *decoder, uint8_t opcode,
                                    struct slice payload) {
     const struct ws_handlers *handlers = decoder->handlers;
     enum status status;
-    if (opcode == WS_CLOSE)
-        status = close_deliver(decoder, payload);
-    else if (opcode == WS_PING)
+    if (opcode == WS_PING) {
         status = handlers->on_ping(decoder->user, payload);
-    else
+    } else if (opcode == WS_PONG) {
         status = handlers->on_pong(decoder->user, payload);
-    buffer_release(&decoder->partial->control);
-    return status;
-}
-
-static enum status inflated_deliver(struct ws_decoder *decoder, struct slice payload) {
-    struct buffer message;
-    buffer_init(&message, decoder->message_bytes_max);
-    enum status status = ws_inflate(&decoder->shared->inflater, &message, payload);
-    if (status == STATUS_PAYLOAD_TOO_LARGE)
-        status = STATUS_WS_MESSAGE_TOO_BIG;
-    if (status != STATUS_OK)
-        goto out;
-    if (decoder->partial->opcode == WS_TEXT && !utf8_valid(buffer_slice(&message))) {
-        status = STATUS_INVALID_UTF8;
-        goto out;
+    } else {
+        unsigned code = WS_CLOSE_CODE_ABSENT;
+        struct slice reason = payload;
+        decoder->closed = true;
+        if (payload.size >= 2) {
+            code = (unsigned)(uint8_t)payload.data[0] << 8 | (uint8_t)payload.data[1];
+            reason = slice_from(payload, 2);
+        }
+        if (payload.size == 1 || (payload.size >= 2 && !ws_close_code_valid(code)))
+            status = STATUS_WS_PROTOCOL_ERROR;
+        else if (!utf8_valid(reason))
+            status = STATUS_INVALID_UTF8;
+        else
+            status = handlers->on_close(decoder->user, code, reason);
     }
-    status = decoder->handlers->on_message(decoder->user, (enum ws_opcode)decoder->partial->opcode,
-                                           buffer_slice(&message));
-out:
-    buffer_release(&message);
+    buffer_release(&decoder->partial->control);
     return status;
 }
 
 static enum status message_deliver(struct ws_decoder *decoder, struct slice payload) {
     struct ws_partial *partial = decoder->partial;
-    enum status status;
-    if (partial->compressed)
-        status = inflated_deliver(decoder, payload);
-    else if (partial->utf8.missing > 0)
+    struct buffer inflated;
+    enum status status = STATUS_OK;
+    if (partial->compressed) {
+        buffer_init(&inflated, decoder->message_bytes_max);
+        status = ws_inflate(&decoder->shared->inflater, &inflated, payload);
+        if (status == STATUS_PAYLOAD_TOO_LARGE)
+            status = STATUS_WS_MESSAGE_TOO_BIG;
+        payload = buffer_slice(&inflated);
+        if (status == STATUS_OK && partial->opcode == WS_TEXT && !utf8_valid(payload))
+            status = STATUS_INVALID_UTF8;
+    } else if (partial->utf8.missing > 0) {
         status = STATUS_INVALID_UTF8;
-    else
+    }
+    if (status == STATUS_OK)
         status =
             decoder->handlers->on_message(decoder->user, (enum ws_opcode)partial->opcode, payload);
+    if (partial->compressed)
+        buffer_release(&inflated);
     partial->in_message = false;
     partial->empty_fragments = 0;
     buffer_release(&partial->message);
     return status;
 }
 
-static enum status frame_end(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame,
-                             struct slice payload) {
-    uint64_t size = header_bytes(decoder, frame->payload_length) + frame->payload_length;
-    assert(size <= decoder->partial->frame_bytes);
-    decoder->partial->frame_bytes -= size;
-    decoder->partial->in_frame = false;
-    if (is_control(frame->opcode))
+/* A piece of a frame's payload, or the header of a frame without payload. */
+static enum status frame_piece(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
+    struct ws_partial *partial = decoder->partial;
+    bool control = is_control(frame->opcode);
+    struct slice payload;
+    enum status status = STATUS_OK;
+    if (!partial->in_frame) {
+        status = header_check(decoder, frame);
+        buffer_release(&partial->control);
+        partial->in_frame = true;
+        partial->payload_bytes_left = frame->payload_length;
+        if (status != STATUS_OK)
+            return status;
+        if (!control && !partial->in_message) {
+            partial->in_message = true;
+            partial->opcode = frame->opcode;
+            partial->compressed = frame->rsv != WSLAY_RSV_NONE;
+            /* A text that ended inside a character has already failed the decoder. */
+            assert(partial->utf8.missing == 0);
+        }
+        if (!control && frame->payload_length == 0)
+            partial->empty_fragments++;
+    }
+    status = frame_payload(decoder, frame, &payload);
+    if (status != STATUS_OK || partial->payload_bytes_left > 0)
+        return status;
+    uint64_t size_bytes = frame->payload_length < 126           ? 2
+                          : frame->payload_length <= UINT16_MAX ? 4
+                                                                : 10;
+    uint64_t frame_bytes =
+        size_bytes + (decoder->from_server ? 0 : MASK_BYTES) + frame->payload_length;
+    assert(frame_bytes <= partial->frame_bytes);
+    partial->frame_bytes -= frame_bytes;
+    partial->in_frame = false;
+    if (control)
         return control_deliver(decoder, frame->opcode, payload);
     return frame->fin ? message_deliver(decoder, payload) : STATUS_OK;
 }
 
-static enum status frame_piece(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
-    struct slice payload;
-    enum status status = STATUS_OK;
-    if (!decoder->partial->in_frame)
-        status = frame_begin(decoder, frame);
-    if (status == STATUS_OK)
-        status = frame_payload(decoder, frame, &payload);
-    if (status == STATUS_OK && decoder->partial->payload_bytes_left == 0)
-        status = frame_end(decoder, frame, payload);
-    return status;
-}
-
-/* Runs until wslay has used all input, or the connection is closed. */
-static enum status frames_run(struct ws_decoder *decoder) {
+enum status ws_feed(struct ws_decoder *decoder, struct slice data) {
     struct ws_shared *shared = decoder->shared;
-    enum status status = STATUS_OK;
+    assert(!shared->feeding);
+    if (decoder->failed != STATUS_OK || decoder->closed || data.size == 0)
+        return decoder->failed;
+    enum status status = partial_take(decoder);
+    shared->feeding = decoder;
+    shared->input = data;
+    /* Until wslay has used all input, or the connection is closed. */
     while (status == STATUS_OK && !decoder->closed) {
         struct wslay_frame_iocb frame = {0};
         size_t input_bytes = shared->input.size;
@@ -345,35 +315,14 @@ static enum status frames_run(struct ws_decoder *decoder) {
             break;
         status = result < 0 ? STATUS_WS_PROTOCOL_ERROR : frame_piece(decoder, &frame);
     }
-    return status;
-}
-
-enum status ws_feed(struct ws_decoder *decoder, struct slice data) {
-    struct ws_shared *shared = decoder->shared;
-    assert(!shared->feeding);
-    if (decoder->failed != STATUS_OK || decoder->closed || data.size == 0)
-        return decoder->failed;
-    enum status status = decoder->partial ? STATUS_OK : partial_take(decoder);
-    if (status == STATUS_OK && !decoder->partial->frames)
-        status = frames_take(decoder);
-    if (status == STATUS_OK) {
-        shared->feeding = decoder;
-        shared->input = data;
-        status = frames_run(decoder);
-        if (status == STATUS_OK && !decoder->closed)
-            status = header_check_early(decoder, data);
-        shared->input = (struct slice){NULL, 0};
-        shared->feeding = NULL;
-    }
+    if (status == STATUS_OK && !decoder->closed)
+        status = header_check_early(decoder, data);
+    shared->input = (struct slice){NULL, 0};
+    shared->feeding = NULL;
     decoder->failed = status;
-    if (status != STATUS_OK || decoder->closed) {
+    if (status != STATUS_OK || decoder->closed)
         decoder_drop(decoder);
-        return status;
-    }
-    if (decoder->partial->frame_bytes == 0) {
-        frames_give_back(decoder);
-        if (!decoder->partial->in_message)
-            partial_give_back(decoder);
-    }
+    else if (decoder->partial->frame_bytes == 0)
+        partial_give_back(decoder);
     return status;
 }

@@ -25,19 +25,15 @@ void ws_deflater_release(struct ws_deflater *deflater) {
     *deflater = (struct ws_deflater){0};
 }
 
-/* Reserves the worst case, or as much as the buffer may have: a message that compresses well fits
- * into less. */
-static enum status deflate_room(struct ws_deflater *deflater, struct buffer *out, size_t size) {
-    size_t bound = deflateBound(&deflater->stream, size) + FLUSH_BYTES;
-    size_t left = out->size_max - out->size;
-    return buffer_reserve(out, bound < left ? bound : left);
-}
-
 enum status ws_deflate(struct ws_deflater *deflater, struct buffer *out, struct slice message) {
     z_stream *stream = &deflater->stream;
     if (message.size > INT_MAX)
         return STATUS_PAYLOAD_TOO_LARGE;
-    enum status status = deflate_room(deflater, out, message.size);
+    /* The worst case, or as much as the buffer may have: a message that compresses well fits into
+     * less. */
+    size_t bound = deflateBound(stream, message.size) + FLUSH_BYTES;
+    size_t left = out->size_max - out->size;
+    enum status status = buffer_reserve(out, bound < left ? bound : left);
     if (status != STATUS_OK)
         return status;
     size_t room = out->capacity - out->size;
@@ -69,17 +65,6 @@ void ws_inflater_release(struct ws_inflater *inflater) {
     ws_inflater_init(inflater);
 }
 
-static enum status inflater_prepare(struct ws_inflater *inflater) {
-    if (inflater->ready) {
-        inflateReset(&inflater->stream);
-        return STATUS_OK;
-    }
-    int result = inflateInit2(&inflater->stream, -WS_WINDOW_BITS);
-    assert(result == Z_OK || result == Z_MEM_ERROR);
-    inflater->ready = result == Z_OK;
-    return inflater->ready ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-}
-
 /* One call of zlib into the buffer. When the buffer is full the output goes to one spare byte. A
  * message that fits exactly writes nothing there. */
 static enum status inflate_step(z_stream *stream, struct buffer *out, int *result) {
@@ -106,11 +91,6 @@ struct ending {
     bool stream;
 };
 
-static bool between_blocks(const z_stream *stream) {
-    const int block_ended = 128, bits_unused = 63;
-    return (stream->data_type & block_ended) && (stream->data_type & bits_unused) == 0;
-}
-
 static enum status inflate_piece(z_stream *stream, struct buffer *out, struct slice piece,
                                  struct ending *ending) {
     *ending = (struct ending){0};
@@ -128,7 +108,8 @@ static enum status inflate_piece(z_stream *stream, struct buffer *out, struct sl
         if (result != Z_OK && result != Z_STREAM_END)
             return STATUS_WS_PROTOCOL_ERROR;
         /* Only a call that made progress reports its state; a call without work clears it. */
-        ending->block = between_blocks(stream);
+        const int block_ended = 128, bits_unused = 63;
+        ending->block = (stream->data_type & block_ended) && (stream->data_type & bits_unused) == 0;
         if (result == Z_STREAM_END) {
             /* A sender may finish a stream inside a message; another stream follows. */
             inflateReset(stream);
@@ -145,9 +126,16 @@ enum status ws_inflate(struct ws_inflater *inflater, struct buffer *out, struct 
     struct ending ending = {0};
     if (payload.size > INT_MAX)
         return STATUS_PAYLOAD_TOO_LARGE;
-    enum status status = inflater_prepare(inflater);
-    if (status == STATUS_OK)
-        status = inflate_piece(stream, out, payload, &ending);
+    if (inflater->ready) {
+        inflateReset(stream);
+    } else {
+        int result = inflateInit2(stream, -WS_WINDOW_BITS);
+        assert(result == Z_OK || result == Z_MEM_ERROR);
+        if (result != Z_OK)
+            return STATUS_OUT_OF_MEMORY;
+        inflater->ready = true;
+    }
+    enum status status = inflate_piece(stream, out, payload, &ending);
     if (status == STATUS_OK && !ending.stream) {
         status = inflate_piece(stream, out, tail, &ending);
         /* Still inside a block after the tail: zlib took the tail for data, so the payload was

@@ -42,11 +42,10 @@ enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode, bool compr
     uint8_t header[WS_HEADER_BYTES_MAX];
     size_t header_bytes = ws_frame_header(header, opcode, compressed, payload.size);
     enum status status = buffer_reserve(out, header_bytes + payload.size);
-    if (status == STATUS_OK)
-        status = buffer_append(out, header, header_bytes);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, payload);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    buffer_append(out, header, header_bytes);
+    return buffer_append_slice(out, payload);
 }
 
 enum status ws_frame_write_masked(struct buffer *out, enum ws_opcode opcode, struct slice payload,
@@ -55,13 +54,12 @@ enum status ws_frame_write_masked(struct buffer *out, enum ws_opcode opcode, str
     size_t header_bytes = ws_frame_header(header, opcode, false, payload.size);
     header[1] |= MASKED;
     enum status status = buffer_reserve(out, header_bytes + MASK_BYTES + payload.size);
-    if (status == STATUS_OK)
-        status = buffer_append(out, header, header_bytes);
-    if (status == STATUS_OK)
-        status = buffer_append(out, mask, MASK_BYTES);
+    if (status != STATUS_OK)
+        return status;
+    buffer_append(out, header, header_bytes);
+    buffer_append(out, mask, MASK_BYTES);
     size_t begin = out->size;
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, payload);
+    status = buffer_append_slice(out, payload);
     if (status != STATUS_OK)
         return status;
     for (size_t i = 0; i < payload.size; i++)

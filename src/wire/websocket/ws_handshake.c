@@ -5,7 +5,8 @@
 #include "wire/websocket/ws_handshake.h"
 
 #include <openssl/evp.h>
-#include <strings.h>
+
+#include "wire/http1_syntax.h"
 
 #include "wire/websocket/ws_deflate.h"
 
@@ -14,49 +15,15 @@
 
 static const char accept_guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-static bool is_blank(char character) {
-    return character == ' ' || character == '\t';
-}
-
-static struct slice trim(struct slice text) {
-    while (text.size > 0 && is_blank(text.data[0]))
-        text = slice_from(text, 1);
-    while (text.size > 0 && is_blank(text.data[text.size - 1]))
-        text.size--;
-    return text;
-}
-
 /* The trimmed text before the separator. *text becomes the text after it, or data NULL if there was
  * no separator, so that "a" and "a," differ. */
 static struct slice cut(struct slice *text, char separator) {
-    const char *end = text->size > 0 ? memchr(text->data, separator, text->size) : NULL;
-    size_t size = end ? (size_t)(end - text->data) : text->size;
-    struct slice piece = {text->data, size};
-    *text = end ? slice_from(*text, size + 1) : (struct slice){NULL, 0};
-    return trim(piece);
-}
-
-static bool is_token_character(char character) {
-    if ((character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
-        (character >= '0' && character <= '9'))
-        return true;
-    return character != '\0' && strchr("!#$%&'*+-.^_`|~", character) != NULL;
-}
-
-static bool is_token(struct slice text) {
-    for (size_t i = 0; i < text.size; i++)
-        if (!is_token_character(text.data[i]))
-            return false;
-    return text.size > 0;
-}
-
-static bool equal_nocase(struct slice a, struct slice b) {
-    return a.size == b.size && (a.size == 0 || strncasecmp(a.data, b.data, a.size) == 0);
+    return http1_trim(http1_split(text, separator));
 }
 
 static bool list_names(struct slice list, struct slice wanted) {
     while (list.data)
-        if (equal_nocase(cut(&list, ','), wanted))
+        if (http1_equal_any_case(cut(&list, ','), wanted))
             return true;
     return false;
 }
@@ -70,13 +37,6 @@ struct value {
     size_t size;
 };
 
-static bool value_push(struct value *value, char character) {
-    if (value->size < sizeof(value->text))
-        value->text[value->size] = character;
-    value->size++;
-    return is_token_character(character);
-}
-
 /* False if it is neither a token nor a quoted token. */
 static bool value_parse(struct slice text, struct value *value) {
     bool quoted = text.size > 0 && text.data[0] == '"';
@@ -87,7 +47,10 @@ static bool value_parse(struct slice text, struct value *value) {
     for (size_t i = quoted ? 1 : 0; i < end; i++) {
         if (quoted && text.data[i] == '\\' && ++i == end)
             return false;
-        if (!value_push(value, text.data[i]))
+        if (value->size < sizeof(value->text))
+            value->text[value->size] = text.data[i];
+        value->size++;
+        if (!http1_is_token((struct slice){text.data + i, 1}))
             return false;
     }
     return value->size > 0;
@@ -132,35 +95,31 @@ static bool value_acceptable(enum parameter parameter, const struct value *value
     return !value;
 }
 
-static void offer_parameter(struct offer *offer, struct slice name, const struct value *value) {
-    for (int i = 0; i < PARAMETER_COUNT; i++) {
-        if (!slice_equal(name, slice_of(parameter_names[i])))
-            continue;
-        if (offer->named[i] || !value_acceptable((enum parameter)i, value))
-            offer->acceptable = false;
-        if (i == SERVER_MAX_WINDOW_BITS && value)
-            offer->server_window_bits = window_bits(value);
-        offer->named[i] = true;
-        return;
-    }
-    offer->acceptable = false;
-}
-
-/* False when the element does not follow the grammar, whichever extension it names. */
+/* False: the element does not follow the grammar, whichever extension it names. */
 static bool offer_parse(struct slice element, struct offer *offer) {
     struct slice name = cut(&element, ';');
     *offer = (struct offer){.acceptable = slice_equal(name, SLICE("permessage-deflate")),
                             .server_window_bits = WS_WINDOW_BITS};
-    if (!is_token(name))
+    if (!http1_is_token(name))
         return false;
     while (element.data) {
         struct value value;
         struct slice parameter = cut(&element, ';');
         struct slice parameter_name = cut(&parameter, '=');
-        bool valued = parameter.data != NULL;
-        if (!is_token(parameter_name) || (valued && !value_parse(trim(parameter), &value)))
+        const struct value *given = parameter.data ? &value : NULL;
+        if (!http1_is_token(parameter_name) ||
+            (given && !value_parse(http1_trim(parameter), &value)))
             return false;
-        offer_parameter(offer, parameter_name, valued ? &value : NULL);
+        int i = 0;
+        while (i < PARAMETER_COUNT && !slice_equal(parameter_name, slice_of(parameter_names[i])))
+            i++;
+        if (i == PARAMETER_COUNT || offer->named[i] || !value_acceptable((enum parameter)i, given))
+            offer->acceptable = false;
+        if (i == PARAMETER_COUNT)
+            continue;
+        if (i == SERVER_MAX_WINDOW_BITS && given)
+            offer->server_window_bits = window_bits(given);
+        offer->named[i] = true;
     }
     return true;
 }
@@ -184,51 +143,44 @@ static bool extensions_agree(struct slice header, bool deflate, struct ws_agreem
 
 /* ---- subprotocols ---- */
 
-static struct slice protocol_supported(const struct ws_policy *policy, struct slice name) {
-    for (size_t i = 0; i < policy->protocol_count; i++)
-        if (slice_equal(policy->protocols[i], name))
-            return policy->protocols[i];
-    return (struct slice){NULL, 0};
-}
-
+/* The first protocol of the client's list that the server supports. */
 static bool protocols_agree(struct slice header, const struct ws_policy *policy,
                             struct ws_agreement *agreement) {
     while (header.data) {
         struct slice name = cut(&header, ',');
         if (name.size == 0)
             continue;
-        if (!is_token(name))
+        if (!http1_is_token(name))
             return false;
-        if (!agreement->protocol.data)
-            agreement->protocol = protocol_supported(policy, name);
+        for (size_t i = 0; i < policy->protocol_count && !agreement->protocol.data; i++)
+            if (slice_equal(policy->protocols[i], name))
+                agreement->protocol = policy->protocols[i];
     }
     return true;
 }
 
 /* ---- fields of the request ---- */
 
-/* The values of all fields of that name, joined with commas. A single one is not copied. */
-static enum status join(const struct http1_request *http, struct slice name, struct buffer *memory,
-                        struct slice *joined) {
+/* The values of all fields of that name, joined with commas. A single one is not copied. The memory
+ * has room for all of them. */
+static struct slice join(const struct http1_request *http, struct slice name,
+                         struct buffer *memory) {
     size_t begin = memory->size;
     size_t count = 0;
-    enum status status = STATUS_OK;
-    *joined = (struct slice){NULL, 0};
-    for (size_t i = 0; i < http->header_count && status == STATUS_OK; i++) {
-        if (!equal_nocase(http->headers[i].name, name))
+    struct slice first = {NULL, 0};
+    for (size_t i = 0; i < http->header_count; i++) {
+        if (!http1_equal_any_case(http->headers[i].name, name))
             continue;
-        if (count++ == 0)
-            *joined = http->headers[i].value;
+        if (count++ == 0) {
+            first = http->headers[i].value;
+            continue;
+        }
         if (count == 2)
-            status = buffer_append_slice(memory, *joined);
-        if (count >= 2 && status == STATUS_OK)
-            status = buffer_append_byte(memory, ',');
-        if (count >= 2 && status == STATUS_OK)
-            status = buffer_append_slice(memory, http->headers[i].value);
+            buffer_append_slice(memory, first);
+        buffer_append_byte(memory, ',');
+        buffer_append_slice(memory, http->headers[i].value);
     }
-    if (count >= 2)
-        *joined = slice_from(buffer_slice(memory), begin);
-    return status;
+    return count >= 2 ? slice_from(buffer_slice(memory), begin) : first;
 }
 
 static enum status single(const struct http1_request *http, struct slice name,
@@ -236,7 +188,7 @@ static enum status single(const struct http1_request *http, struct slice name,
     size_t count = 0;
     *value = (struct slice){NULL, 0};
     for (size_t i = 0; i < http->header_count; i++)
-        if (equal_nocase(http->headers[i].name, name)) {
+        if (http1_equal_any_case(http->headers[i].name, name)) {
             *value = http->headers[i].value;
             count++;
         }
@@ -250,19 +202,16 @@ enum status ws_request_read(const struct http1_request *http, struct buffer *mem
         size_max += http->headers[i].value.size + 1;
     /* Reserved as a whole, so that no joined text moves. */
     enum status status = buffer_reserve(memory, size_max);
-    if (status == STATUS_OK)
-        status = join(http, SLICE("upgrade"), memory, &request->upgrade);
-    if (status == STATUS_OK)
-        status = join(http, SLICE("connection"), memory, &request->connection);
-    if (status == STATUS_OK)
-        status = join(http, SLICE("sec-websocket-extensions"), memory, &request->extensions);
-    if (status == STATUS_OK)
-        status = join(http, SLICE("sec-websocket-protocol"), memory, &request->protocols);
-    if (status == STATUS_OK)
-        status = single(http, SLICE("sec-websocket-key"), &request->key);
+    if (status != STATUS_OK)
+        return status;
+    request->upgrade = join(http, SLICE("upgrade"), memory);
+    request->connection = join(http, SLICE("connection"), memory);
+    request->extensions = join(http, SLICE("sec-websocket-extensions"), memory);
+    request->protocols = join(http, SLICE("sec-websocket-protocol"), memory);
+    status = single(http, SLICE("sec-websocket-key"), &request->key);
     if (status == STATUS_OK)
         status = single(http, SLICE("sec-websocket-version"), &request->version);
-    return status;
+    return status == STATUS_OK ? buffer_status(memory) : status;
 }
 
 /* ---- the handshake itself ---- */
@@ -290,8 +239,21 @@ bool ws_accept(struct slice key, char accept[WS_ACCEPT_CHARACTERS + 1]) {
     return true;
 }
 
-static enum status response_write(struct buffer *out, const char *accept,
-                                  const struct ws_agreement *agreement) {
+enum status ws_handshake(struct buffer *out, const struct ws_request *request,
+                         const struct ws_policy *policy, struct ws_agreement *agreement) {
+    char accept[WS_ACCEPT_CHARACTERS + 1];
+    *agreement = (struct ws_agreement){.server_window_bits = WS_WINDOW_BITS};
+    if (!list_names(request->upgrade, SLICE("websocket")) ||
+        !list_names(request->connection, SLICE("upgrade")) || !request->version.data)
+        return STATUS_WS_BAD_HANDSHAKE;
+    if (!slice_equal(request->version, SLICE("13")))
+        return STATUS_WS_UNSUPPORTED_VERSION;
+    if (!key_valid(request->key) ||
+        !extensions_agree(request->extensions, policy->deflate, agreement) ||
+        !protocols_agree(request->protocols, policy, agreement))
+        return STATUS_WS_BAD_HANDSHAKE;
+    if (!ws_accept(request->key, accept))
+        return STATUS_INTERNAL_ERROR;
     size_t begin = out->size;
     buffer_printf(out,
                   "HTTP/1.1 101 Switching Protocols\r\n"
@@ -311,22 +273,4 @@ static enum status response_write(struct buffer *out, const char *accept,
                       agreement->protocol.data);
     buffer_append_slice(out, SLICE("\r\n"));
     return buffer_end(out, begin);
-}
-
-enum status ws_handshake(struct buffer *out, const struct ws_request *request,
-                         const struct ws_policy *policy, struct ws_agreement *agreement) {
-    char accept[WS_ACCEPT_CHARACTERS + 1];
-    *agreement = (struct ws_agreement){.server_window_bits = WS_WINDOW_BITS};
-    if (!list_names(request->upgrade, SLICE("websocket")) ||
-        !list_names(request->connection, SLICE("upgrade")) || !request->version.data)
-        return STATUS_WS_BAD_HANDSHAKE;
-    if (!slice_equal(request->version, SLICE("13")))
-        return STATUS_WS_UNSUPPORTED_VERSION;
-    if (!key_valid(request->key) ||
-        !extensions_agree(request->extensions, policy->deflate, agreement) ||
-        !protocols_agree(request->protocols, policy, agreement))
-        return STATUS_WS_BAD_HANDSHAKE;
-    if (!ws_accept(request->key, accept))
-        return STATUS_INTERNAL_ERROR;
-    return response_write(out, accept, agreement);
 }
