@@ -48,8 +48,7 @@ static bool write_whole(int fd, struct slice text) {
     return fsync(fd) == 0;
 }
 
-/* A new name in a folder is durable only after the folder is synced. */
-static bool sync_folder(const char *folder) {
+bool file_sync_folder(const char *folder) {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool is_synced = fd >= 0 && fsync(fd) == 0;
     if (fd >= 0)
@@ -76,7 +75,7 @@ enum status file_replace(const char *path, struct slice text) {
     int error = errno;
     close(fd);
     if (is_written && rename(fresh, path) == 0)
-        return sync_folder(folder) ? STATUS_OK : STATUS_SYSTEM_ERROR;
+        return file_sync_folder(folder) ? STATUS_OK : STATUS_SYSTEM_ERROR;
     if (is_written)
         error = errno;
     unlink(fresh);

@@ -18,6 +18,9 @@ int file_open_unnamed(const char *folder, const char *name);
  * which runs as that owner, could not open it. False: errno says why. */
 MUST_CHECK bool file_inherit_owner(const char *folder, int fd);
 
+/* A new name in a folder is durable only after the folder is synced. False: errno says why. */
+MUST_CHECK bool file_sync_folder(const char *folder);
+
 /* Gives the file this content. Only the folder's owner may read it. STATUS_SYSTEM_ERROR: the
  * content was not stored, or not durably. */
 MUST_CHECK enum status file_replace(const char *path, struct slice text);

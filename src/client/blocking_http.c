@@ -76,27 +76,12 @@ static void on_stop(uv_poll_t *stop, int error, int events) {
 
 /* ---- a request ---------------------------------------------------------------------------- */
 
-static enum status watch_stop(struct blocking_http *http, int stop_fd) {
-    http->stop.data = http;
-    if (uv_poll_init(&http->loop, &http->stop, stop_fd) != 0)
-        return STATUS_SYSTEM_ERROR;
-    return uv_poll_start(&http->stop, UV_READABLE, on_stop) == 0 ? STATUS_OK : STATUS_SYSTEM_ERROR;
-}
-
 static void on_watch_closed(uv_handle_t *handle) {
     handle->data = NULL;
 }
 
-static void unwatch_stop(struct blocking_http *http) {
-    if (!http->stop.data)
-        return;
-    uv_close((uv_handle_t *)&http->stop, on_watch_closed);
-    while (http->stop.data)
-        (void)uv_run(&http->loop, UV_RUN_NOWAIT);
-}
-
-static enum status send_request(struct blocking_http *http,
-                                const struct blocking_request *request) {
+enum status blocking_http_run(struct blocking_http *http, const struct blocking_request *request,
+                              unsigned *http_status) {
     const struct khala_request asked = {.method = request->method,
                                         .path = request->target,
                                         .key = request->key ? request->key : "",
@@ -106,25 +91,30 @@ static enum status send_request(struct blocking_http *http,
                                         .more = request->next ? on_more : NULL,
                                         .piece = on_piece,
                                         .answered = on_answered};
-    enum khala_result result = khala_request(http->client, &asked, &http->number);
-    if (result == KHALA_INVALID)
-        return STATUS_INVALID_REQUEST;
-    return result == KHALA_OK ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-}
-
-enum status blocking_http_run(struct blocking_http *http, const struct blocking_request *request,
-                              unsigned *http_status) {
+    enum status status = STATUS_OK;
     http->request = request;
     http->callback_status = STATUS_OK;
     http->is_done = http->is_stopping = http->is_failed = false;
     http->message[0] = '\0';
     http->http_status = 0;
-    enum status status = request->stop_fd > 0 ? watch_stop(http, request->stop_fd) : STATUS_OK;
-    if (status == STATUS_OK)
-        status = send_request(http, request);
+    if (request->stop_fd > 0) {
+        bool is_watched = uv_poll_init(&http->loop, &http->stop, request->stop_fd) == 0;
+        if (is_watched)
+            http->stop.data = http;
+        if (!is_watched || uv_poll_start(&http->stop, UV_READABLE, on_stop) != 0)
+            status = STATUS_SYSTEM_ERROR;
+    }
+    if (status == STATUS_OK) {
+        enum khala_result result = khala_request(http->client, &asked, &http->number);
+        if (result != KHALA_OK)
+            status = result == KHALA_INVALID ? STATUS_INVALID_REQUEST : STATUS_OUT_OF_MEMORY;
+    }
     while (status == STATUS_OK && !http->is_done)
         (void)uv_run(&http->loop, UV_RUN_ONCE);
-    unwatch_stop(http);
+    if (http->stop.data)
+        uv_close((uv_handle_t *)&http->stop, on_watch_closed);
+    while (http->stop.data)
+        (void)uv_run(&http->loop, UV_RUN_NOWAIT);
     *http_status = http->http_status;
     if (status != STATUS_OK || http->is_stopping)
         return status == STATUS_OK ? STATUS_SHUTTING_DOWN : status;

@@ -1,3 +1,7 @@
+/* Requests of the channel are pushes, which wait in a list for their replies; a reply names its
+ * push by reference. Followers that want to be subscribed are gathered until channel_flush, and
+ * those with the same start and the same replay go in one push. A refusal of a push with several
+ * topics is divided: the topics that caused it get it, the others are subscribed again. */
 #include "client/channel.h"
 
 #include <inttypes.h>
@@ -6,6 +10,7 @@
 
 #include "base/clock.h"
 #include "client/client_limits.h"
+#include "wire/http1_request.h"
 #include "wire/object_writer.h"
 #include "wire/phoenix.h"
 
@@ -14,10 +19,26 @@
 #define PATH             "/socket/websocket?vsn=2.0.0&token="
 #define PROTOCOL_VERSION "khala.ws.v1"
 
+#define REF_BYTES 24
+
+enum push_kind { PUSH_JOIN, PUSH_REFRESH, PUSH_SUBSCRIBE, PUSH_UNSUBSCRIBE };
+
+/* A request that waits for its reply. */
+struct push {
+    struct list_node node;
+    char ref[REF_BYTES];
+    enum push_kind kind;
+    uint64_t at_ms;
+    size_t count;
+    uint64_t numbers[]; /* the followers that it subscribes; 0: settled */
+};
+
 struct channel {
     struct channel_options options;
     struct ws_client *socket;
-    struct push_list pushes;
+    struct list pushes; /* the oldest first */
+    size_t push_count;
+    uint64_t last_ref;
     struct list wanted;
     bool is_closed;
     bool is_busy;
@@ -26,7 +47,9 @@ struct channel {
 };
 
 static void free_channel(struct channel *channel) {
-    channel_push_list_clear(&channel->pushes);
+    struct list_node *node;
+    while ((node = list_pop_front(&channel->pushes)))
+        free(container_of(node, struct push, node));
     while (list_pop_front(&channel->wanted))
         ;
     free(channel);
@@ -55,8 +78,44 @@ static enum status send_message(struct channel *channel, const struct phoenix_ad
     return status;
 }
 
+static struct slice next_ref(struct channel *channel, char ref[REF_BYTES]) {
+    int size = snprintf(ref, REF_BYTES, "%" PRIu64, ++channel->last_ref);
+    return (struct slice){ref, (size_t)size};
+}
+
+/* A push with room for so many followers, and none yet. NULL: no memory, or too many requests
+ * without a reply. */
 static struct push *make_push(struct channel *channel, enum push_kind kind, size_t count) {
-    return channel_push_make(&channel->pushes, kind, count, clock_mono_now_ms());
+    struct push *push = calloc(1, sizeof(*push) + count * sizeof(push->numbers[0]));
+    if (!push || channel->push_count >= CLIENT_PUSHES_MAX) {
+        free(push);
+        return NULL;
+    }
+    (void)next_ref(channel, push->ref);
+    push->kind = kind;
+    push->at_ms = clock_mono_now_ms();
+    return push;
+}
+
+/* Removes the push with this reference from those that wait. NULL: there is none. */
+static struct push *take_push(struct channel *channel, struct slice ref) {
+    struct list_node *node = list_first(&channel->pushes);
+    for (; node; node = list_next(&channel->pushes, node)) {
+        struct push *push = container_of(node, struct push, node);
+        if (!slice_equal(ref, slice_of(push->ref)))
+            continue;
+        list_remove(node);
+        channel->push_count--;
+        return push;
+    }
+    return NULL;
+}
+
+static bool push_has(const struct push *push, uint64_t number) {
+    for (size_t i = 0; i < push->count; i++)
+        if (push->numbers[i] == number)
+            return true;
+    return false;
 }
 
 /* Takes the push, which is freed if it cannot be sent. */
@@ -73,7 +132,8 @@ static enum status push_send(struct channel *channel, struct push *push, struct 
         free(push);
         return status;
     }
-    channel_push_add(&channel->pushes, push);
+    list_push_back(&channel->pushes, &push->node);
+    channel->push_count++;
     return STATUS_OK;
 }
 
@@ -106,11 +166,12 @@ enum status channel_refresh(struct channel *channel, struct slice token) {
 }
 
 bool channel_heartbeat(struct channel *channel) {
-    char ref[PUSH_REF_BYTES];
-    if (channel_push_is_late(&channel->pushes, clock_mono_now_ms(), CLIENT_REPLY_MS))
+    char ref[REF_BYTES];
+    struct list_node *first = list_first(&channel->pushes);
+    if (first &&
+        clock_mono_now_ms() - container_of(first, struct push, node)->at_ms > CLIENT_REPLY_MS)
         return false;
-    const struct phoenix_address address = {
-        PHOENIX_NULL, channel_push_next_ref(&channel->pushes, ref), SLICE("phoenix")};
+    const struct phoenix_address address = {PHOENIX_NULL, next_ref(channel, ref), SLICE("phoenix")};
     return send_message(channel, &address, SLICE("heartbeat"), SLICE("{}")) == STATUS_OK;
 }
 
@@ -121,11 +182,9 @@ enum status channel_unsubscribe(struct channel *channel, struct follower *follow
         return STATUS_OK;
     }
     buffer_init(&payload, 8 * CLIENT_TOPIC_BYTES_MAX);
-    enum status status = buffer_append_slice(&payload, SLICE("{\"topics\":["));
-    if (status == STATUS_OK)
-        status = json_write_string(&payload, slice_of(follower->follow.topic));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&payload, SLICE("]}"));
+    buffer_append_slice(&payload, SLICE("{\"topics\":["));
+    json_write_string(&payload, slice_of(follower->follow.topic));
+    enum status status = buffer_append_slice(&payload, SLICE("]}"));
     if (status == STATUS_OK)
         status =
             push_send(channel, make_push(channel, PUSH_UNSUBSCRIBE, 0), buffer_slice(&payload));
@@ -145,39 +204,66 @@ static bool is_same_text(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool goes_with(const struct follower *first, const struct follower *other) {
-    return first == other || (!first->is_alone && !other->is_alone &&
-                              is_same_text(first->follow.replay, other->follow.replay) &&
-                              is_same_text(first->since, other->since));
-}
-
-/* Takes the followers of the next request from the list. */
-static size_t take_group(struct channel *channel,
-                         struct follower *group[CLIENT_TOPICS_PER_PUSH_MAX]) {
-    struct list_node *node = list_first(&channel->wanted), *next;
-    size_t count = 0;
-    for (; node && count < CLIENT_TOPICS_PER_PUSH_MAX; node = next) {
-        struct follower *follower = container_of(node, struct follower, wanted_node);
-        next = list_next(&channel->wanted, node);
-        if (count > 0 && !goes_with(group[0], follower))
-            continue;
-        group[count++] = follower;
-        list_remove(node);
+/* All followers of a group have the replay and the start of the first. */
+static enum status write_subscription(struct buffer *out, struct follower **group, size_t count) {
+    const struct follower *first = group[0];
+    bool has_position = false;
+    buffer_append_slice(out, SLICE("{\"topics\":["));
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            buffer_append_byte(out, ',');
+        json_write_string(out, slice_of(group[i]->follow.topic));
     }
-    return count;
+    buffer_append_slice(out, SLICE("],\"resume_after\":["));
+    for (size_t i = 0; i < count; i++) {
+        const struct position *position = &group[i]->received.position;
+        if (!group[i]->received.is_known)
+            continue;
+        if (has_position)
+            buffer_append_byte(out, ',');
+        has_position = true;
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("topic"), slice_of(group[i]->follow.topic));
+        object_number(&object, SLICE("watermark"), position->seq);
+        if (topic_epoch_is_known(&position->epoch))
+            object_text(&object, SLICE("epoch"), slice_of(position->epoch.text));
+        object_close(&object);
+    }
+    buffer_append_byte(out, ']');
+    /* The server takes it for topics without a position. */
+    if (first->since) {
+        buffer_append_slice(out, SLICE(",\"since\":"));
+        json_write_string(out, slice_of(first->since));
+    }
+    if (first->follow.replay) {
+        buffer_append_slice(out, SLICE(",\"replay\":"));
+        json_write_string(out, slice_of(first->follow.replay));
+    }
+    return buffer_append_byte(out, '}');
 }
 
 enum status channel_flush(struct channel *channel) {
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !list_is_empty(&channel->wanted)) {
         struct follower *group[CLIENT_TOPICS_PER_PUSH_MAX];
+        struct list_node *node = list_first(&channel->wanted), *next;
         struct buffer payload;
-        size_t count = take_group(channel, group);
+        size_t count = 0;
+        for (; node && count < CLIENT_TOPICS_PER_PUSH_MAX; node = next) {
+            struct follower *follower = container_of(node, struct follower, wanted_node);
+            next = list_next(&channel->wanted, node);
+            if (count > 0 && (group[0]->is_alone || follower->is_alone ||
+                              !is_same_text(group[0]->follow.replay, follower->follow.replay) ||
+                              !is_same_text(group[0]->since, follower->since)))
+                continue;
+            group[count++] = follower;
+            list_remove(node);
+        }
         struct push *push = make_push(channel, PUSH_SUBSCRIBE, count);
         for (size_t i = 0; push && i < count; i++)
             push->numbers[push->count++] = group[i]->number;
         buffer_init(&payload, CLIENT_OUT_BYTES_MAX);
-        status = subscribe_request_write(&payload, group, count);
+        status = write_subscription(&payload, group, count);
         if (status == STATUS_OK)
             status = push_send(channel, push, buffer_slice(&payload));
         else
@@ -215,18 +301,6 @@ static enum status take_window(struct follower *follower, struct json_value epoc
     return follower_started(follower, epoch, from_seq, fields[2].value.kind == JSON_KIND_TRUE);
 }
 
-/* Topics without a window that the server does not have for this client yet. */
-static enum status take_pending(struct channel *channel, const struct push *push) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < push->count && status == STATUS_OK && !channel->is_closed; i++) {
-        struct follower *follower =
-            channel->options.events->find_number(channel->options.user, push->numbers[i]);
-        if (follower && follower->machine.state == TOPIC_STATE_JOINING)
-            status = follower_pending(follower, (struct json_value){JSON_KIND_NULL, {"", 0}});
-    }
-    return status;
-}
-
 static enum status take_accepted(struct channel *channel, const struct push *push,
                                  struct json_value response) {
     struct json_field lists[] = {{.name = SLICE("windows")}, {.name = SLICE("pending")}};
@@ -250,7 +324,7 @@ static enum status take_accepted(struct channel *channel, const struct push *pus
         struct follower *follower = find_value(channel, fields[TOPIC].value);
         if (!follower)
             follower = find_value(channel, fields[STREAM].value);
-        if (!follower || !channel_push_has(push, follower->number))
+        if (!follower || !push_has(push, follower->number))
             continue;
         if (fields[PENDING].value.kind == JSON_KIND_TRUE || (is_pending && push->count == 1))
             status = follower_pending(follower, fields[EPOCH].value);
@@ -258,7 +332,15 @@ static enum status take_accepted(struct channel *channel, const struct push *pus
             status = take_window(follower, fields[EPOCH].value, fields[BOOTSTRAP].value,
                                  fields[RESUME_AFTER].value);
     }
-    return status == STATUS_OK && is_pending ? take_pending(channel, push) : status;
+    /* Topics without a window that the server does not have for this client yet. */
+    for (size_t i = 0; is_pending && i < push->count && status == STATUS_OK && !channel->is_closed;
+         i++) {
+        struct follower *follower =
+            channel->options.events->find_number(channel->options.user, push->numbers[i]);
+        if (follower && follower->machine.state == TOPIC_STATE_JOINING)
+            status = follower_pending(follower, (struct json_value){JSON_KIND_NULL, {"", 0}});
+    }
+    return status;
 }
 
 /* The first reason of a list of reasons; "" if there is none. */
@@ -298,20 +380,6 @@ static void fail_topic(struct channel *channel, struct follower *follower,
         report(channel, error);
 }
 
-/* How many followers of the request the list names. */
-static size_t count_listed(const struct channel *channel, const struct push *push,
-                           struct json_value list) {
-    struct json_iterator iterator = json_iterate(list);
-    struct json_value element;
-    size_t count = 0;
-    while (json_next_element(&iterator, &element)) {
-        char reason[CLIENT_CODE_BYTES_MAX];
-        const struct follower *follower = find_listed(channel, element, reason);
-        count += follower && channel_push_has(push, follower->number);
-    }
-    return count;
-}
-
 /* The causes of a refusal get it. Their numbers in the request become 0. */
 static void refuse_listed(struct channel *channel, struct push *push, struct json_value list,
                           const struct client_error *error) {
@@ -320,7 +388,7 @@ static void refuse_listed(struct channel *channel, struct push *push, struct jso
     while (!channel->is_closed && json_next_element(&iterator, &element)) {
         char reason[CLIENT_CODE_BYTES_MAX];
         struct follower *follower = find_listed(channel, element, reason);
-        if (!follower || !channel_push_has(push, follower->number))
+        if (!follower || !push_has(push, follower->number))
             continue;
         for (size_t i = 0; i < push->count; i++)
             if (push->numbers[i] == follower->number)
@@ -345,7 +413,16 @@ static void take_refused(struct channel *channel, struct push *push, struct json
     if (body.kind == JSON_KIND_OBJECT && json_read_members(body, fields, 3) == STATUS_OK) {
         struct json_value list = fields[is_stale ? 0 : 1].value;
         first_reason(fields[2].value, reason);
-        size_t listed = list.kind == JSON_KIND_ARRAY ? count_listed(channel, push, list) : 0;
+        struct json_iterator elements;
+        struct json_value element;
+        size_t listed = 0;
+        if (list.kind == JSON_KIND_ARRAY)
+            elements = json_iterate(list);
+        while (list.kind == JSON_KIND_ARRAY && json_next_element(&elements, &element)) {
+            char ignored[CLIENT_CODE_BYTES_MAX];
+            const struct follower *follower = find_listed(channel, element, ignored);
+            listed += follower && push_has(push, follower->number);
+        }
         if (listed == 1 || (is_stale && listed > 1)) {
             is_alone = false;
             refuse_listed(channel, push, list, &error);
@@ -369,38 +446,45 @@ static void take_refused(struct channel *channel, struct push *push, struct json
     }
 }
 
-static void take_joined(struct channel *channel, struct json_value response) {
+static enum status take_reply(struct channel *channel, struct push *push, struct json_value body) {
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("response")}};
     struct json_field server = {.name = SLICE("server")};
     struct json_field beat = {.name = SLICE("heartbeat_interval_ms")};
     uint64_t heartbeat_ms = 0;
-    if (response.kind == JSON_KIND_OBJECT && json_read_members(response, &server, 1) == STATUS_OK &&
-        server.value.kind == JSON_KIND_OBJECT &&
-        json_read_members(server.value, &beat, 1) == STATUS_OK)
-        (void)json_u64(beat.value, JSON_INTEGER_MAX, &heartbeat_ms);
-    channel->options.events->joined(channel->options.user, heartbeat_ms);
-}
-
-static enum status take_reply(struct channel *channel, struct push *push, struct json_value body) {
-    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("response")}};
     if (json_read_members(body, fields, 2) != STATUS_OK)
         return STATUS_INVALID_MESSAGE;
     bool is_ok = json_string_is(fields[0].value, SLICE("ok"));
     struct json_value response = fields[1].value;
     struct client_error error = client_error_read(response, 0, 0);
-    if (push->kind == PUSH_SUBSCRIBE && is_ok)
-        return take_accepted(channel, push, response);
-    if (push->kind == PUSH_SUBSCRIBE)
+    switch (push->kind) {
+    case PUSH_SUBSCRIBE:
+        if (is_ok)
+            return take_accepted(channel, push, response);
         take_refused(channel, push, response);
-    else if (push->kind == PUSH_JOIN && is_ok)
-        take_joined(channel, response);
-    else if (push->kind == PUSH_JOIN)
-        report(channel, &error);
-    else if (push->kind == PUSH_REFRESH && is_ok)
-        channel->options.events->refreshed(channel->options.user);
-    else if (push->kind == PUSH_REFRESH) {
+        break;
+    case PUSH_JOIN:
+        if (!is_ok) {
+            report(channel, &error);
+            break;
+        }
+        if (response.kind == JSON_KIND_OBJECT &&
+            json_read_members(response, &server, 1) == STATUS_OK &&
+            server.value.kind == JSON_KIND_OBJECT &&
+            json_read_members(server.value, &beat, 1) == STATUS_OK)
+            (void)json_u64(beat.value, JSON_INTEGER_MAX, &heartbeat_ms);
+        channel->options.events->joined(channel->options.user, heartbeat_ms);
+        break;
+    case PUSH_REFRESH:
+        if (is_ok) {
+            channel->options.events->refreshed(channel->options.user);
+            break;
+        }
         if (error.policy != CLIENT_POLICY_FINAL)
             error.policy = CLIENT_POLICY_REAUTHENTICATE;
         report(channel, &error);
+        break;
+    case PUSH_UNSUBSCRIBE:
+        break;
     }
     return STATUS_OK;
 }
@@ -412,16 +496,6 @@ static struct follower *find_member(const struct channel *channel, struct json_v
     if (json_read_members(body, &topic, 1) != STATUS_OK)
         return NULL;
     return find_value(channel, topic.value);
-}
-
-static enum status take_range(struct channel *channel, struct json_value body) {
-    struct follower *follower = find_member(channel, body);
-    return follower ? follower_range(follower, body) : STATUS_OK;
-}
-
-static enum status take_part(struct channel *channel, struct json_value body) {
-    struct follower *follower = find_member(channel, body);
-    return follower ? follower_part(follower, body) : STATUS_OK;
 }
 
 static enum status take_heartbeat(struct channel *channel, struct json_value body) {
@@ -439,20 +513,6 @@ static enum status take_heartbeat(struct channel *channel, struct json_value bod
     return status;
 }
 
-static void take_stale(struct channel *channel, struct json_value body) {
-    struct json_field list = {.name = SLICE("stale_topics")};
-    struct json_value one;
-    if (json_read_members(body, &list, 1) != STATUS_OK || list.value.kind != JSON_KIND_ARRAY)
-        return;
-    struct json_iterator stale = json_iterate(list.value);
-    while (!channel->is_closed && json_next_element(&stale, &one)) {
-        char reason[CLIENT_CODE_BYTES_MAX];
-        struct follower *follower = find_listed(channel, one, reason);
-        if (follower)
-            follower_stale(follower, reason);
-    }
-}
-
 static void take_error(struct channel *channel, struct json_value body) {
     struct json_field fields[] = {{.name = SLICE("code")}, {.name = SLICE("topic")}};
     const struct client_error error = client_error_read(body, 0, 0);
@@ -461,7 +521,17 @@ static void take_error(struct channel *channel, struct json_value body) {
     if (has_members && json_string_is(fields[0].value, SLICE("reauth_required"))) {
         channel->options.events->expiring(channel->options.user);
     } else if (error.policy == CLIENT_POLICY_STALE) {
-        take_stale(channel, body);
+        struct json_field list = {.name = SLICE("stale_topics")};
+        struct json_value one;
+        if (json_read_members(body, &list, 1) != STATUS_OK || list.value.kind != JSON_KIND_ARRAY)
+            return;
+        struct json_iterator stale = json_iterate(list.value);
+        while (!channel->is_closed && json_next_element(&stale, &one)) {
+            char reason[CLIENT_CODE_BYTES_MAX];
+            struct follower *stale_follower = find_listed(channel, one, reason);
+            if (stale_follower)
+                follower_stale(stale_follower, reason);
+        }
     } else if (has_members && fields[1].value.kind == JSON_KIND_STRING &&
                error.policy == CLIENT_POLICY_TOPIC_FINAL) {
         if (follower)
@@ -470,39 +540,6 @@ static void take_error(struct channel *channel, struct json_value body) {
         channel->last_error = error;
         channel->has_last_error = true;
     }
-}
-
-static enum status take_message(struct channel *channel, const struct phoenix_message *message) {
-    struct slice event = message->event;
-    struct json_value body = message->payload;
-    bool is_object = body.kind == JSON_KIND_OBJECT;
-    channel->options.events->heard(channel->options.user);
-    if (!slice_equal(message->topic, CHANNEL) || !is_object)
-        return STATUS_OK;
-    if (slice_equal(event, SLICE("phx_reply"))) {
-        struct push *push =
-            message->ref.data ? channel_push_take(&channel->pushes, message->ref) : NULL;
-        if (!push)
-            return STATUS_OK;
-        enum status status = take_reply(channel, push, body);
-        free(push);
-        return status;
-    }
-    /* An error that names the reason of a close comes right before it. */
-    channel->has_last_error = false;
-    if (slice_equal(event, SLICE("sync:update_batch")))
-        return take_range(channel, body);
-    if (slice_equal(event, SLICE("sync:snapshot")))
-        return take_part(channel, body);
-    if (slice_equal(event, SLICE("sync:heartbeat")))
-        return take_heartbeat(channel, body);
-    if (slice_equal(event, SLICE("sync:error"))) {
-        take_error(channel, body);
-    } else if (slice_equal(event, SLICE("phx_error")) || slice_equal(event, SLICE("phx_close"))) {
-        const struct client_error error = client_error_read(body, 0, 0);
-        report(channel, &error);
-    }
-    return STATUS_OK;
 }
 
 /* ---- events of the WebSocket -------------------------------------------------------------- */
@@ -525,8 +562,37 @@ static void on_received(void *user, struct slice text) {
     if (status == STATUS_OK && message.payload.kind != JSON_KIND_OBJECT &&
         message.payload.kind != JSON_KIND_ARRAY)
         status = STATUS_INVALID_MESSAGE;
-    if (status == STATUS_OK)
-        status = take_message(channel, &message);
+    if (status != STATUS_OK)
+        goto out;
+    struct slice event = message.event;
+    struct json_value body = message.payload;
+    channel->options.events->heard(channel->options.user);
+    if (!slice_equal(message.topic, CHANNEL) || body.kind != JSON_KIND_OBJECT)
+        goto out;
+    if (slice_equal(event, SLICE("phx_reply"))) {
+        struct push *push = message.ref.data ? take_push(channel, message.ref) : NULL;
+        if (push)
+            status = take_reply(channel, push, body);
+        free(push);
+        goto out;
+    }
+    /* An error that names the reason of a close comes right before it. */
+    channel->has_last_error = false;
+    if (slice_equal(event, SLICE("sync:update_batch"))) {
+        struct follower *follower = find_member(channel, body);
+        status = follower ? follower_range(follower, body) : STATUS_OK;
+    } else if (slice_equal(event, SLICE("sync:snapshot"))) {
+        struct follower *follower = find_member(channel, body);
+        status = follower ? follower_part(follower, body) : STATUS_OK;
+    } else if (slice_equal(event, SLICE("sync:heartbeat"))) {
+        status = take_heartbeat(channel, body);
+    } else if (slice_equal(event, SLICE("sync:error"))) {
+        take_error(channel, body);
+    } else if (slice_equal(event, SLICE("phx_error")) || slice_equal(event, SLICE("phx_close"))) {
+        const struct client_error error = client_error_read(body, 0, 0);
+        report(channel, &error);
+    }
+out:
     if (status == STATUS_OUT_OF_MEMORY)
         report_own(channel, "out_of_memory", "There is no memory for a message.");
     else if (status != STATUS_OK)
@@ -561,18 +627,6 @@ static const struct ws_client_events socket_events = {on_opened, on_received, on
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static enum status write_path(struct buffer *path, struct slice token) {
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    enum status status = buffer_append_slice(path, SLICE(PATH));
-    for (size_t i = 0; i < token.size && status == STATUS_OK; i++) {
-        unsigned char byte = (unsigned char)token.data[i];
-        status = byte && strchr(plain, byte) ? buffer_append_byte(path, (char)byte)
-                                             : buffer_printf(path, "%%%02X", byte);
-    }
-    return status;
-}
-
 enum status channel_open(struct channel **channel, const struct channel_options *options) {
     struct channel *made = calloc(1, sizeof(*made));
     struct buffer path;
@@ -580,10 +634,11 @@ enum status channel_open(struct channel **channel, const struct channel_options 
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
     made->options.token = (struct slice){NULL, 0};
-    channel_push_list_init(&made->pushes);
+    list_init(&made->pushes);
     list_init(&made->wanted);
     buffer_init(&path, 4 * CLIENT_TOKEN_BYTES_MAX);
-    enum status status = write_path(&path, options->token);
+    buffer_append_slice(&path, SLICE(PATH));
+    enum status status = http1_percent_encode(&path, options->token);
     if (status == STATUS_OK) {
         const struct ws_client_options socket = {.loop = options->loop,
                                                  .holds = options->holds,
@@ -608,112 +663,4 @@ void channel_close(struct channel *channel) {
     ws_client_close(channel->socket);
     if (!channel->is_busy)
         free_channel(channel);
-}
-
-void channel_push_list_init(struct push_list *list) {
-    *list = (struct push_list){.count = 0};
-    list_init(&list->pushes);
-}
-
-void channel_push_list_clear(struct push_list *list) {
-    struct list_node *node;
-    while ((node = list_pop_front(&list->pushes)))
-        free(container_of(node, struct push, node));
-    list->count = 0;
-}
-
-struct slice channel_push_next_ref(struct push_list *list, char ref[PUSH_REF_BYTES]) {
-    int size = snprintf(ref, PUSH_REF_BYTES, "%" PRIu64, ++list->ref);
-    return (struct slice){ref, (size_t)size};
-}
-
-struct push *channel_push_make(struct push_list *list, enum push_kind kind, size_t count,
-                               uint64_t now_ms) {
-    struct push *push = calloc(1, sizeof(*push) + count * sizeof(push->numbers[0]));
-    if (!push || list->count >= CLIENT_PUSHES_MAX) {
-        free(push);
-        return NULL;
-    }
-    (void)channel_push_next_ref(list, push->ref);
-    push->kind = kind;
-    push->at_ms = now_ms;
-    return push;
-}
-
-void channel_push_add(struct push_list *list, struct push *push) {
-    list_push_back(&list->pushes, &push->node);
-    list->count++;
-}
-
-struct push *channel_push_take(struct push_list *list, struct slice ref) {
-    struct list_node *node = list_first(&list->pushes);
-    for (; node; node = list_next(&list->pushes, node)) {
-        struct push *push = container_of(node, struct push, node);
-        if (!slice_equal(ref, slice_of(push->ref)))
-            continue;
-        list_remove(node);
-        list->count--;
-        return push;
-    }
-    return NULL;
-}
-
-bool channel_push_is_late(const struct push_list *list, uint64_t now_ms, uint64_t wait_ms_max) {
-    struct list_node *first = list_first(&list->pushes);
-    return first && now_ms - container_of(first, struct push, node)->at_ms > wait_ms_max;
-}
-
-bool channel_push_has(const struct push *push, uint64_t number) {
-    for (size_t i = 0; i < push->count; i++)
-        if (push->numbers[i] == number)
-            return true;
-    return false;
-}
-
-static enum status write_topics(struct buffer *out, struct follower **group, size_t count) {
-    enum status status = buffer_append_slice(out, SLICE("{\"topics\":["));
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        if (i > 0)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = json_write_string(out, slice_of(group[i]->follow.topic));
-    }
-    return status == STATUS_OK ? buffer_append_slice(out, SLICE("],\"resume_after\":[")) : status;
-}
-
-static enum status write_position(struct buffer *out, const struct follower *follower) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), slice_of(follower->follow.topic));
-    object_number(&object, SLICE("watermark"), follower->received.position.seq);
-    if (topic_epoch_is_known(&follower->received.position.epoch))
-        object_text(&object, SLICE("epoch"), slice_of(follower->received.position.epoch.text));
-    return object_end(&object);
-}
-
-enum status subscribe_request_write(struct buffer *out, struct follower **group, size_t count) {
-    enum status status = write_topics(out, group, count);
-    bool is_first = true;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        if (!group[i]->received.is_known)
-            continue;
-        if (!is_first)
-            status = buffer_append_byte(out, ',');
-        is_first = false;
-        if (status == STATUS_OK)
-            status = write_position(out, group[i]);
-    }
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ']');
-    /* The server takes it for topics without a position. */
-    if (status == STATUS_OK && group[0]->since) {
-        status = buffer_append_slice(out, SLICE(",\"since\":"));
-        if (status == STATUS_OK)
-            status = json_write_string(out, slice_of(group[0]->since));
-    }
-    if (status == STATUS_OK && group[0]->follow.replay) {
-        status = buffer_append_slice(out, SLICE(",\"replay\":"));
-        if (status == STATUS_OK)
-            status = json_write_string(out, slice_of(group[0]->follow.replay));
-    }
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }

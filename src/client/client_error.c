@@ -112,15 +112,6 @@ struct client_error client_error_read(struct json_value body, unsigned close,
     return error;
 }
 
-static int64_t retry_after_of(const struct answer *answer) {
-    const char *text = answer_header(answer, ANSWER_RETRY_AFTER);
-    size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || text[digits] != '\0')
-        return -1;
-    unsigned long long seconds = strtoull(text, NULL, 10);
-    return seconds < CLIENT_HINT_MS_MAX / 1000 ? (int64_t)seconds * 1000 : CLIENT_HINT_MS_MAX;
-}
-
 struct client_error client_error_of_body(unsigned http_status, struct slice text) {
     const struct json_limits limits = {CLIENT_ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct json_field own[] = {{.name = SLICE("error")}, {.name = SLICE("request_id")}};
@@ -148,8 +139,13 @@ void client_error_set_request(struct client_error *error, const char *id) {
 struct client_error client_error_of_answer(const struct answer *answer) {
     struct client_error error =
         client_error_of_body(answer_status(answer), buffer_slice(&answer->body));
-    if (error.retry_after_ms < 0)
-        error.retry_after_ms = retry_after_of(answer);
+    const char *text = answer_header(answer, ANSWER_RETRY_AFTER);
+    size_t digits = strspn(text, "0123456789");
+    if (error.retry_after_ms < 0 && digits > 0 && text[digits] == '\0') {
+        unsigned long long seconds = strtoull(text, NULL, 10);
+        error.retry_after_ms =
+            seconds < CLIENT_HINT_MS_MAX / 1000 ? (int64_t)seconds * 1000 : CLIENT_HINT_MS_MAX;
+    }
     if (!*error.request_id)
         client_error_set_request(&error, answer_header(answer, ANSWER_REQUEST_ID));
     return error;

@@ -1,3 +1,7 @@
+/* Every event of the channel, of the token callback and of time is an input of the connection's
+ * machine (spec/client_states.json), whose actions open and drop the channel, ask for tokens and
+ * wait. Followers live in a list, and in another one after their end until their last call was
+ * made. connection_tick runs what is due and asks for the next wake-up. */
 #include "client/connection.h"
 
 #include <stdio.h>
@@ -287,14 +291,6 @@ static void drop(struct connection *connection) {
     give_each(connection, TOPIC_INPUT_DISCONNECTED, NULL);
 }
 
-static void back_off(struct connection *connection, const struct client_error *error) {
-    connection->retry_at_ms =
-        clock_mono_now_ms() +
-        back_off_ms(connection->attempts++, error ? error->retry_after_ms : -1, back_off_chance(),
-                    connection->options->back_off_base_ms, connection->options->back_off_max_ms);
-    wait_until(connection, connection->retry_at_ms);
-}
-
 static void probe(struct connection *connection) {
     uint64_t now = clock_mono_now_ms();
     bool is_sent = channel_heartbeat(connection->channel);
@@ -310,6 +306,7 @@ static void probe(struct connection *connection) {
 
 static void act(void *user, unsigned action, const void *data) {
     struct connection *connection = user;
+    const struct client_error *error = data;
     switch ((enum connection_action)action) {
     case CONNECTION_ACTION_ASK_TOKEN:
         ask_token(connection);
@@ -342,7 +339,12 @@ static void act(void *user, unsigned action, const void *data) {
             machine_give(&connection->machine, CONNECTION_INPUT_EXHAUSTED, data);
         break;
     case CONNECTION_ACTION_BACK_OFF:
-        back_off(connection, data);
+        connection->retry_at_ms =
+            clock_mono_now_ms() + back_off_ms(connection->attempts++,
+                                              error ? error->retry_after_ms : -1, back_off_chance(),
+                                              connection->options->back_off_base_ms,
+                                              connection->options->back_off_max_ms);
+        wait_until(connection, connection->retry_at_ms);
         break;
     case CONNECTION_ACTION_CANCEL:
         connection->retry_at_ms = 0;
@@ -382,17 +384,7 @@ static void changed(void *user) {
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-static void tick_live(struct connection *connection, uint64_t now) {
-    renew_if_due(connection);
-    if (now - connection->heard_at_ms > connection->silence_ms) {
-        lose(connection, "silent", "The server sent nothing for too long.");
-    } else if (now - connection->beat_at_ms >= connection->beat_ms) {
-        connection->beat_at_ms = now;
-        if (!channel_heartbeat(connection->channel))
-            lose(connection, "silent", "The server did not reply.");
-    }
-}
-
+/* Checks the connection once a tick. A tick that comes late means that the machine has slept. */
 static void tick(struct connection *connection) {
     struct clock_reading clock = clock_now();
     uint64_t now = clock.mono_ns / CLOCK_NS_PER_MS;
@@ -406,11 +398,19 @@ static void tick(struct connection *connection) {
     if (has_slept)
         machine_give(&connection->machine, CONNECTION_INPUT_WAKE, NULL);
     enum connection_state state = connection->machine.state;
-    if (is_live(connection))
-        tick_live(connection, now);
-    else if ((state == CONNECTION_STATE_CONNECTING || state == CONNECTION_STATE_JOINING) &&
-             now - connection->opened_at_ms > connection->options->connect_timeout_ms)
+    if (is_live(connection)) {
+        renew_if_due(connection);
+        if (now - connection->heard_at_ms > connection->silence_ms) {
+            lose(connection, "silent", "The server sent nothing for too long.");
+        } else if (now - connection->beat_at_ms >= connection->beat_ms) {
+            connection->beat_at_ms = now;
+            if (!channel_heartbeat(connection->channel))
+                lose(connection, "silent", "The server did not reply.");
+        }
+    } else if ((state == CONNECTION_STATE_CONNECTING || state == CONNECTION_STATE_JOINING) &&
+               now - connection->opened_at_ms > connection->options->connect_timeout_ms) {
         lose(connection, "connect_timeout", "The server did not answer in time.");
+    }
 }
 
 static void wait_next(struct connection *connection, uint64_t at_ms) {

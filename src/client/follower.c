@@ -1,9 +1,15 @@
+/* What the server sends about a topic is an input of the topic's machine (spec/client_states.json),
+ * whose actions subscribe, deliver, apply a snapshot, reset and back off. Frames and resets go to
+ * the application at once, or into the queue while it answers KHALA_LATER. Two positions move:
+ * `received` covers what came from the server, `applied` what the application has applied; only
+ * the second is stored. */
 #include "client/follower.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "client/client_options.h"
 #include "topic/stream_id.h"
 #include "topic/topic_table.h"
 
@@ -40,39 +46,33 @@ static void save(struct follower *follower) {
     follower->link->warn(follower->link->user, &error, follower->follow.topic);
 }
 
-static void load_stored(struct follower *follower) {
-    char text[STORED_POSITION_BYTES_MAX];
-    int size = follower->options->load(follower->options->user, follower->follow.topic, text,
-                                       sizeof(text));
-    if (size == 0)
-        return;
-    if (size > 0 && (size_t)size <= sizeof(text))
-        follower->received.is_known =
-            stored_position_read((struct slice){text, (size_t)size}, &follower->received.position);
-    if (!follower->received.is_known)
-        set_reason(follower, "position_unreadable");
-    if (size >= 0)
-        return;
-    struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "storage_failed",
-                                                  "The stored position could not be read.");
-    follower->link->warn(follower->link->user, &error, follower->follow.topic);
-}
-
 void follower_load(struct follower *follower, bool is_live) {
     const struct khala_position *after = follower->follow.after;
+    struct follower_place *received = &follower->received;
     set_reason(follower, "start");
     if (after) {
-        follower->received.position.seq = after->seq;
-        follower->received.is_known =
-            !after->epoch || topic_epoch_read(slice_of(after->epoch),
-                                              &follower->received.position.epoch) == STATUS_OK;
-        if (!follower->received.is_known)
+        received->position.seq = after->seq;
+        received->is_known =
+            !after->epoch ||
+            topic_epoch_read(slice_of(after->epoch), &received->position.epoch) == STATUS_OK;
+        if (!received->is_known)
             set_reason(follower, "position_unreadable");
     } else if (follower->options->load && !follower->follow.from_start) {
-        load_stored(follower);
+        char text[STORED_POSITION_BYTES_MAX];
+        int size = follower->options->load(follower->options->user, follower->follow.topic, text,
+                                           sizeof(text));
+        if (size > 0 && (size_t)size <= sizeof(text))
+            received->is_known =
+                stored_position_read((struct slice){text, (size_t)size}, &received->position);
+        if (size != 0 && !received->is_known)
+            set_reason(follower, "position_unreadable");
+        struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "storage_failed",
+                                                      "The stored position could not be read.");
+        if (size < 0)
+            follower->link->warn(follower->link->user, &error, follower->follow.topic);
     }
     follower->applied = follower->received;
-    if (strcmp(follower->reason, "start") != 0 || follower->received.is_known)
+    if (strcmp(follower->reason, "start") != 0 || received->is_known)
         follower->since = NULL;
     machine_give(&follower->machine, TOPIC_INPUT_LOADED, NULL);
     if (is_live)
@@ -81,47 +81,39 @@ void follower_load(struct follower *follower, bool is_live) {
 
 /* ---- the application ---------------------------------------------------------------------- */
 
-static bool is_loss(const struct entry *entry) {
-    return strcmp(entry->reason, "start") != 0 || entry->is_truncated || entry->json.data;
-}
-
-static enum khala_result call_frame(const struct follower *follower, const struct entry *entry) {
-    const struct json_value object = {JSON_KIND_OBJECT, entry->json};
-    struct json_field fields[] = {{.name = SLICE("kind")}, {.name = SLICE("payload")}};
-    struct khala_frame frame = {.topic = follower->follow.topic,
-                                .seq = entry->position.seq,
-                                .json = {entry->json.data, entry->json.size},
-                                .position = public_position(&entry->position)};
-    if (json_read_members(object, fields, 2) == STATUS_OK) {
-        frame.kind = (struct khala_text){fields[0].value.raw.data, fields[0].value.raw.size};
-        frame.payload = (struct khala_text){fields[1].value.raw.data, fields[1].value.raw.size};
-    }
-    return follower->follow.frame(follower->follow.user, &frame);
-}
-
-static enum khala_result call_reset(struct follower *follower, const struct entry *entry) {
-    const struct khala_reset reset = {.topic = follower->follow.topic,
-                                      .reason = entry->reason,
-                                      .from_seq = entry->position.seq + 1,
-                                      .truncated = entry->is_truncated,
-                                      .documents = {entry->json.data, entry->json.size},
-                                      .position = public_position(&entry->position)};
-    if (follower->follow.reset)
-        return follower->follow.reset(follower->follow.user, &reset);
-    if (!is_loss(entry))
-        return KHALA_OK;
-    follower->error = client_error_make(CLIENT_POLICY_TOPIC_FINAL, "reset_unhandled",
-                                        "The history of the topic begins anew, and the "
-                                        "application has no reset function.");
-    machine_give(&follower->machine, TOPIC_INPUT_FINAL, &follower->error);
-    return KHALA_LATER;
-}
-
-/* Whether the application applied it. */
+/* Passes the entry to the application. False: it did not apply it. */
 static bool apply(struct follower *follower, const struct entry *entry) {
-    enum khala_result result = entry->kind == ENTRY_FRAME   ? call_frame(follower, entry)
-                               : entry->kind == ENTRY_RESET ? call_reset(follower, entry)
-                                                            : KHALA_OK;
+    const struct khala_follow *follow = &follower->follow;
+    enum khala_result result = KHALA_OK;
+    if (entry->kind == ENTRY_FRAME) {
+        const struct json_value object = {JSON_KIND_OBJECT, entry->json};
+        struct json_field fields[] = {{.name = SLICE("kind")}, {.name = SLICE("payload")}};
+        struct khala_frame frame = {.topic = follow->topic,
+                                    .seq = entry->position.seq,
+                                    .json = {entry->json.data, entry->json.size},
+                                    .position = public_position(&entry->position)};
+        if (json_read_members(object, fields, 2) == STATUS_OK) {
+            struct slice kind = fields[0].value.raw, payload = fields[1].value.raw;
+            frame.kind = (struct khala_text){kind.data, kind.size};
+            frame.payload = (struct khala_text){payload.data, payload.size};
+        }
+        result = follow->frame(follow->user, &frame);
+    } else if (entry->kind == ENTRY_RESET && follow->reset) {
+        const struct khala_reset reset = {.topic = follow->topic,
+                                          .reason = entry->reason,
+                                          .from_seq = entry->position.seq + 1,
+                                          .truncated = entry->is_truncated,
+                                          .documents = {entry->json.data, entry->json.size},
+                                          .position = public_position(&entry->position)};
+        result = follow->reset(follow->user, &reset);
+    } else if (entry->kind == ENTRY_RESET &&
+               (strcmp(entry->reason, "start") != 0 || entry->is_truncated || entry->json.data)) {
+        follower->error = client_error_make(CLIENT_POLICY_TOPIC_FINAL, "reset_unhandled",
+                                            "The history of the topic begins anew, and the "
+                                            "application has no reset function.");
+        machine_give(&follower->machine, TOPIC_INPUT_FINAL, &follower->error);
+        result = KHALA_LATER;
+    }
     follower->is_held = result == KHALA_LATER;
     if (follower->is_held)
         return false;
@@ -157,7 +149,7 @@ static bool has_room(const struct follower *follower, size_t part) {
            follower->queue.bytes < CLIENT_QUEUE_BYTES_MAX / part;
 }
 
-static void tell_caught_up(struct follower *follower) {
+static void report_caught_up(struct follower *follower) {
     if (!follower->has_caught_up || follower->is_over || entry_queue_first(&follower->queue))
         return;
     follower->has_caught_up = false;
@@ -177,7 +169,7 @@ void follower_next(struct follower *follower) {
         if (apply(follower, entry))
             entry_queue_drop_first(&follower->queue);
     save(follower);
-    tell_caught_up(follower);
+    report_caught_up(follower);
     if (follower->machine.state == TOPIC_STATE_PAUSED && has_room(follower, 2))
         machine_give(&follower->machine, TOPIC_INPUT_DRAINED, NULL);
     finish(follower);
@@ -212,11 +204,9 @@ static enum status restart(struct follower *follower, const struct position *pos
 static enum status apply_snapshot(struct follower *follower) {
     struct buffer whole;
     buffer_init(&whole, CLIENT_SNAPSHOT_BYTES_MAX + 2);
-    enum status status = buffer_append_byte(&whole, '[');
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&whole, buffer_slice(&follower->documents));
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&whole, ']');
+    buffer_append_byte(&whole, '[');
+    buffer_append_slice(&whole, buffer_slice(&follower->documents));
+    enum status status = buffer_append_byte(&whole, ']');
     if (status == STATUS_OK)
         status = restart(follower, &follower->parts_position, false, buffer_slice(&whole));
     buffer_release(&whole);
@@ -227,18 +217,16 @@ static enum status apply_snapshot(struct follower *follower) {
 static enum status keep_part(struct follower *follower, const struct snapshot_part *part) {
     struct json_iterator documents = json_iterate(part->documents);
     struct json_value document;
-    enum status status = STATUS_OK;
     if (!follower->has_parts)
         follower->parts_position = part->position;
     follower->has_parts = true;
     follower->next_part++;
-    while (status == STATUS_OK && json_next_element(&documents, &document)) {
+    while (json_next_element(&documents, &document)) {
         if (follower->documents.size > 0)
-            status = buffer_append_byte(&follower->documents, ',');
-        if (status == STATUS_OK)
-            status = buffer_append_slice(&follower->documents, document.raw);
+            buffer_append_byte(&follower->documents, ',');
+        buffer_append_slice(&follower->documents, document.raw);
     }
-    return status;
+    return buffer_status(&follower->documents);
 }
 
 /* By what a frame is recognised: a document by its key and version, an event by its id. */
@@ -268,37 +256,35 @@ static struct identity identity_of(struct json_value frame) {
     return identity;
 }
 
-/* A frame is remembered after it was passed on: a failure between the two repeats it, and never
- * loses it. */
-static enum status deliver_frame(struct follower *follower, const struct range *range,
-                                 struct json_value frame, uint64_t seq) {
-    const struct entry entry = {
-        .kind = ENTRY_FRAME, .position = {seq, range->epoch}, .json = frame.raw};
-    struct identity identity = identity_of(frame);
-    uint64_t now = clock_mono_now_ms();
-    bool is_repeated =
-        identity.key.size > 0 && recent_has(&follower->recent, identity.key, identity.version, now);
-    enum status status = is_repeated ? STATUS_OK : put(follower, &entry);
-    if (status != STATUS_OK)
-        return status;
-    follower->received = (struct follower_place){true, entry.position};
-    if (is_repeated || identity.key.size == 0)
-        return STATUS_OK;
-    return recent_add(&follower->recent, identity.key, identity.version, now);
-}
-
+/* Passes on the frames after the position, and moves it. A frame is remembered after it was passed
+ * on: a failure between the two repeats it, and never loses it. */
 static enum status deliver(struct follower *follower, const struct range *range) {
     struct json_iterator frames = json_iterate(range->frames);
     uint64_t from = follower->received.position.seq;
     struct json_value frame;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && !follower->is_over && json_next_element(&frames, &frame)) {
-        uint64_t seq = range_frame_seq(frame);
-        if (seq > from)
-            status = deliver_frame(follower, range, frame, seq);
+    while (!follower->is_over && json_next_element(&frames, &frame)) {
+        const struct entry entry = {.kind = ENTRY_FRAME,
+                                    .position = {range_frame_seq(frame), range->epoch},
+                                    .json = frame.raw};
+        if (entry.position.seq <= from)
+            continue;
+        struct identity identity = identity_of(frame);
+        uint64_t now = clock_mono_now_ms();
+        bool is_repeated = identity.key.size > 0 &&
+                           recent_has(&follower->recent, identity.key, identity.version, now);
+        if (!is_repeated)
+            status = put(follower, &entry);
+        if (status != STATUS_OK)
+            return status;
+        follower->received = (struct follower_place){true, entry.position};
+        if (!is_repeated && identity.key.size > 0)
+            status = recent_add(&follower->recent, identity.key, identity.version, now);
+        if (status != STATUS_OK)
+            return status;
     }
-    if (status != STATUS_OK || range->through <= from)
-        return status;
+    if (range->through <= from)
+        return STATUS_OK;
     const struct entry move = {.kind = ENTRY_MOVE, .position = {range->through, range->epoch}};
     bool is_behind = follower->applied.position.seq != range->through;
     if (is_behind || entry_queue_first(&follower->queue))
@@ -315,15 +301,6 @@ static enum status deliver(struct follower *follower, const struct range *range)
     return STATUS_OK;
 }
 
-static void back_off(struct follower *follower, const struct client_error *error) {
-    uint64_t wait_ms =
-        back_off_ms(follower->trips++, error ? error->retry_after_ms : -1, back_off_chance(),
-                    CLIENT_TOPIC_BASE_MS,
-                    follower->is_pending ? CLIENT_PENDING_MAX_MS : CLIENT_BACK_OFF_MAX_MS);
-    follower->retry_at_ms = clock_mono_now_ms() + wait_ms;
-    follower->link->wait(follower->link->user, follower->retry_at_ms);
-}
-
 static void end(struct follower *follower, const struct client_error *error) {
     if (follower->is_over)
         return;
@@ -338,15 +315,11 @@ static void end(struct follower *follower, const struct client_error *error) {
     finish(follower);
 }
 
-static void report(struct follower *follower) {
-    struct client_error error = client_error_make(CLIENT_POLICY_RETRY, "repeatedly_stale",
-                                                  "The topic was stale again and again.");
-    follower->link->warn(follower->link->user, &error, follower->follow.topic);
-}
-
 static void act(void *user, unsigned action, const void *data) {
     struct follower *follower = user;
     const struct start *start = data;
+    const struct client_error *error = data;
+    struct client_error stale;
     enum status status = STATUS_OK;
     switch ((enum topic_action)action) {
     case TOPIC_ACTION_SUBSCRIBE:
@@ -376,10 +349,17 @@ static void act(void *user, unsigned action, const void *data) {
             set_reason(follower, "gap");
         break;
     case TOPIC_ACTION_REPORT:
-        report(follower);
+        stale = client_error_make(CLIENT_POLICY_RETRY, "repeatedly_stale",
+                                  "The topic was stale again and again.");
+        follower->link->warn(follower->link->user, &stale, follower->follow.topic);
         break;
     case TOPIC_ACTION_BACK_OFF:
-        back_off(follower, data);
+        follower->retry_at_ms =
+            clock_mono_now_ms() +
+            back_off_ms(follower->trips++, error ? error->retry_after_ms : -1, back_off_chance(),
+                        CLIENT_TOPIC_BASE_MS,
+                        follower->is_pending ? CLIENT_PENDING_MAX_MS : CLIENT_BACK_OFF_MAX_MS);
+        follower->link->wait(follower->link->user, follower->retry_at_ms);
         break;
     case TOPIC_ACTION_CANCEL:
         follower->retry_at_ms = 0;
@@ -523,13 +503,6 @@ enum status follower_started(struct follower *follower, struct json_value epoch,
     return give_start(follower, &after, is_truncated);
 }
 
-/* Whether a range continues the position. It may begin earlier, and then repeats frames. */
-static bool continues(const struct follower *follower, const struct range *range) {
-    const struct position *own = &follower->received.position;
-    return range->is_valid && follower->received.is_known &&
-           range_is_same_epoch(&range->epoch, &own->epoch) && range->after <= own->seq;
-}
-
 enum status follower_range(struct follower *follower, struct json_value body) {
     const struct range range = range_read(body);
     enum topic_input input = range.is_complete ? TOPIC_INPUT_CAUGHT_UP : TOPIC_INPUT_RANGE;
@@ -542,13 +515,16 @@ enum status follower_range(struct follower *follower, struct json_value body) {
             give_start(follower, &(struct position){range.after, range.epoch}, range.after > 0);
     if (status != STATUS_OK)
         return status;
-    if (!continues(follower, &range))
+    /* A range continues the position. It may begin earlier, and then repeats frames. */
+    const struct position *own = &follower->received.position;
+    if (!range.is_valid || !follower->received.is_known ||
+        !range_is_same_epoch(&range.epoch, &own->epoch) || range.after > own->seq)
         return fault(follower, true, "");
     follower->is_pending = false;
     status = give(follower, input, &range);
     if (status == STATUS_OK && range.is_complete) {
         follower->has_caught_up = true;
-        tell_caught_up(follower);
+        report_caught_up(follower);
     }
     if (status == STATUS_OK && !has_room(follower, 1))
         status = give(follower, TOPIC_INPUT_FULL, NULL);
@@ -567,18 +543,14 @@ enum status follower_covered(struct follower *follower, struct json_value body) 
     return range.through > own->seq ? give(follower, TOPIC_INPUT_RANGE, &range) : STATUS_OK;
 }
 
-/* Whether the part is the next one of the snapshot. */
-static bool part_fits(const struct follower *follower, const struct snapshot_part *part) {
-    const struct position *first = &follower->parts_position;
-    if (!part->is_valid || (part->has_number && part->number != follower->next_part))
-        return false;
-    return !follower->has_parts || (part->position.seq == first->seq &&
-                                    strcmp(part->position.epoch.text, first->epoch.text) == 0);
-}
-
 enum status follower_part(struct follower *follower, struct json_value body) {
     const struct snapshot_part part = range_read_part(body);
-    if (follower->machine.state == TOPIC_STATE_BOOTSTRAPPING && !part_fits(follower, &part))
+    const struct position *first = &follower->parts_position;
+    bool is_next =
+        part.is_valid && (!part.has_number || part.number == follower->next_part) &&
+        (!follower->has_parts || (part.position.seq == first->seq &&
+                                  strcmp(part.position.epoch.text, first->epoch.text) == 0));
+    if (follower->machine.state == TOPIC_STATE_BOOTSTRAPPING && !is_next)
         return fault(follower, true, "");
     return give(follower, part.is_last ? TOPIC_INPUT_WHOLE : TOPIC_INPUT_PART, &part);
 }
@@ -594,24 +566,12 @@ uint64_t follower_tick(struct follower *follower, uint64_t now) {
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static char *copy_text(char **at, const char *text) {
-    size_t size = text ? strlen(text) + 1 : 0;
-    char *copy = text ? *at : NULL;
-    if (text)
-        memcpy(copy, text, size);
-    *at += size;
-    return copy;
-}
-
-static size_t text_size(const char *text) {
-    return text ? strlen(text) + 1 : 0;
-}
-
 enum status follower_make(struct follower **follower, const struct khala_follow *follow,
                           const struct follower_link *link, const struct khala_options *options) {
     const struct khala_position *after = follow->after;
-    size_t size = text_size(follow->topic) + text_size(follow->replay) + text_size(follow->since) +
-                  (after ? sizeof(*after) + text_size(after->epoch) : 0);
+    size_t size = client_text_size(follow->topic) + client_text_size(follow->replay) +
+                  client_text_size(follow->since) +
+                  (after ? sizeof(*after) + client_text_size(after->epoch) : 0);
     struct follower *made = calloc(1, sizeof(*made));
     char *texts = calloc(1, size + 1);
     if (!made || !texts) {
@@ -627,12 +587,12 @@ enum status follower_make(struct follower **follower, const struct khala_follow 
     if (after) {
         struct khala_position *copy = (struct khala_position *)(void *)texts;
         texts += sizeof(*copy);
-        *copy = (struct khala_position){copy_text(&texts, after->epoch), after->seq};
+        *copy = (struct khala_position){client_text_copy(&texts, after->epoch), after->seq};
         made->follow.after = copy;
     }
-    made->follow.topic = copy_text(&texts, follow->topic);
-    made->follow.replay = copy_text(&texts, follow->replay);
-    made->follow.since = copy_text(&texts, follow->since);
+    made->follow.topic = client_text_copy(&texts, follow->topic);
+    made->follow.replay = client_text_copy(&texts, follow->replay);
+    made->follow.since = client_text_copy(&texts, follow->since);
     made->since = follow->from_head ? SINCE_HEAD : made->follow.since;
     made->machine = (struct machine){.table = &topic_machine,
                                      .state = TOPIC_STATE_LOADING,
@@ -641,7 +601,7 @@ enum status follower_make(struct follower **follower, const struct khala_follow 
                                      .changed = changed};
     recent_init(&made->recent);
     buffer_init(&made->documents, CLIENT_SNAPSHOT_BYTES_MAX);
-    entry_queue_init(&made->queue);
+    list_init(&made->queue.entries);
     *follower = made;
     return STATUS_OK;
 }
@@ -654,11 +614,6 @@ void follower_free(struct follower *follower) {
     buffer_release(&follower->documents);
     free(follower->texts);
     free(follower);
-}
-
-void entry_queue_init(struct entry_queue *queue) {
-    *queue = (struct entry_queue){.frames = 0};
-    list_init(&queue->entries);
 }
 
 void entry_queue_clear(struct entry_queue *queue) {

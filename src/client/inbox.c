@@ -55,20 +55,17 @@ static void push(struct inbox *inbox, struct command *command) {
     uv_async_send(inbox->wake);
 }
 
-static bool begins_something(enum command_kind kind) {
-    return kind == COMMAND_APPEND || kind == COMMAND_FLUSH || kind == COMMAND_FOLLOW ||
-           kind == COMMAND_FOLLOW_LOG;
-}
-
 bool inbox_post(struct inbox *inbox, struct command *command) {
     uv_mutex_lock(&inbox->lock);
-    bool is_taken = inbox->wake && !(inbox->is_draining && begins_something(command->kind));
-    if (is_taken)
+    bool begins_something = command->kind == COMMAND_APPEND || command->kind == COMMAND_FLUSH ||
+                            command->kind == COMMAND_FOLLOW || command->kind == COMMAND_FOLLOW_LOG;
+    bool is_accepted = inbox->wake && !(inbox->is_draining && begins_something);
+    if (is_accepted)
         push(inbox, command);
     uv_mutex_unlock(&inbox->lock);
-    if (!is_taken)
+    if (!is_accepted)
         command->free(command);
-    return is_taken;
+    return is_accepted;
 }
 
 void inbox_drain(struct inbox *inbox, struct command *command) {

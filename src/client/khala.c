@@ -330,32 +330,6 @@ static void on_close_flushed(void *user) {
         uv_async_send(&client->wake);
 }
 
-/* Topics end at once. Events have until close_timeout_ms to get their answers. */
-static void close_soon(struct khala *client) {
-    if (client->is_closing)
-        return;
-    connection_give(&client->connection, CONNECTION_INPUT_STOP);
-    log_followers_stop(&client->logs);
-    client->close_at_ms = clock_mono_now_ms() + client->options.close_timeout_ms;
-    on_wait(client, client->close_at_ms);
-    sender_flush(&client->sender, &client->close_flush);
-}
-
-static void run_token(struct khala *client, const struct khala_token *token) {
-    const struct client_error *error = token->is_failed ? &token->error : NULL;
-    switch (token->token_user) {
-    case TOKEN_OF_CONNECTION:
-        connection_token(&client->connection, token->ask, token->text, error);
-        break;
-    case TOKEN_OF_SENDER:
-        sender_token(&client->sender, token->ask, token->text, error);
-        break;
-    case TOKEN_OF_REQUEST:
-        requester_token(&client->requester, token->ask, token->text, error);
-        break;
-    }
-}
-
 static void run_number(struct khala *client, const struct number_command *command) {
     struct follower *follower = connection_find(&client->connection, command->number);
     if (command->command.kind == COMMAND_CANCEL)
@@ -392,9 +366,17 @@ static void run_command(struct khala *client, struct command *command) {
     case COMMAND_CANCEL:
         run_number(client, container_of(command, struct number_command, command));
         break;
-    case COMMAND_TOKEN:
-        run_token(client, container_of(command, struct khala_token, command));
+    case COMMAND_TOKEN: {
+        const struct khala_token *token = container_of(command, struct khala_token, command);
+        const struct client_error *error = token->is_failed ? &token->error : NULL;
+        if (token->token_user == TOKEN_OF_CONNECTION)
+            connection_token(&client->connection, token->ask, token->text, error);
+        else if (token->token_user == TOKEN_OF_SENDER)
+            sender_token(&client->sender, token->ask, token->text, error);
+        else
+            requester_token(&client->requester, token->ask, token->text, error);
         break;
+    }
     case COMMAND_WAKE:
         connection_give(&client->connection, CONNECTION_INPUT_WAKE);
         break;
@@ -408,7 +390,14 @@ static void run_command(struct khala *client, struct command *command) {
         requester_start(&client->requester, container_of(command, struct request, command));
         break;
     case COMMAND_CLOSE:
-        close_soon(client);
+        if (client->is_closing)
+            break;
+        /* Topics end at once. Events have until close_timeout_ms to get their answers. */
+        connection_give(&client->connection, CONNECTION_INPUT_STOP);
+        log_followers_stop(&client->logs);
+        client->close_at_ms = clock_mono_now_ms() + client->options.close_timeout_ms;
+        on_wait(client, client->close_at_ms);
+        sender_flush(&client->sender, &client->close_flush);
         break;
     }
     if (!is_kept)

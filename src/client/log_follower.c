@@ -1,3 +1,6 @@
+/* A follower asks for the event stream after its position and reads it until it ends. Each event
+ * moves the position after the application got it. A stream that ends or is refused is opened again
+ * after a back-off, unless the refusal is final. */
 #include "client/log_follower.h"
 
 #include <inttypes.h>
@@ -8,7 +11,9 @@
 
 #include "base/clock.h"
 #include "client/client_limits.h"
+#include "client/client_options.h"
 #include "client/machine.h"
+#include "wire/http1_request.h"
 
 #define PATH              "/events"
 #define PROTOCOL_VERSION  "khala.ws.v1"
@@ -79,16 +84,6 @@ static enum status take_event(struct log_follower *follower, const struct sse_me
     return set_position(follower, message->id);
 }
 
-/* The start that the server chose for from_head, since or a stale cursor. */
-static enum status take_bootstrap(struct log_follower *follower, struct json_value body) {
-    struct json_field field = {.name = SLICE("after_cursor")};
-    struct slice cursor;
-    if (json_read_members(body, &field, 1) != STATUS_OK || !field.present ||
-        !json_string_slice(field.value, &cursor))
-        return STATUS_OK;
-    return set_position(follower, cursor);
-}
-
 static void take_stale(struct log_follower *follower, struct json_value body) {
     struct json_field field = {.name = SLICE("reason_codes")};
     char reason[CLIENT_CODE_BYTES_MAX] = "";
@@ -105,29 +100,30 @@ static void take_stale(struct log_follower *follower, struct json_value body) {
         follower->follow.reset(follower->follow.user, reason);
 }
 
-static void take_error(struct log_follower *follower, struct json_value body) {
-    struct json_field code = {.name = SLICE("code")};
-    if (json_read_members(body, &code, 1) == STATUS_OK && code.present &&
-        json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED))))
-        follower->is_expired = true;
-}
-
 static enum status on_message(void *user, const struct sse_message *message) {
     const struct json_limits limits = {CLIENT_MESSAGE_BYTES_MAX, JSON_DEPTH_MAX};
     struct log_follower *follower = user;
+    struct json_field start = {.name = SLICE("after_cursor")}, code = {.name = SLICE("code")};
     struct json_value body;
+    struct slice cursor;
     if (json_parse(message->data, &limits, &body) != STATUS_OK || body.kind != JSON_KIND_OBJECT)
         return STATUS_INVALID_JSON;
     if (slice_equal(message->event, SLICE("message")))
         return take_event(follower, message);
     if (slice_equal(message->event, SLICE("progress")))
         return set_position(follower, message->id);
-    if (slice_equal(message->event, SLICE("bootstrap")))
-        return take_bootstrap(follower, body);
+    if (slice_equal(message->event, SLICE("bootstrap"))) {
+        /* The start that the server chose for from_head, since or a stale cursor. */
+        bool has_start = json_read_members(body, &start, 1) == STATUS_OK && start.present &&
+                         json_string_slice(start.value, &cursor);
+        return has_start ? set_position(follower, cursor) : STATUS_OK;
+    }
     if (slice_equal(message->event, SLICE("stale_cursor")))
         take_stale(follower, body);
-    else if (slice_equal(message->event, SLICE("error")))
-        take_error(follower, body);
+    else if (slice_equal(message->event, SLICE("error")) &&
+             json_read_members(body, &code, 1) == STATUS_OK && code.present &&
+             json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED))))
+        follower->is_expired = true;
     return STATUS_OK;
 }
 
@@ -156,25 +152,22 @@ static enum khala_result on_piece(void *user, unsigned http_status, struct khala
     return status == STATUS_OK ? KHALA_OK : KHALA_FAILED;
 }
 
-static void on_refused(struct log_follower *follower, unsigned http_status) {
-    struct client_error error = client_error_of_body(http_status, buffer_slice(&follower->refusal));
-    bool is_final = error.policy == CLIENT_POLICY_FINAL ||
-                    error.policy == CLIENT_POLICY_TOPIC_FINAL ||
-                    (error.policy == CLIENT_POLICY_REAUTHENTICATE &&
-                     ++follower->refusals >= CLIENT_REFUSALS_MAX);
-    if (is_final)
-        finish(follower, &error);
-    else
-        retry(follower, &error);
-}
-
 static void on_answered(void *user, unsigned http_status, const struct khala_error *error) {
     struct log_follower *follower = user;
     follower->request_number = 0;
     if (follower->is_over) {
         finish(follower, NULL);
     } else if (!error && http_status != 200) {
-        on_refused(follower, http_status);
+        struct client_error refusal =
+            client_error_of_body(http_status, buffer_slice(&follower->refusal));
+        bool is_final = refusal.policy == CLIENT_POLICY_FINAL ||
+                        refusal.policy == CLIENT_POLICY_TOPIC_FINAL ||
+                        (refusal.policy == CLIENT_POLICY_REAUTHENTICATE &&
+                         ++follower->refusals >= CLIENT_REFUSALS_MAX);
+        if (is_final)
+            finish(follower, &refusal);
+        else
+            retry(follower, &refusal);
     } else if (follower->is_expired) {
         connect_stream(follower);
     } else {
@@ -194,32 +187,26 @@ static void on_answered(void *user, unsigned http_status, const struct khala_err
     }
 }
 
-static enum status append_value(struct buffer *out, const char *name, struct slice value) {
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    enum status status = buffer_printf(out, "&%s=", name);
-    for (size_t i = 0; i < value.size && status == STATUS_OK; i++) {
-        unsigned char byte = (unsigned char)value.data[i];
-        status = byte && strchr(plain, byte) ? buffer_append_byte(out, (char)byte)
-                                             : buffer_printf(out, "%%%02X", byte);
-    }
-    return status;
+static void append_value(struct buffer *out, const char *name, struct slice value) {
+    buffer_printf(out, "&%s=", name);
+    http1_percent_encode(out, value);
 }
 
+/* Appends path and query with a NUL. The failure is that of the buffer. */
 static enum status write_path(const struct log_follower *follower, struct buffer *out) {
     const char *build = follower->link->options->client_build_id;
     const struct khala_follow_log *follow = &follower->follow;
-    enum status status = buffer_append_slice(
+    buffer_append_slice(
         out, SLICE(PATH "?protocol_version=" PROTOCOL_VERSION "&schema_version=" SCHEMA_VERSION));
-    if (status == STATUS_OK && build)
-        status = append_value(out, "client_build_id", slice_of(build));
-    if (status == STATUS_OK && follower->position.size > 0)
-        status = append_value(out, "after_cursor", buffer_slice(&follower->position));
-    else if (status == STATUS_OK && follower->has_start && follow->from_head)
-        status = append_value(out, "from", SLICE("head"));
-    else if (status == STATUS_OK && follower->has_start && follow->since)
-        status = append_value(out, "since", slice_of(follow->since));
-    return status == STATUS_OK ? buffer_append_byte(out, '\0') : status;
+    if (build)
+        append_value(out, "client_build_id", slice_of(build));
+    if (follower->position.size > 0)
+        append_value(out, "after_cursor", buffer_slice(&follower->position));
+    else if (follower->has_start && follow->from_head)
+        append_value(out, "from", SLICE("head"));
+    else if (follower->has_start && follow->since)
+        append_value(out, "since", slice_of(follow->since));
+    return buffer_append_byte(out, '\0');
 }
 
 static void connect_stream(struct log_follower *follower) {
@@ -251,12 +238,8 @@ static void connect_stream(struct log_follower *follower) {
 
 /* ---- */
 
-static size_t text_size(const char *text) {
-    return text ? strlen(text) + 1 : 0;
-}
-
 struct log_follower *log_follower_make(const struct khala_follow_log *follow, uint64_t number) {
-    struct log_follower *made = calloc(1, sizeof(*made) + text_size(follow->since));
+    struct log_follower *made = calloc(1, sizeof(*made) + client_text_size(follow->since));
     if (!made)
         return NULL;
     made->follow = *follow;
@@ -268,7 +251,7 @@ struct log_follower *log_follower_make(const struct khala_follow_log *follow, ui
     buffer_init(&made->refusal, REFUSAL_BYTES_MAX);
     sse_decoder_init(&made->decoder, &handlers, made, CLIENT_MESSAGE_BYTES_MAX);
     if (follow->since) {
-        memcpy(made->texts, follow->since, text_size(follow->since));
+        memcpy(made->texts, follow->since, client_text_size(follow->since));
         made->follow.since = made->texts;
     }
     if (follow->after &&

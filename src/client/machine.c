@@ -11,16 +11,6 @@ const struct machine_cell *machine_step(const struct machine_table *table, unsig
     return &table->cells[state * table->input_count + input];
 }
 
-static void run(struct machine *machine, const struct machine_input *input) {
-    const struct machine_cell *cell = machine_step(machine->table, machine->state, input->number);
-    bool is_change = cell->next != machine->state;
-    machine->state = cell->next;
-    for (unsigned i = 0; i < cell->action_count; i++)
-        machine->act(machine->user, cell->actions[i], input->data);
-    if (is_change)
-        machine->changed(machine->user);
-}
-
 void machine_give(struct machine *machine, unsigned input, const void *data) {
     assert(machine->waiting_count < MACHINE_WAITING_MAX);
     machine->waiting[machine->waiting_count++] = (struct machine_input){input, data};
@@ -32,7 +22,14 @@ void machine_give(struct machine *machine, unsigned input, const void *data) {
         machine->waiting_count--;
         for (unsigned i = 0; i < machine->waiting_count; i++)
             machine->waiting[i] = machine->waiting[i + 1];
-        run(machine, &first);
+        const struct machine_cell *cell =
+            machine_step(machine->table, machine->state, first.number);
+        bool is_change = cell->next != machine->state;
+        machine->state = cell->next;
+        for (unsigned i = 0; i < cell->action_count; i++)
+            machine->act(machine->user, cell->actions[i], first.data);
+        if (is_change)
+            machine->changed(machine->user);
     }
     machine->is_running = false;
 }

@@ -29,13 +29,16 @@ static void settle(struct mint *mint, const char *token, const struct client_err
     mint->answered(mint->user, token, error ? &shown : NULL);
 }
 
-static void read_answer(struct mint *mint, unsigned http_status) {
+static void on_answered(void *user, unsigned http_status, const struct khala_error *failure) {
     const struct json_limits limits = {CLIENT_ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct json_field field = {.name = SLICE("token")};
+    struct mint *mint = user;
     struct client_error error;
     struct slice text;
     char token[CLIENT_TOKEN_BYTES_MAX];
-    if (http_status != 200) {
+    if (failure) {
+        mint->answered(mint->user, NULL, failure);
+    } else if (http_status != 200) {
         error = client_error_of_body(http_status, buffer_slice(&mint->answer));
         settle(mint, NULL, &error);
     } else if (json_read_object(buffer_slice(&mint->answer), &limits, &field, 1) != STATUS_OK ||
@@ -48,14 +51,6 @@ static void read_answer(struct mint *mint, unsigned http_status) {
         settle(mint, token, NULL);
         explicit_bzero(token, sizeof(token));
     }
-}
-
-static void on_answered(void *user, unsigned http_status, const struct khala_error *error) {
-    struct mint *mint = user;
-    if (error)
-        mint->answered(mint->user, NULL, error);
-    else
-        read_answer(mint, http_status);
     buffer_release(&mint->answer);
     free(mint);
 }

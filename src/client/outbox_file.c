@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/map.h"
 #include "client/client_limits.h"
 #include "wire/json.h"
@@ -34,19 +35,6 @@ static bool next_line(struct slice *rest, struct slice *line) {
     return true;
 }
 
-static enum status gather_answered(struct slice text, struct map *answered) {
-    struct slice line;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && next_line(&text, &line)) {
-        if (line.size < 2 || line.data[0] != '-')
-            continue;
-        status = map_insert(answered, slice_from(line, 1), (void *)line.data);
-        if (status == STATUS_ALREADY_EXISTS)
-            status = STATUS_OK;
-    }
-    return status;
-}
-
 static enum status give_unanswered(struct slice text, const struct map *answered, void *user,
                                    enum status (*each)(void *user, struct slice event)) {
     struct slice line;
@@ -65,42 +53,38 @@ static enum status give_unanswered(struct slice text, const struct map *answered
     return status;
 }
 
-/* A new file is safe when its folder has it on disk. */
-static enum status sync_folder(const char *path) {
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
-    int size = slash ? snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path) + 1, path)
-                     : snprintf(folder, sizeof(folder), ".");
-    int fd = size > 0 && size < (int)sizeof(folder)
-                 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-                 : -1;
-    if (fd < 0)
-        return STATUS_SYSTEM_ERROR;
-    enum status status = fsync(fd) == 0 ? STATUS_OK : STATUS_SYSTEM_ERROR;
-    close(fd);
-    return status;
-}
-
 enum status outbox_file_open(struct outbox_file *file, const char *path, void *user,
                              enum status (*each)(void *user, struct slice event)) {
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
     struct buffer text;
     struct map answered;
+    struct slice line;
     file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file->fd < 0)
         return STATUS_SYSTEM_ERROR;
     buffer_init(&text, CLIENT_OUTBOX_LINES_BYTES_MAX);
     map_init(&answered, MAP_COUNT_MAX);
-    enum status status = sync_folder(path);
-    if (status == STATUS_OK)
+    /* A new file is durable once its folder is synced. */
+    int size = slash ? snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path) + 1, path)
+                     : snprintf(folder, sizeof(folder), ".");
+    enum status status = STATUS_SYSTEM_ERROR;
+    if (size > 0 && size < (int)sizeof(folder) && file_sync_folder(folder))
         status = read_all(file->fd, &text);
     const char *last = text.size > 0 ? memrchr(text.data, '\n', text.size) : NULL;
-    size_t whole = last ? (size_t)(last - text.data) + 1 : 0;
-    if (status == STATUS_OK && whole < text.size && ftruncate(file->fd, (off_t)whole) != 0)
+    const struct slice whole = {text.data, last ? (size_t)(last - text.data) + 1 : 0};
+    if (status == STATUS_OK && whole.size < text.size &&
+        ftruncate(file->fd, (off_t)whole.size) != 0)
         status = STATUS_SYSTEM_ERROR;
+    for (struct slice rest = whole; status == STATUS_OK && next_line(&rest, &line);) {
+        if (line.size < 2 || line.data[0] != '-')
+            continue;
+        status = map_insert(&answered, slice_from(line, 1), (void *)line.data);
+        if (status == STATUS_ALREADY_EXISTS)
+            status = STATUS_OK;
+    }
     if (status == STATUS_OK)
-        status = gather_answered((struct slice){text.data, whole}, &answered);
-    if (status == STATUS_OK)
-        status = give_unanswered((struct slice){text.data, whole}, &answered, user, each);
+        status = give_unanswered(whole, &answered, user, each);
     map_release(&answered);
     buffer_release(&text);
     if (status != STATUS_OK)
@@ -114,19 +98,19 @@ void outbox_file_close(struct outbox_file *file) {
     file->fd = -1;
 }
 
-/* All of the line or, on failure, none of it. */
+/* Writes all of the line or, on failure, none of it. */
 static enum status write_line(struct outbox_file *file, char mark, struct slice text) {
     struct buffer line;
     off_t before = lseek(file->fd, 0, SEEK_END);
+    if (before < 0)
+        return STATUS_SYSTEM_ERROR;
     buffer_init(&line, CLIENT_EVENT_BYTES_MAX + 4096);
-    enum status status = before < 0 ? STATUS_SYSTEM_ERROR : buffer_append_byte(&line, mark);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&line, text);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&line, '\n');
+    buffer_append_byte(&line, mark);
+    buffer_append_slice(&line, text);
+    enum status status = buffer_append_byte(&line, '\n');
     if (status == STATUS_OK && write(file->fd, line.data, line.size) != (ssize_t)line.size) {
         status = STATUS_SYSTEM_ERROR;
-        /* A rest of the line would spoil the next one. */
+        /* The beginning of a line would spoil the next one. */
         if (ftruncate(file->fd, before) != 0)
             status = STATUS_SYSTEM_ERROR;
     }

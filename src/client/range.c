@@ -39,19 +39,6 @@ uint64_t range_frame_seq(struct json_value frame) {
     return seq;
 }
 
-static bool are_frames_valid(const struct range *range) {
-    struct json_iterator frames = json_iterate(range->frames);
-    struct json_value frame;
-    uint64_t last = range->after;
-    while (json_next_element(&frames, &frame)) {
-        uint64_t seq = range_frame_seq(frame);
-        if (seq <= last || seq > range->through)
-            return false;
-        last = seq;
-    }
-    return true;
-}
-
 enum { EPOCH, AFTER, THROUGH, BOUNDS_COUNT };
 
 static bool read_bounds(const struct json_field fields[BOUNDS_COUNT], struct range *range) {
@@ -86,8 +73,17 @@ struct range range_read(struct json_value body) {
         return range;
     range.is_complete = fields[COMPLETE].value.kind == JSON_KIND_TRUE;
     range.frames = fields[UPDATES].value;
-    range.is_valid = read_bounds(fields, &range) && range.frames.kind == JSON_KIND_ARRAY &&
-                     are_frames_valid(&range);
+    range.is_valid = read_bounds(fields, &range) && range.frames.kind == JSON_KIND_ARRAY;
+    if (!range.is_valid)
+        return range;
+    struct json_iterator frames = json_iterate(range.frames);
+    struct json_value frame;
+    uint64_t last = range.after;
+    while (range.is_valid && json_next_element(&frames, &frame)) {
+        uint64_t seq = range_frame_seq(frame);
+        range.is_valid = seq > last && seq <= range.through;
+        last = seq;
+    }
     return range;
 }
 

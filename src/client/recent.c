@@ -107,16 +107,6 @@ static enum status resize(struct recent *recent, size_t capacity) {
     return STATUS_OK;
 }
 
-static void expire_ids(struct recent *recent, uint32_t now_s) {
-    while (recent->count > 0 && now_s - recent->ring[recent->first].at_s > CLIENT_RECENT_MS / 1000)
-        forget_oldest_id(recent);
-    if (recent->count == 0)
-        free_ids(recent);
-    else if (recent->capacity > CAPACITY_MIN && recent->count < recent->capacity / 8 &&
-             resize(recent, recent->capacity / 4) != STATUS_OK)
-        return; /* a large ring works too */
-}
-
 static enum status add_id(struct recent *recent, const struct uuid *id, uint32_t now_s) {
     const struct recent_id entry = {*id, now_s};
     if (find_id(recent, id) != NOT_FOUND)
@@ -190,7 +180,13 @@ void recent_release(struct recent *recent) {
 }
 
 void recent_expire(struct recent *recent, uint64_t now_ms) {
-    expire_ids(recent, seconds(now_ms));
+    uint32_t now_s = seconds(now_ms);
+    while (recent->count > 0 && now_s - recent->ring[recent->first].at_s > CLIENT_RECENT_MS / 1000)
+        forget_oldest_id(recent);
+    if (recent->count == 0)
+        free_ids(recent);
+    else if (recent->capacity > CAPACITY_MIN && recent->count < recent->capacity / 8)
+        (void)resize(recent, recent->capacity / 4); /* without memory the larger ring stays */
     for (struct recent_entry *entry = oldest(recent);
          entry && now_ms - entry->at_ms > CLIENT_RECENT_MS; entry = oldest(recent))
         forget(recent, entry);

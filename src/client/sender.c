@@ -1,3 +1,9 @@
+/* An event becomes an item of the queue and of the lane of its entity. A batch takes the items of
+ * ready lanes in the order of the queue, and its lanes are in flight until its answer. An item
+ * whose line has an answer leaves; a refused lane rests, and the others go on. A request that fails
+ * as a whole makes all lanes wait, asks for a new token, divides the batch or ends its events, by
+ * the policy of its error. send_next sends whatever may be sent, and every event that may allow
+ * more calls it. */
 #include "client/sender.h"
 
 #include <limits.h>
@@ -103,9 +109,8 @@ static struct sender_lane *lane_take(struct sender *sender, const struct json_fi
     for (int i = 0; i < 3 && name->size == 0 && status == STATUS_OK; i++) {
         if (targets[i].value.kind != JSON_KIND_STRING)
             continue;
-        status = buffer_append_slice(name, before[i]);
-        if (status == STATUS_OK)
-            status = json_string_decode(targets[i].value, name);
+        buffer_append_slice(name, before[i]);
+        status = json_string_decode(targets[i].value, name);
         if (status == STATUS_OK)
             status = buffer_append_slice(name, after[i]);
     }
@@ -459,9 +464,30 @@ static void take_line(struct sender_call *call, struct slice line, struct rests 
     }
 }
 
-static void take_answers(struct sender_call *call, struct slice text,
-                         struct client_error *incomplete) {
+static void on_done(void *user, const struct answer *answer, const char *reason) {
+    struct sender_call *call = user;
     struct sender *sender = call->sender;
+    struct http_call *http = call->http;
+    struct client_error error =
+        client_error_make(CLIENT_POLICY_RETRY,
+                          http_call_was_sent(http) ? "connection_lost" : "connect_failed", reason);
+    if (http_call_was_sent(http))
+        client_error_set_request(&error, http_call_id(http));
+    bool is_expected = answer && answer_status(answer) == 200 &&
+                       strncmp(answer_header(answer, ANSWER_CONTENT_TYPE), CONTENT_TYPE,
+                               strlen(CONTENT_TYPE)) == 0;
+    end_call(call);
+    if (!is_expected) {
+        if (answer)
+            error = client_error_of_answer(answer);
+        handle_error(call, &error);
+        http_call_close(http);
+        return;
+    }
+    error =
+        client_error_make(CLIENT_POLICY_RETRY, "answer_incomplete", "The answer was incomplete.");
+    client_error_set_request(&error, http_call_id(http));
+    struct slice text = buffer_slice(&answer->body);
     struct rests rests = {.count = 0};
     size_t left = 0, unanswered = 0;
     while (text.size > 0) {
@@ -479,65 +505,33 @@ static void take_answers(struct sender_call *call, struct slice text,
     if (rests.count > 0)
         warn(sender, &rests.error, rests.count == 1 ? rests.topic : NULL, rests.wait_ms);
     if (unanswered > 0)
-        handle_error(call, incomplete);
+        handle_error(call, &error);
     else
         send_next(sender);
-}
-
-static void on_done(void *user, const struct answer *answer, const char *reason) {
-    struct sender_call *call = user;
-    struct http_call *http = call->http;
-    struct client_error error =
-        client_error_make(CLIENT_POLICY_RETRY,
-                          http_call_was_sent(http) ? "connection_lost" : "connect_failed", reason);
-    if (http_call_was_sent(http))
-        client_error_set_request(&error, http_call_id(http));
-    bool is_expected = answer && answer_status(answer) == 200 &&
-                       strncmp(answer_header(answer, ANSWER_CONTENT_TYPE), CONTENT_TYPE,
-                               strlen(CONTENT_TYPE)) == 0;
-    end_call(call);
-    if (is_expected) {
-        error = client_error_make(CLIENT_POLICY_RETRY, "answer_incomplete",
-                                  "The answer was incomplete.");
-        client_error_set_request(&error, http_call_id(http));
-        take_answers(call, buffer_slice(&answer->body), &error);
-    } else {
-        if (answer)
-            error = client_error_of_answer(answer);
-        handle_error(call, &error);
-    }
     http_call_close(http);
 }
 
-/* Takes the items of the ready lanes, in the order of the queue. */
-static enum status write_batch(struct sender_call *call, struct buffer *body) {
-    struct sender *sender = call->sender;
-    size_t bytes = 0;
-    enum status status = STATUS_OK;
-    struct list_node *node = list_first(&sender->queue);
-    call->count = 0;
-    for (; node && status == STATUS_OK && call->count < sender->items_max;
-         node = list_next(&sender->queue, node)) {
-        struct sender_item *item = container_of(node, struct sender_item, node);
-        if (item->lane->state != LANE_READY)
-            continue;
-        if (bytes > 0 && bytes + item->size > sender->options->batch_bytes_max)
-            break;
-        status = buffer_append(body, item->line, item->size);
-        bytes += item->size;
-        call->items[call->count++] = item;
-    }
-    for (size_t i = 0; i < call->count; i++)
-        lane_set(sender, call->items[i]->lane, LANE_IN_FLIGHT);
-    return status;
-}
-
+/* Sends the items of the ready lanes, in the order of the queue. */
 static void send_batch(struct sender_call *call) {
     struct sender *sender = call->sender;
     const char *own_path = sender->options->append_path;
     struct buffer body;
     buffer_init(&body, CLIENT_BATCH_BYTES_MAX + CLIENT_EVENT_BYTES_MAX + 4096);
-    enum status status = write_batch(call, &body);
+    call->count = 0;
+    for (struct list_node *node = list_first(&sender->queue);
+         node && call->count < sender->items_max; node = list_next(&sender->queue, node)) {
+        struct sender_item *item = container_of(node, struct sender_item, node);
+        if (item->lane->state != LANE_READY)
+            continue;
+        if (body.size > 0 && body.size + item->size > sender->options->batch_bytes_max)
+            break;
+        call->items[call->count++] = item;
+        if (buffer_append(&body, item->line, item->size) != STATUS_OK)
+            break;
+    }
+    for (size_t i = 0; i < call->count; i++)
+        lane_set(sender, call->items[i]->lane, LANE_IN_FLIGHT);
+    enum status status = buffer_status(&body);
     if (status == STATUS_OK) {
         const struct http_call_options options = {.loop = sender->loop,
                                                   .holds = sender->holds,
@@ -567,21 +561,18 @@ static void send_batch(struct sender_call *call) {
     wait_until(sender, call->until_ms);
 }
 
-static struct sender_call *free_call(struct sender *sender) {
-    for (size_t i = 0; i < sender->options->append_requests_max; i++)
-        if (!sender->calls[i].http)
-            return &sender->calls[i];
-    return NULL;
-}
-
 /* Every event that makes a lane ready or a request free calls this: nothing else sends. */
 static void send_next(struct sender *sender) {
-    struct sender_call *call;
     sender->send_at_ms = 0;
     while (sender->ready_count > 0 && sender->retry_at_ms == 0 && !sender->is_asking &&
-           !sender->is_failed && (call = free_call(sender))) {
+           !sender->is_failed) {
+        size_t i = 0;
+        while (i < sender->options->append_requests_max && sender->calls[i].http)
+            i++;
+        if (i == sender->options->append_requests_max)
+            return;
         if (sender->token_until_ms > clock_mono_now_ms()) {
-            send_batch(call);
+            send_batch(&sender->calls[i]);
             continue;
         }
         sender->is_asking = true;
@@ -635,19 +626,6 @@ void sender_flush(struct sender *sender, struct flush_command *flush) {
     send_next(sender);
 }
 
-/* Lanes whose rest is over. */
-static void wake_lanes(struct sender *sender, uint64_t now) {
-    struct list_node *node = list_first(&sender->resting), *next;
-    for (; node; node = next) {
-        struct sender_lane *lane = container_of(node, struct sender_lane, resting_node);
-        next = list_next(&sender->resting, node);
-        if (lane->retry_at_ms <= now)
-            lane_set(sender, lane, LANE_READY);
-        else
-            wait_until(sender, lane->retry_at_ms);
-    }
-}
-
 void sender_tick(struct sender *sender) {
     uint64_t now = clock_mono_now_ms();
     struct client_error late = client_error_make(CLIENT_POLICY_RETRY, "request_timeout",
@@ -668,7 +646,14 @@ void sender_tick(struct sender *sender) {
     }
     if (sender->retry_at_ms <= now)
         sender->retry_at_ms = 0;
-    wake_lanes(sender, now);
+    for (struct list_node *node = list_first(&sender->resting), *next; node; node = next) {
+        struct sender_lane *lane = container_of(node, struct sender_lane, resting_node);
+        next = list_next(&sender->resting, node);
+        if (lane->retry_at_ms <= now)
+            lane_set(sender, lane, LANE_READY);
+        else
+            wait_until(sender, lane->retry_at_ms);
+    }
     if (sender->send_at_ms <= now)
         send_next(sender);
     const uint64_t waits[] = {sender->is_asking ? sender->ask_until_ms : 0, sender->retry_at_ms,

@@ -73,6 +73,19 @@ static enum status decode(struct slice text, char space, struct buffer *decoded)
     return STATUS_OK;
 }
 
+enum status http1_percent_encode(struct buffer *out, struct slice text) {
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        if (memchr(plain, byte, sizeof(plain) - 1))
+            buffer_append_byte(out, (char)byte);
+        else
+            buffer_printf(out, "%%%02X", byte);
+    }
+    return buffer_status(out);
+}
+
 enum status http1_percent_decode(struct slice text, struct buffer *decoded) {
     return decode(text, ' ', decoded);
 }

@@ -53,6 +53,8 @@ bool http1_header_find(const struct http1_request *request, struct slice name, s
 bool http1_header_has_token(const struct http1_request *request, struct slice name,
                             struct slice token);
 
+/* Appends the text with every byte encoded that has a meaning in a path or a query. */
+enum status http1_percent_encode(struct buffer *out, struct slice text);
 /* Appends the decoded text. A bad escape or a NUL is STATUS_BAD_REQUEST. */
 MUST_CHECK enum status http1_percent_decode(struct slice text, struct buffer *decoded);
 /* Appends the decoded value of a query parameter ('+' is a space). A bad escape or a NUL
