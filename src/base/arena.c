@@ -67,7 +67,7 @@ void arena_reset(struct arena *arena) {
     }
 }
 
-/* Room for size in a new block: twice the last one, or less where the maximum is near. */
+/* Room for size in a new block: twice the last one, or less if the maximum is near. */
 static bool arena_grow(struct arena *arena, size_t size) {
     size_t left = arena->bytes_max - arena->bytes_held;
     if (left < sizeof(struct arena_block) || size > left - sizeof(struct arena_block))

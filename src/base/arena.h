@@ -1,8 +1,10 @@
 /* A bump allocator with a maximum, for memory that lives one turn or one request.
- * Owned by one thread at a time. Blocks double in size. arena_reset frees all allocations at once
- * and keeps at most ARENA_KEEP_BYTES for the next turn; single allocations are not freed.
- * Returns NULL past the maximum or when the system has no memory; the arena stays usable.
- * bytes_held counts all memory taken from the system, headers included, and is <= bytes_max. */
+ * Thread: one at a time.
+ * Memory: blocks double in size; arena_reset frees all allocations and keeps at most
+ * ARENA_KEEP_BYTES.
+ * Errors: NULL past the maximum or without memory; the arena stays usable.
+ * Invariant: bytes_held counts all memory taken from the system, headers included, and is <=
+ * bytes_max. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 

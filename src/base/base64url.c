@@ -3,8 +3,6 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define NO_DIGIT 64
-
 /* The two digits of each twelve bits. */
 /* clang-format off */
 #define PAIRS(a)                                                                                   \
@@ -62,26 +60,21 @@ size_t base64url_encode(const void *data, size_t size, char *text) {
     return written;
 }
 
-static uint32_t digit_value(char digit) {
-    if (digit >= 'A' && digit <= 'Z')
-        return (uint32_t)(digit - 'A');
-    if (digit >= 'a' && digit <= 'z')
-        return (uint32_t)(digit - 'a') + 26;
-    if (digit >= '0' && digit <= '9')
-        return (uint32_t)(digit - '0') + 52;
-    if (digit == '-')
-        return 62;
-    if (digit == '_')
-        return 63;
-    return NO_DIGIT;
-}
-
-/* Reads count digits, at most four; false where one is not of the alphabet. */
+/* Reads count digits, at most four. False: one of them is not in the alphabet. */
 static bool read_group(const char *text, size_t count, uint32_t *group) {
     uint32_t bits = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t value = digit_value(text[i]);
-        if (value == NO_DIGIT)
+        char digit = text[i];
+        uint32_t value;
+        if (digit >= 'A' && digit <= 'Z')
+            value = (uint32_t)(digit - 'A');
+        else if (digit >= 'a' && digit <= 'z')
+            value = (uint32_t)(digit - 'a') + 26;
+        else if (digit >= '0' && digit <= '9')
+            value = (uint32_t)(digit - '0') + 52;
+        else if (digit == '-' || digit == '_')
+            value = digit == '-' ? 62 : 63;
+        else
             return false;
         bits = bits << 6 | value;
     }

@@ -1,7 +1,9 @@
 /* Base64url without padding (RFC 4648 section 5), strict in both directions.
- * Any thread. Writes into the caller's memory, sized by the macros; allocates nothing.
- * Decoding returns STATUS_INVALID_BASE64URL for a character outside the alphabet ('=' too), a
- * length of 1 mod 4, or unused bits that are not zero. One value has exactly one text. */
+ * Thread: any.
+ * Memory: the caller's, sized by the macros.
+ * Errors: STATUS_INVALID_BASE64URL for a character outside the alphabet ('=' too), a length of 1
+ * mod 4, or unused bits that are not zero.
+ * Invariant: one value has exactly one text. */
 #ifndef BASE_BASE64URL_H
 #define BASE_BASE64URL_H
 

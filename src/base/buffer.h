@@ -1,11 +1,11 @@
-/* A growing byte buffer that cannot exist without a maximum.
+/* A growing byte buffer that cannot exist without a maximum. A text is written without a check
+ * after each of its parts, and checked once.
  * Thread: one at a time.
  * Memory: allocated on first use, doubles up to size_max, freed by buffer_release.
  * Errors: STATUS_PAYLOAD_TOO_LARGE past size_max, STATUS_OUT_OF_MEMORY. The first failure of an
- * append sticks: later appends change nothing, and buffer_status, buffer_end and each append return
- * it, until buffer_truncate, buffer_end or buffer_clear. So a text is written without a check after
- * each of its parts, and checked once. Invariant: size <= capacity <= size_max, and a failed append
- * never leaves part of its bytes. */
+ * append sticks: later appends change nothing and return it, until buffer_truncate, buffer_end or
+ * buffer_clear.
+ * Invariant: size <= capacity <= size_max, and a failed append never leaves part of its bytes. */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
 

@@ -1,8 +1,8 @@
 /* One clock reading per turn: clock_tick reads the clocks, all other functions return that reading.
- * Owned by one thread, like the loop it serves; each thread has one clock.
- * Allocates nothing. Cannot fail: a clock holds a reading from its init on.
- * Time does not change within a turn, so that two decisions of one turn cannot disagree.
- * Monotonic time never goes back, even if its source does; wall time may step either way. */
+ * A step guard protects expiry against jumps of the wall clock.
+ * Thread: the owner's; each thread has one clock.
+ * Invariant: time does not change within a turn. Monotonic time never goes back, even if its source
+ * does; wall time may step either way. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -68,12 +68,11 @@ struct clock_reading clock_manual_read(void *user);
 /* Moves both times on. */
 void clock_manual_advance_ms(struct clock_manual *manual, uint64_t delta_ms);
 
-/* Guards expiry against jumps of the wall clock.
- * Owned by one thread. Allocates nothing. Cannot fail.
- * A step back is followed at once: frames then stay longer. A step forward is accepted only after
+/* ---- the step guard ----------------------------------------------------------------------- */
+
+/* A step back is followed at once: frames then stay longer. A step forward is accepted only after
  * it has lasted for STEP_GUARD_HOLD_MS by the monotonic clock, so that a wrong date does not expire
- * frames that clients still read.
- * The guarded time is never ahead of the wall clock. */
+ * frames that clients still read. The guarded time is never ahead of the wall clock. */
 
 /* Smaller steps come from slewing and from a busy machine. */
 #define STEP_GUARD_TOLERANCE_MS 60000

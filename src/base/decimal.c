@@ -27,15 +27,12 @@ static const uint64_t powers[] = {
     10000000000000000000u,
 };
 
-/* By the number of bits: 1233 / 4096 is the logarithm of 2 to the base 10. */
-static size_t digit_count(uint64_t number) {
-    size_t bits = 64 - (size_t)__builtin_clzll(number | 1);
-    size_t estimate = bits * 1233 >> 12;
-    return estimate + (number >= powers[estimate]);
-}
-
 char *decimal_write_u64(char *at, uint64_t number) {
-    size_t count = digit_count(number);
+    /* The count of digits follows from the number of bits: 1233 / 4096 is the logarithm of 2 to the
+     * base 10. */
+    size_t bits = 64 - (size_t)__builtin_clzll(number | 1);
+    size_t count = bits * 1233 >> 12;
+    count += number >= powers[count];
     char *first = at + count;
     while (number >= 100) {
         first -= 2;

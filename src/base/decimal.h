@@ -1,7 +1,8 @@
 /* Unsigned decimal text: ASCII digits only, no sign, no space, no leading zero except "0" itself.
- * Any thread. Allocates nothing. A text that is not canonical, or does not fit into
- * 64 bits, returns false and leaves the number unchanged.
- * One number has one text: printing a parsed number gives the same bytes. */
+ * Thread: any.
+ * Errors: false for a text that is not canonical or does not fit into 64 bits; the number is
+ * unchanged.
+ * Invariant: printing a parsed number gives the same bytes. */
 #ifndef BASE_DECIMAL_H
 #define BASE_DECIMAL_H
 

@@ -1,8 +1,7 @@
 /* Files of the data directory: one that is replaced as a whole, and one without a name.
- * Any thread; two threads do not replace the same file at the same time.
- * Allocates nothing.
- * Errors leave errno set.
- * After a crash at any moment a replaced file has its old content or its new one. */
+ * Thread: any; two threads do not replace the same file at the same time.
+ * Errors: errno is set.
+ * Invariant: after a crash at any moment a replaced file has its old content or its new one. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 

@@ -1,8 +1,7 @@
 /* Bytes as lower-case hexadecimal text, for the ids and hashes in every frame.
- * Any thread; a pure function.
- * Writes into the caller's memory, two characters a byte and no NUL.
- * Cannot fail.
- * One value has exactly one text. */
+ * Thread: any.
+ * Memory: the caller's, two characters a byte and no NUL.
+ * Invariant: one value has exactly one text. */
 #ifndef BASE_HEX_H
 #define BASE_HEX_H
 

@@ -1,6 +1,6 @@
-/* The one table of limits: every bound of the server on memory and queues that is no setting.
- * Any thread; constants only, as enum values of the rows' names. A module names its row; it has no
- * bound of its own. Limits of formats and protocols, and of the command line, stay with their code.
+/* The one table of limits: every bound of the server on memory and queues that is no setting. Its
+ * constants are enum values of the rows' names. A module names its row; it has no bound of its own.
+ * Limits of formats and protocols, and of the command line, stay with their code.
  * A row: name, value, unit, how many exist at once (scope, times), and what it bounds. ITEMS are
  * counts and WITHIN is part of another row or of a setting: neither adds to the sums.
  * The sums of the rows, by the settings, are in server/limits_report.h. */

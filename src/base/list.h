@@ -1,8 +1,10 @@
-/* Intrusive doubly linked lists: the node is a member of the caller's object, so that inserting
- * and removing take constant time and cannot fail. Two forms: struct list has a two-pointer head
- * and both ends; struct hlist has a one-pointer head and only a front, for lists that every
- * connection carries. Owned by one thread at a time. Allocates nothing and owns no object. A node
- * of zeroes is in no list; inserting it twice, or removing it when it is in no list, asserts.
+/* Intrusive doubly linked lists: the node is a member of the caller's object, so that inserting and
+ * removing take constant time. struct list has a two-pointer head and both ends; struct hlist has a
+ * one-pointer head and only a front, for lists that every connection carries.
+ * Thread: one at a time.
+ * Memory: owns no object.
+ * Invariant: a node of zeroes is in no list; inserting it twice, or removing it when it is in no
+ * list, asserts.
  *
  * Any walk may remove the node it stands on, because it reads the next node first:
  *     for (struct list_node *node = list_first(&list), *next; node; node = next) {

@@ -34,6 +34,7 @@ static struct {
 
 static const char *const level_names[] = {"debug", "info", "warn", "error", "off"};
 static const char *const level_columns[] = {"DEBUG", "INFO ", "WARN ", "ERROR"};
+
 void log_configure(enum log_level level, enum log_format format, int fd) {
     sink.level = level;
     sink.format = format;
@@ -81,30 +82,6 @@ static bool line_put_string(struct line *line, struct slice text) {
     return true;
 }
 
-static bool line_put_integer(struct line *line, int64_t number) {
-    char digits[24];
-    int size = snprintf(digits, sizeof(digits), "%" PRId64, number);
-    return line_put(line, digits, (size_t)size);
-}
-
-static bool line_put_name(struct line *line, const char *name) {
-    if (line->format == LOG_TEXT)
-        return line_put(line, " ", 1) && line_put_string(line, slice_of(name)) &&
-               line_put(line, "=", 1);
-    return line_put(line, ",", 1) && line_put_string(line, slice_of(name)) &&
-           line_put(line, ":", 1);
-}
-
-/* A string is cut where it no longer fits; a name or a number is there whole or not at all. */
-static void line_put_field(struct line *line, const struct log_field *field) {
-    size_t begin = line->size;
-    bool shown = line_put_name(line, field->name) &&
-                 (field->type == LOG_FIELD_STRING ? line_put_string(line, field->text)
-                                                  : line_put_integer(line, field->number));
-    if (!shown)
-        line->size = begin;
-}
-
 static void line_put_time(struct line *line) {
     struct timespec now;
     struct tm date;
@@ -116,34 +93,39 @@ static void line_put_time(struct line *line) {
     line_put(line, text, size + (size_t)rest);
 }
 
-static void line_put_head(struct line *line, enum log_level level, const char *event) {
-    if (line->format == LOG_JSON) {
-        line_put_text(line, "{\"ts\":\"");
-        line_put_time(line);
-        line_put_text(line, "\",\"level\":\"");
-        line_put_text(line, level_names[level]);
-        line_put_text(line, "\",\"event\":");
-    } else {
-        line_put_time(line);
-        line_put_text(line, " ");
-        line_put_text(line, level_columns[level]);
-        line_put_text(line, " ");
-    }
-    line_put_string(line, slice_of(event));
-}
-
 static void line_compose(struct line *line, enum log_level level, const char *event,
                          const struct log_field *fields, size_t field_count) {
+    bool is_json = sink.format == LOG_JSON;
     line->format = sink.format;
     line->cut = false;
     line->bytes[0] = '\n';
     line->size = 1;
-    line_put_head(line, level, event);
-    for (size_t i = 0; i < field_count && !line->cut; i++)
-        line_put_field(line, &fields[i]);
+    line_put_text(line, is_json ? "{\"ts\":\"" : "");
+    line_put_time(line);
+    line_put_text(line, is_json ? "\",\"level\":\"" : " ");
+    line_put_text(line, is_json ? level_names[level] : level_columns[level]);
+    line_put_text(line, is_json ? "\",\"event\":" : " ");
+    line_put_string(line, slice_of(event));
+    for (size_t i = 0; i < field_count && !line->cut; i++) {
+        const struct log_field *field = &fields[i];
+        size_t begin = line->size;
+        char digits[24];
+        bool is_shown = line_put_text(line, is_json ? "," : " ") &&
+                        line_put_string(line, slice_of(field->name)) &&
+                        line_put_text(line, is_json ? ":" : "=");
+        if (is_shown && field->type == LOG_FIELD_STRING) {
+            is_shown = line_put_string(line, field->text);
+        } else if (is_shown) {
+            snprintf(digits, sizeof(digits), "%" PRId64, field->number);
+            is_shown = line_put_text(line, digits);
+        }
+        /* A string is cut if it does not fit; a name or a number is there whole or not at all. */
+        if (!is_shown)
+            line->size = begin;
+    }
     if (line->cut)
-        line_close(line, line->format == LOG_JSON ? ",\"cut\":true" : " cut=true");
-    line_close(line, line->format == LOG_JSON ? "}\n" : "\n");
+        line_close(line, is_json ? ",\"cut\":true" : " cut=true");
+    line_close(line, is_json ? "}\n" : "\n");
 }
 
 /* Polling first keeps a stalled log reader from blocking the server. */
@@ -172,8 +154,8 @@ static bool sink_write(const struct line *line) {
     return done == line->size;
 }
 
-/* With the lock held. True when all lost lines have been reported. */
-static bool sink_confess(void) {
+/* With the lock held. True: all lost lines have been reported. */
+static bool sink_report_lost(void) {
     if (sink.lost_count == 0)
         return true;
     struct line line;
@@ -198,7 +180,7 @@ void log_emit(enum log_level level, const char *event, const struct log_field *f
     struct line line;
     line_compose(&line, level, event, fields, field_count);
     pthread_mutex_lock(&sink.lock);
-    if (!sink_confess() || !sink_write(&line))
+    if (!sink_report_lost() || !sink_write(&line))
         sink.lost_count++;
     pthread_mutex_unlock(&sink.lock);
     errno = error;

@@ -1,10 +1,10 @@
 /* Structured log: one line per event, on standard error, as text or as JSON.
- * Any thread; a line is one write(2) under one lock, so lines never mix. Allocates nothing: a
- * line longer than LOG_LINE_MAX is truncated and marked (put the important field first). Never
- * blocks and never fails: a line that the descriptor cannot take at once is lost, and a
- * log.lines_lost line precedes the next one that is written. Values are escaped: no input can forge
- * a line.
- */
+ * Thread: any; a line is one write(2) under one lock, so lines never mix.
+ * Memory: none; a line longer than LOG_LINE_MAX is truncated and marked, so the important field
+ * comes first.
+ * Errors: never blocks and never fails. A line that the descriptor cannot take at once is lost, and
+ * a log.lines_lost line precedes the next one.
+ * Invariant: values are escaped: no input can forge a line. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -55,10 +55,8 @@ static inline struct log_field log_int(const char *name, int64_t number) {
     log_emit(level, event, (struct log_field[]){__VA_ARGS__},                                      \
              sizeof((struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 
-/* A log gate: lets one line pass in a while, so that a flood of equal events does not fill the log.
- * Belongs to its owner's thread.
- * Memory: a member of its owner, all zeroes before its first use.
- * Errors: none.
+/* A log gate lets one line pass in a while, so that a flood of equal events does not fill the log.
+ * It is a member of its owner, all zeroes before its first use, and belongs to its owner's thread.
  * The line that passes states how many were held back before it. */
 
 #define LOG_GATE_MS 10000

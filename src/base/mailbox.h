@@ -1,8 +1,10 @@
-/* A queue with many senders and one owner, the only way from thread to thread. An intrusive list
- * under one lock. The functions that post, announce, wake and close: any thread; all others: the
- * owner. Allocates nothing: an item is a member of the sender's object. A successful post moves
- * ownership to the owner; a refused post does not. Returns STATUS_LIMIT_REACHED when full,
- * STATUS_SHUTTING_DOWN once closed. Items arrive once each, in the order they were posted. */
+/* A queue with many senders and one owner, the only way from thread to thread: an intrusive list
+ * under one lock.
+ * Thread: any for functions that post, announce, wake and close; the owner for all others.
+ * Memory: an item is a member of the sender's object. A successful post moves it to the owner; a
+ * refused post does not.
+ * Errors: STATUS_LIMIT_REACHED when full, STATUS_SHUTTING_DOWN once closed.
+ * Invariant: items arrive once each, in the order they were posted. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 

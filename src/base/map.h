@@ -1,8 +1,10 @@
-/* The hash table used everywhere: byte strings to pointers, with a maximum count.
- * Owned by one thread at a time. Holds slices of keys, not copies: the bytes (mostly a member of
- * the value) must not change while the entry is in the map. Memory grows with the count, amortised,
- * and is freed by map_release. A refused insert changes nothing. Keys are hashed with a secret of
- * the process, so that hostile keys cannot force collisions; walks go in order of insertion. */
+/* The hash table used everywhere: byte strings to pointers, with a maximum count. Keys are hashed
+ * with a secret of the process, so that hostile keys cannot force collisions.
+ * Thread: one at a time.
+ * Memory: grows with the count, freed by map_release. Keys are slices, not copies: their bytes must
+ * not change while the entry is in the map.
+ * Errors: a refused insert changes nothing.
+ * Invariant: walks go in order of insertion. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 
@@ -27,7 +29,7 @@ struct map {
     struct map_entry *entries; /* in order of insertion, with removed ones in between */
     struct map_slot *slots;    /* index of an entry by its hash */
     size_t entry_count;        /* used entries, removed ones included */
-    size_t capacity;           /* of entries; there are twice as many slots; a power of two */
+    size_t capacity;           /* room for entries, a power of two; there are twice as many slots */
     size_t count;
     size_t count_max;
 };

@@ -12,7 +12,7 @@
  * need to see whole numbers. */
 struct shard {
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t numbers[METRIC_SLOT_COUNT];
-    struct shard *next;      /* of all, for good */
+    struct shard *next;      /* the list of all shards, which never shrinks */
     struct shard *next_idle; /* under the lock */
 };
 
@@ -79,7 +79,7 @@ __attribute__((noinline)) static struct shard *shard_take(void) {
 /* ---- counting ---- */
 
 /* Without a loop: deliveries come here one by one. */
-static size_t series_index(const struct metric_row *row, struct metric_labels labels) {
+static size_t slot_of(const struct metric_row *row, struct metric_labels labels) {
     static_assert(METRIC_POSITIONS_MAX == 3, "each position is in the sum");
     const unsigned *sizes = row->sizes;
     uint32_t mask = (1u << METRIC_LABEL_BITS) - 1;
@@ -87,11 +87,8 @@ static size_t series_index(const struct metric_row *row, struct metric_labels la
     uint32_t second = labels.packed >> METRIC_LABEL_BITS & mask;
     uint32_t third = labels.packed >> 2 * METRIC_LABEL_BITS;
     assert(first < sizes[0] && second < sizes[1] && third < sizes[2]);
-    return ((size_t)first * sizes[1] + second) * sizes[2] + third;
-}
-
-static size_t slot_of(const struct metric_row *row, struct metric_labels labels) {
-    return row->first_slot + series_index(row, labels) * row->series_slots;
+    size_t series = ((size_t)first * sizes[1] + second) * sizes[2] + third;
+    return row->first_slot + series * row->series_slots;
 }
 
 static void count(size_t slot, uint64_t more) {
@@ -110,7 +107,7 @@ void metrics_add(enum metric metric, struct metric_labels labels, uint64_t more)
     count(slot_of(row, labels), more);
 }
 
-/* A shard may go below zero where another thread added: the sum wraps back. */
+/* A shard may go below zero if another thread added: the sum wraps back. */
 void metrics_sub(enum metric metric, struct metric_labels labels, uint64_t less) {
     const struct metric_row *row = metric_row(metric);
     assert(row->kind == METRIC_KIND_GAUGE);
@@ -138,19 +135,13 @@ void metrics_observe(enum metric metric, struct metric_labels labels, uint64_t v
 
 /* ---- reading ---- */
 
-static uint64_t number_of(size_t slot) {
-    uint64_t sum = 0;
-    for (const struct shard *shard = atomic_load(&shards); shard; shard = shard->next)
-        sum += atomic_load_explicit(&shard->numbers[slot], memory_order_relaxed);
-    return sum;
-}
-
 uint64_t metrics_get_all(enum metric metric) {
     const struct metric_row *row = metric_row(metric);
     assert(row->kind != METRIC_KIND_HISTOGRAM);
     uint64_t sum = 0;
-    for (size_t i = 0; i < row->series_count; i++)
-        sum += number_of(row->first_slot + i);
+    for (const struct shard *shard = atomic_load(&shards); shard; shard = shard->next)
+        for (size_t i = 0; i < row->series_count; i++)
+            sum += atomic_load_explicit(&shard->numbers[row->first_slot + i], memory_order_relaxed);
     return sum;
 }
 

@@ -1,9 +1,9 @@
 /* Counters, gauges and histograms of the process, by the table spec/metrics.
- * Any thread. Each thread counts in memory of its own, so that counting never moves a cache line
- * between processors; reading adds up all threads. When a thread ends, its memory is kept for the
- * next one. Cannot fail: a thread that gets no memory uses a shared part. Labels are indexes into
- * the family's sets, so that the number of series is fixed at compile time; an index outside its
- * set asserts. */
+ * Thread: any. Each thread counts in memory of its own, so that counting moves no cache line
+ * between processors.
+ * Memory: that of an ended thread is kept for the next one.
+ * Errors: none: a thread that gets no memory uses a shared part.
+ * Invariant: the number of series is fixed at compile time; a label outside its set asserts. */
 #ifndef BASE_METRICS_H
 #define BASE_METRICS_H
 

@@ -1,6 +1,6 @@
-/* Tells AddressSanitizer which memory of our allocators is free, so that it detects access to it as
- * it does for malloc. Any thread; allocates nothing; cannot fail.
- * In other builds both functions do nothing. */
+/* Marks free memory of our allocators for AddressSanitizer, so that it detects access to it as it
+ * does for malloc. In other builds both functions do nothing.
+ * Thread: any. */
 #ifndef BASE_POISON_H
 #define BASE_POISON_H
 

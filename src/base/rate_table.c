@@ -44,15 +44,6 @@ void rate_table_release(struct rate_table *table) {
     table->is_open = false;
 }
 
-/* 0: the bucket holds at least one. */
-static uint64_t wait_ms(const struct rate_table *table, const struct rate_entry *entry,
-                        uint64_t now_ms) {
-    const struct rate_options *options = &table->options;
-    uint64_t spare_ms = options->interval_ms * (options->burst - 1);
-    uint64_t missing_ms = entry && entry->full_at_ms > now_ms ? entry->full_at_ms - now_ms : 0;
-    return missing_ms > spare_ms ? missing_ms - spare_ms : 0;
-}
-
 static struct rate_entry *entry_make(struct rate_table *table, struct slice key) {
     if (table->entries.count == table->options.count_max)
         drop(table, oldest(table));
@@ -69,35 +60,35 @@ static struct rate_entry *entry_make(struct rate_table *table, struct slice key)
     return entry;
 }
 
-/* Under the lock. The entry of the key, which is touched; NULL: its bucket is full. */
-static struct rate_entry *touch(struct rate_table *table, struct slice key, uint64_t now_ms) {
+/* Takes one from the bucket of the key, or more than it holds, up to a debt. Returns how long the
+ * caller waits for it. */
+static uint64_t take(struct rate_table *table, struct slice key, uint64_t now_ms,
+                     uint64_t debt_ms_max) {
+    const struct rate_options *options = &table->options;
+    uint64_t spare_ms = options->interval_ms * (options->burst - 1);
+    uint64_t beyond_ms = 0; /* what the bucket need not owe */
+    pthread_mutex_lock(&table->lock);
     for (int i = 0; i < 2 && oldest(table) && oldest(table)->full_at_ms <= now_ms; i++)
         drop(table, oldest(table));
     struct rate_entry *entry = map_find(&table->entries, key);
-    if (!entry)
-        return NULL;
-    list_remove(&entry->node);
-    list_push_back(&table->by_age, &entry->node);
-    return entry;
-}
-
-static uint64_t take(struct rate_table *table, struct slice key, uint64_t now_ms,
-                     uint64_t debt_ms_max) {
-    uint64_t beyond_ms = 0; /* what the bucket need not owe */
-    pthread_mutex_lock(&table->lock);
-    struct rate_entry *entry = touch(table, key, now_ms);
-    uint64_t wait = wait_ms(table, entry, now_ms);
-    bool is_taken = wait == 0 || debt_ms_max > 0;
+    if (entry) {
+        list_remove(&entry->node);
+        list_push_back(&table->by_age, &entry->node);
+    }
+    /* 0: the bucket holds at least one. A key without an entry has a full bucket. */
+    uint64_t missing_ms = entry && entry->full_at_ms > now_ms ? entry->full_at_ms - now_ms : 0;
+    uint64_t wait_ms = missing_ms > spare_ms ? missing_ms - spare_ms : 0;
+    bool is_taken = wait_ms == 0 || debt_ms_max > 0;
     if (is_taken && !entry)
         entry = entry_make(table, key);
     if (is_taken && entry) {
         uint64_t from_ms = entry->full_at_ms > now_ms ? entry->full_at_ms : now_ms;
-        entry->full_at_ms = from_ms + table->options.interval_ms;
-        beyond_ms = wait > debt_ms_max && debt_ms_max > 0 ? wait - debt_ms_max : 0;
+        entry->full_at_ms = from_ms + options->interval_ms;
+        beyond_ms = wait_ms > debt_ms_max && debt_ms_max > 0 ? wait_ms - debt_ms_max : 0;
         entry->full_at_ms -= beyond_ms;
     }
     pthread_mutex_unlock(&table->lock);
-    return wait - beyond_ms;
+    return wait_ms - beyond_ms;
 }
 
 uint64_t rate_table_take(struct rate_table *table, struct slice key, uint64_t now_ms) {

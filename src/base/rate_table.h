@@ -1,8 +1,9 @@
 /* Rates of many keys: each key has a token bucket, which refills with time.
- * Any thread: a lock guards the table.
+ * Thread: any: a lock guards the table.
  * Memory: an entry for each key whose bucket is not full. At the maximum, the entry that was
- * touched longest ago goes, and its key begins anew. Errors: without memory for an entry every take
- * succeeds. A key takes at most burst at once, and one more in each interval. */
+ * touched longest ago goes, and its key begins again.
+ * Errors: without memory for an entry every take succeeds.
+ * Invariant: a key takes at most burst at once, and one more in each interval. */
 #ifndef BASE_RATE_TABLE_H
 #define BASE_RATE_TABLE_H
 

@@ -1,8 +1,9 @@
 /* SHA-256 over OpenSSL: in one call, or in pieces.
- * Any thread; a struct sha256 belongs to one at a time.
- * The state lives in the caller's struct, and a copy of the struct continues on its own.
- * sha256_release wipes it. Cannot fail: an error of OpenSSL asserts.
- * The digest depends on the bytes only, not on how they were split into pieces. */
+ * Thread: any; a struct sha256 belongs to one at a time.
+ * Memory: the state lives in the caller's struct, and a copy of the struct continues on its own.
+ * sha256_release wipes it.
+ * Errors: an error of OpenSSL asserts.
+ * Invariant: the digest depends on the bytes only, not on how they were split into pieces. */
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 

@@ -1,6 +1,7 @@
 /* SipHash-1-3: a keyed hash of 64 bits. Without the key an attacker cannot choose texts that
- * collide. Any thread; allocates nothing; siphash_process_key aborts if the system has no random
- * bytes. Not for signatures or stored values: it has one compression round only. */
+ * collide. Not for signatures or stored values: it has one compression round only.
+ * Thread: any.
+ * Errors: siphash_process_key aborts if the system has no random bytes. */
 #ifndef BASE_SIPHASH_H
 #define BASE_SIPHASH_H
 

@@ -1,5 +1,6 @@
-/* A slice: a pointer and a size, for bytes that another object owns. It is valid as long as that
- * object, and need not be NUL-terminated. Any thread; allocates nothing; cannot fail. */
+/* A slice: a pointer and a size, for bytes that another object owns.
+ * Thread: any.
+ * Memory: valid as long as that object; not NUL-terminated. */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 

@@ -1,6 +1,7 @@
-/* UTF-8 validation (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF),
- * in one piece or across pieces. Any thread; allocates nothing.
- * A state of zero is both the start and "at a character boundary". */
+/* UTF-8 validation (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), in one
+ * piece or across pieces.
+ * Thread: any.
+ * Invariant: a state of zero is both the start and "at a character boundary". */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 

@@ -34,7 +34,7 @@ void uuid_format(const struct uuid *uuid, char *text) {
     memcpy(text + 24, digits + 20, 12);
 }
 
-/* -1 where it is not a lower-case hexadecimal digit. */
+/* -1: it is not a lower-case hexadecimal digit. */
 static int nibble_value(char digit) {
     if (digit >= '0' && digit <= '9')
         return digit - '0';
@@ -124,15 +124,6 @@ static void seed(struct uuid7_generator *generator, uint64_t timestamp_ms) {
     generator->random_low = pool_take(generator, 8) & RANDOM_LOW_MASK;
 }
 
-static void advance(struct uuid7_generator *generator) {
-    generator->random_low += pool_take(generator, 4) + 1;
-    generator->random_high += generator->random_low >> RANDOM_LOW_BITS;
-    generator->random_low &= RANDOM_LOW_MASK;
-    generator->timestamp_ms += generator->random_high >> RANDOM_HIGH_BITS;
-    generator->random_high &= (UINT64_C(1) << RANDOM_HIGH_BITS) - 1;
-    assert(generator->timestamp_ms <= UUID7_TIMESTAMP_MS_MAX);
-}
-
 enum status uuid7_generator_init(struct uuid7_generator *generator, const struct uuid *last) {
     if (last && !uuid7_valid(last))
         return STATUS_INVALID_UUID;
@@ -153,10 +144,16 @@ enum status uuid7_generator_init(struct uuid7_generator *generator, const struct
 
 struct uuid uuid7_next(struct uuid7_generator *generator, uint64_t now_ms) {
     assert(now_ms <= UUID7_TIMESTAMP_MS_MAX);
-    if (now_ms > generator->timestamp_ms)
+    if (now_ms > generator->timestamp_ms) {
         seed(generator, now_ms);
-    else
-        advance(generator);
+    } else {
+        generator->random_low += pool_take(generator, 4) + 1;
+        generator->random_high += generator->random_low >> RANDOM_LOW_BITS;
+        generator->random_low &= RANDOM_LOW_MASK;
+        generator->timestamp_ms += generator->random_high >> RANDOM_HIGH_BITS;
+        generator->random_high &= (UINT64_C(1) << RANDOM_HIGH_BITS) - 1;
+        assert(generator->timestamp_ms <= UUID7_TIMESTAMP_MS_MAX);
+    }
     struct uuid uuid;
     write_big_endian(uuid.bytes, 6, generator->timestamp_ms);
     write_big_endian(uuid.bytes + 6, 2, UINT64_C(7) << RANDOM_HIGH_BITS | generator->random_high);

@@ -1,8 +1,9 @@
 /* UUIDv7 (RFC 9562) in canonical lower-case text, and a strictly monotonic generator of them.
- * Values: any thread. A generator belongs to one thread. Allocates nothing.
- * A text or value that is not a UUIDv7 is STATUS_INVALID_UUID; only starting a generator
- * can fail in the operating system (STATUS_SYSTEM_ERROR).
- * Each id of a generator is greater than the one before, even if the clock steps back. */
+ * Thread: any for values; one for a generator.
+ * Errors: STATUS_INVALID_UUID for a text or value that is no UUIDv7; STATUS_SYSTEM_ERROR when a
+ * generator starts.
+ * Invariant: each id of a generator is greater than the one before, even if the clock steps back.
+ */
 #ifndef BASE_UUID7_H
 #define BASE_UUID7_H
 

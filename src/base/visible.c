@@ -45,25 +45,19 @@ __attribute__((format(printf, 2, 3))) static void visible_print(struct visible *
     visible->size = (size_t)size;
 }
 
-static void escape_ascii(struct visible *visible, enum visible_form form, uint8_t byte) {
-    if (byte == '"' || byte == '\\')
-        visible_print(visible, "\\%c", byte);
-    else if (byte >= 0x20 && byte < 0x7f)
-        visible_print(visible, "%c", byte);
-    else if (byte == '\n' || byte == '\r' || byte == '\t')
-        visible_print(visible, "\\%c", byte == '\n' ? 'n' : byte == '\r' ? 'r' : 't');
-    else if (form == VISIBLE_JSON)
-        visible_print(visible, "\\u%04x", (unsigned)byte);
-    else
-        visible_print(visible, "\\x%02x", (unsigned)byte);
-}
-
 /* JSON has no escape for a byte that is no text, so there it reads as the text form would. */
 struct visible visible_next(struct slice text, enum visible_form form) {
     struct visible visible = {.consumed = 1};
     uint8_t byte = (uint8_t)text.data[0];
     if (byte < 0x80) {
-        escape_ascii(&visible, form, byte);
+        if (byte == '"' || byte == '\\')
+            visible_print(&visible, "\\%c", byte);
+        else if (byte >= 0x20 && byte < 0x7f)
+            visible_print(&visible, "%c", byte);
+        else if (byte == '\n' || byte == '\r' || byte == '\t')
+            visible_print(&visible, "\\%c", byte == '\n' ? 'n' : byte == '\r' ? 'r' : 't');
+        else
+            visible_print(&visible, form == VISIBLE_JSON ? "\\u%04x" : "\\x%02x", (unsigned)byte);
         return visible;
     }
     size_t size = character_size(text);

@@ -1,8 +1,10 @@
 /* Escapes text for display: line ends, terminal commands, characters that reorder text and invalid
  * UTF-8 are escaped, all other characters stay.
- * Any thread. Writes into the caller's memory only.
- * Cannot fail: any bytes can be shown.
- * The result is valid UTF-8 without control characters, so no value can look like another line. */
+ * Thread: any.
+ * Memory: the caller's.
+ * Errors: none: any bytes can be shown.
+ * Invariant: the result is valid UTF-8 without control characters, so no value can look like
+ * another line. */
 #ifndef BASE_VISIBLE_H
 #define BASE_VISIBLE_H
 

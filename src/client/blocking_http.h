@@ -1,11 +1,11 @@
-/* HTTP requests of a thread that waits for each answer, over khala_request.
- * Belongs to one thread, which runs the loop of its client while a request is in progress.
- * Memory is bounded, however long the bodies are: callbacks get the answer as it arrives, also
- * while the request is still being sent.
- * STATUS_INVALID_REQUEST for a URL that is not http[s]://host[:port]; STATUS_SYSTEM_ERROR when the
- * server cannot be reached, stays silent for too long or does not speak HTTP: blocking_http_error
- * has the reason. An error of a callback ends the request with that status. The connection is kept
- * for the next request if the server allows it. */
+/* HTTP requests of a thread that waits for each answer, over khala_request. The connection is kept
+ * for the next request if the server allows it.
+ * Thread: one, which runs the loop of its client while a request is in progress.
+ * Memory: bounded, however long the bodies are: callbacks get the answer as it arrives, also while
+ * the request is still being sent.
+ * Errors: STATUS_INVALID_REQUEST for a URL that is not http[s]://host[:port]; STATUS_SYSTEM_ERROR
+ * when the server cannot be reached, stays silent for too long or does not speak HTTP:
+ * blocking_http_error has the reason. An error of a callback ends the request with that status. */
 #ifndef CLIENT_BLOCKING_HTTP_H
 #define CLIENT_BLOCKING_HTTP_H
 

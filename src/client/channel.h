@@ -1,8 +1,8 @@
 /* All topics of a client over one WebSocket, in the Phoenix dialect.
- * Belongs to the thread of the client's loop. Events come from the loop only.
- * Owns its WebSocket and the requests that wait for a reply.
- * A status other than STATUS_OK of a call means that nothing was sent, for want of memory.
- * One WebSocket can carry many topics, refuse one of them, and take a new token. */
+ * Thread: that of the client's loop. Events come from the loop only.
+ * Memory: owns its WebSocket and the requests that wait for a reply.
+ * Errors: a status other than STATUS_OK of a call means that nothing was sent, for want of memory.
+ * Invariant: one WebSocket can carry many topics, refuse one of them, and take a new token. */
 #ifndef CLIENT_CHANNEL_H
 #define CLIENT_CHANNEL_H
 
@@ -15,7 +15,7 @@
 
 struct channel_events {
     void (*opened)(void *user);
-    void (*joined)(void *user, uint64_t heartbeat_ms); /* 0: not told */
+    void (*joined)(void *user, uint64_t heartbeat_ms); /* 0: the server did not say */
     void (*heard)(void *user);
     void (*expiring)(void *user);
     void (*refreshed)(void *user);

@@ -1,7 +1,10 @@
 /* Errors that a client gets from the server or makes itself, and the policy for each.
- * Values, for any thread. They hold their texts, cut at their maximum, and allocate nothing.
- * Reading an error cannot fail: a body that is not one gives the code of its HTTP status or close.
- * The policy is that of spec/client_states.json: the code of the body first, then the number. */
+ * Thread: any.
+ * Memory: values; they hold their texts, cut at their maximum.
+ * Errors: reading an error cannot fail: a body that is not one gives the code of its HTTP status or
+ * close.
+ * Invariant: the policy is that of spec/client_states.json: the code of the body first, then the
+ * number. */
 #ifndef CLIENT_CLIENT_ERROR_H
 #define CLIENT_CLIENT_ERROR_H
 

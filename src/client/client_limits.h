@@ -1,7 +1,6 @@
-/* The bounds of the client library on memory and time.
- * Constants only, for any thread; they allocate nothing and cannot fail.
- * The application sets the sizes of its own queues in the options of khala_open.
- * docs/clients.md explains the values that all libraries share. */
+/* The bounds of the client library on memory and time. The application sets the sizes of its own
+ * queues in the options of khala_open. docs/clients.md explains the values that all libraries
+ * share. */
 #ifndef CLIENT_CLIENT_LIMITS_H
 #define CLIENT_CLIENT_LIMITS_H
 
@@ -11,7 +10,7 @@
 #define CLIENT_ANSWER_BYTES_MAX    (16u << 20)  /* the body of one HTTP answer */
 #define CLIENT_TOKEN_BYTES_MAX     (16u << 10)
 #define CLIENT_TOPIC_BYTES_MAX     512
-#define CLIENT_PATH_BYTES_MAX      (16u << 10) /* of one request */
+#define CLIENT_PATH_BYTES_MAX      (16u << 10) /* path of one request */
 #define CLIENT_TOPICS_MAX          100000
 #define CLIENT_TOPICS_PER_PUSH_MAX 100
 #define CLIENT_PUSHES_MAX          4096 /* requests without a reply */
@@ -43,7 +42,7 @@
 #define CLIENT_TOPIC_BASE_MS    1000
 #define CLIENT_PENDING_MAX_MS   5000 /* between attempts for a topic that does not exist yet */
 #define CLIENT_RENEW_MAX_MS     10000
-#define CLIENT_LOG_SILENCE_MS   60000 /* of the stream of the log, which has heartbeats */
+#define CLIENT_LOG_SILENCE_MS   60000 /* silence of the log's stream, which has heartbeats */
 
 #define CLIENT_APPEND_ITEMS_MAX       1000
 #define CLIENT_APPEND_BYTES_MAX       (8u << 20)

@@ -1,8 +1,9 @@
-/* The options of a client with copies of their texts and the defaults of their numbers.
- * Any thread; a pure function apart from its allocation.
- * The texts live in one block of memory, which the caller frees.
- * False: no memory, and nothing was changed.
- * No number is zero, or beyond its maximum, afterwards. */
+/* The options of a client with copies of their texts and the defaults of their numbers, and the
+ * life of its tokens.
+ * Thread: any.
+ * Memory: the texts live in one block of memory, which the caller frees.
+ * Errors: false: no memory, and nothing was changed.
+ * Invariant: no number is zero, or beyond its maximum, afterwards. */
 #ifndef CLIENT_CLIENT_OPTIONS_H
 #define CLIENT_CLIENT_OPTIONS_H
 
@@ -20,13 +21,8 @@ size_t client_text_size(const char *text);
 /* Copies a text to *at, which has room for it, and moves *at behind it. NULL for NULL. */
 const char *client_text_copy(char **at, const char *text);
 
-/* The life of a token by its own claims.
- * Any thread; a pure function.
- * Allocates nothing.
- * A text that is not a token with iat and exp has no known life.
- * A wrong clock of this machine shows as a rest that cannot be; then the whole life counts. */
-
-/* False: the token does not tell. */
+/* The rest of a token's life by its own claims. If it cannot be that long, the clock of this
+ * machine is wrong, and the whole life counts. False: the text is not a token with iat and exp. */
 bool token_life_ms(struct slice token, uint64_t wall_ms, uint64_t *life_ms);
 
 #endif

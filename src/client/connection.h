@@ -1,8 +1,8 @@
 /* The connection of a client: runs its machine, asks for tokens, and passes messages to topics.
- * Belongs to the thread of the client's loop.
- * Owns its channel and its followers until they are finished.
- * Want of memory counts as a lost connection: the client waits and connects again.
- * Every follower is in by_name and in followers, or in over after its end. */
+ * Thread: that of the client's loop.
+ * Memory: owns its channel and its followers until they are finished.
+ * Errors: want of memory counts as a lost connection: the client waits and connects again.
+ * Invariant: every follower is in by_name and in followers, or in over after its end. */
 #ifndef CLIENT_CONNECTION_H
 #define CLIENT_CONNECTION_H
 

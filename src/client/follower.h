@@ -1,8 +1,10 @@
 /* One topic of a client: runs the topic's machine, keeps its position, passes frames to the
  * application, and queues them while the application answers KHALA_LATER.
- * Belongs to the thread of the client's loop. Owns its queue, its parts of a snapshot and its
- * texts. STATUS_OUT_OF_MEMORY: the position covers what the application got, so a new connection
- * continues. Applied frames ascend within an epoch; the stored position never passes an applied
+ * Thread: that of the client's loop.
+ * Memory: owns its queue, its parts of a snapshot and its texts.
+ * Errors: STATUS_OUT_OF_MEMORY: the position covers what the application got, so a new connection
+ * continues.
+ * Invariant: applied frames ascend within an epoch; the stored position never passes an applied
  * frame. */
 #ifndef CLIENT_FOLLOWER_H
 #define CLIENT_FOLLOWER_H
@@ -17,11 +19,8 @@
 #include "client/recent.h"
 #include "topic/position.h"
 
-/* The queue of what an application applies: frames, resets and moves of the position, in order.
- * Belongs to the thread of the client's loop.
- * Owns its entries and copies of their texts.
- * STATUS_OUT_OF_MEMORY: the queue is unchanged.
- * Two moves without a frame between them are one. */
+/* What an application applies, in order: frames, resets and moves of the position. The queue owns
+ * its entries and copies of their texts. */
 
 enum entry_kind { ENTRY_FRAME, ENTRY_RESET, ENTRY_MOVE };
 
@@ -42,13 +41,6 @@ struct entry_queue {
     size_t frames;
     size_t bytes;
 };
-
-void entry_queue_init(struct entry_queue *queue);
-void entry_queue_clear(struct entry_queue *queue);
-MUST_CHECK enum status entry_queue_push(struct entry_queue *queue, const struct entry *entry);
-/* NULL: the queue is empty. */
-const struct entry *entry_queue_first(const struct entry_queue *queue);
-void entry_queue_drop_first(struct entry_queue *queue);
 
 struct follower;
 
@@ -77,9 +69,9 @@ struct follower_fault {
 };
 
 struct follower {
-    struct list_node node;        /* of the connection */
-    struct list_node wanted_node; /* of the channel: to be subscribed */
-    bool is_alone;                /* to be subscribed by a request of its own */
+    struct list_node node;        /* in the list of the connection */
+    struct list_node wanted_node; /* in the channel's list of followers to subscribe */
+    bool is_alone;                /* needs a subscribe request of its own */
     uint64_t number;
     const struct follower_link *link;
     const struct khala_options *options;
@@ -91,8 +83,8 @@ struct follower {
     bool is_unsaved;
     bool is_pending;    /* the server has no such topic for this client yet */
     const char *since;  /* where to begin without a position; NULL: at the beginning */
-    bool has_caught_up; /* the application is to be told */
-    char reason[CLIENT_CODE_BYTES_MAX]; /* of the next reset; "" is none */
+    bool has_caught_up; /* report it to the application once the queue is empty */
+    char reason[CLIENT_CODE_BYTES_MAX]; /* reason of the next reset; "": none */
     struct recent recent;
     struct buffer documents; /* the parts of a snapshot, without brackets */
     bool has_parts;
@@ -104,7 +96,7 @@ struct follower {
     bool has_error;
     bool is_finished;
     struct client_error error;
-    enum status failure; /* of an action */
+    enum status failure; /* first failure of an action */
     struct follower_fault faults[CLIENT_FAULTS_MAX];
     unsigned fault_count;
     unsigned trips;

@@ -1,10 +1,10 @@
 /* Commands of any thread to the loop of a client.
- * inbox_post: any thread. inbox_take: the loop's thread.
- * Counted: the client and each unanswered question for a token hold it. A posted command belongs to
- * the inbox until it is taken; a closed inbox frees it at once.
- * inbox_post cannot fail for want of memory, because the command's owner allocated it.
- * Commands arrive in the order in which they were posted. A draining inbox takes only the commands
- * that end what was begun. */
+ * Thread: any for inbox_post; the loop's for inbox_take.
+ * Memory: counted: the client and each unanswered question for a token hold it. A posted command
+ * belongs to the inbox until it is taken; a closed inbox frees it at once.
+ * Errors: none for want of memory, because the command's owner allocated it.
+ * Invariant: commands arrive in the order in which they were posted. A draining inbox accepts only
+ * commands that end what was begun. */
 #ifndef CLIENT_INBOX_H
 #define CLIENT_INBOX_H
 

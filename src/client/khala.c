@@ -42,7 +42,7 @@ struct khala {
     struct list logs;             /* followers of the log */
     struct command close_command; /* so that closing needs no memory */
     struct flush_command close_flush;
-    uint64_t numbers;     /* of followers, under the inbox's lock */
+    uint64_t numbers;     /* the last number of a follower, under the inbox's lock */
     uint64_t close_at_ms; /* the latest; 0: khala_close was not called */
     bool is_flushed;      /* after khala_close, every event has its answer */
     bool is_closing;
@@ -453,22 +453,6 @@ static void run_thread(void *user) {
     (void)uv_run(client->loop, UV_RUN_DEFAULT);
 }
 
-/* The handles of the client. On failure, nothing is left on the loop. */
-static bool begin(struct khala *client) {
-    client->wake.data = client->timer.data = client;
-    if (uv_async_init(client->loop, &client->wake, on_wake) != 0)
-        return false;
-    int error = uv_timer_init(client->loop, &client->timer);
-    assert(error == 0); /* libuv documents no failure */
-    socket_hold(&client->holds);
-    socket_hold(&client->holds);
-    inbox_open(client->inbox, &client->wake);
-    /* The events of the outbox are sent at once. */
-    if (client->sender.send_at_ms > 0)
-        on_wait(client, clock_mono_now_ms());
-    return true;
-}
-
 static enum khala_result start(struct khala *client) {
     if (client->options.loop) {
         client->loop = client->options.loop;
@@ -495,12 +479,22 @@ static enum khala_result start(struct khala *client) {
                                          .wait = on_wait,
                                          .next_number = next_number};
     list_init(&client->logs);
-    bool is_begun = begin(client);
-    if (is_begun &&
-        (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0))
-        return KHALA_OK;
-    if (is_begun)
+    client->wake.data = client->timer.data = client;
+    bool is_begun = uv_async_init(client->loop, &client->wake, on_wake) == 0;
+    if (is_begun) {
+        int error = uv_timer_init(client->loop, &client->timer);
+        assert(error == 0); /* libuv documents no failure */
+        socket_hold(&client->holds);
+        socket_hold(&client->holds);
+        inbox_open(client->inbox, &client->wake);
+        /* The events of the outbox are sent at once. */
+        if (client->sender.send_at_ms > 0)
+            on_wait(client, clock_mono_now_ms());
+        if (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0)
+            return KHALA_OK;
         shut(client);
+    }
+    /* On failure nothing is left on the loop. */
     if (client->has_thread) {
         (void)uv_run(client->loop, UV_RUN_DEFAULT);
         (void)uv_loop_close(client->loop);

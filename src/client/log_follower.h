@@ -1,8 +1,9 @@
 /* Follows the whole log over an event stream, by event cursors.
- * log_follower_make: any thread. The rest: the thread of the client's loop.
- * Owns its texts and its decoder; its request belongs to the requester.
- * Want of memory counts as a lost connection: the follower waits and connects again.
- * The position never passes an event that the application got, so nothing is missed or repeated. */
+ * Thread: any for log_follower_make; that of the client's loop for the others.
+ * Memory: owns its texts and its decoder; its request belongs to the requester.
+ * Errors: want of memory counts as a lost connection: the follower waits and connects again.
+ * Invariant: the position never passes an event that the application got, so nothing is missed or
+ * repeated. */
 #ifndef CLIENT_LOG_FOLLOWER_H
 #define CLIENT_LOG_FOLLOWER_H
 

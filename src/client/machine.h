@@ -1,8 +1,8 @@
 /* Runs a machine of spec/client_states.json: the connection of a client, or one of its topics.
- * Belongs to the thread of the client's loop.
- * Allocates nothing; the data of an input must live until machine_give returns.
- * Cannot fail. More waiting inputs than MACHINE_WAITING_MAX is a mistake of the code, and asserts.
- * An input that an action gives is handled after all actions of the step that runs. */
+ * Thread: that of the client's loop.
+ * Memory: none; the data of an input must live until machine_give returns.
+ * Errors: more waiting inputs than MACHINE_WAITING_MAX is a mistake of the code, and asserts.
+ * Invariant: an input that an action gives is handled after all actions of the step that runs. */
 #ifndef CLIENT_MACHINE_H
 #define CLIENT_MACHINE_H
 

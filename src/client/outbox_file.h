@@ -1,10 +1,12 @@
-/* Events without an answer, in a file: they are sent by the next process if this one dies.
- * One thread at a time; the sender's lock orders the threads that append.
- * Holds a descriptor. A line is "+EVENT" or "-ID" of an answered event.
- * STATUS_SYSTEM_ERROR leaves errno set. A line that broke off at the end of the file is dropped.
- * A line is written by one call before the event is accepted, so it survives the death of the
- * process. The sender syncs the file soon after, so that it also survives the death of the machine.
- */
+/* Events without an answer, in a file: they are sent by the next process if this one dies. A line
+ * is "+EVENT" or "-ID" of an answered event.
+ * Thread: one at a time; the sender's lock orders the threads that append.
+ * Memory: a descriptor.
+ * Errors: STATUS_SYSTEM_ERROR leaves errno set. A line that broke off at the end of the file is
+ * dropped.
+ * Invariant: a line is written by one call before the event is accepted, so it survives the death
+ * of the process. The sender syncs the file soon after, so that it also survives the death of the
+ * machine. */
 #ifndef CLIENT_OUTBOX_FILE_H
 #define CLIENT_OUTBOX_FILE_H
 

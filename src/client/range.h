@@ -1,8 +1,8 @@
 /* Ranges, parts of snapshots and positions as the server or a storage writes them.
- * Any thread; pure functions over values.
- * Allocates nothing: frames and documents point into the message.
- * What is not well-formed is not valid; there are no other errors.
- * The frames of a valid range ascend, and lie after its start and up to its end. */
+ * Thread: any.
+ * Memory: frames and documents point into the message.
+ * Errors: what is not well-formed is not valid; there are no other errors.
+ * Invariant: the frames of a valid range ascend, and lie after its start and up to its end. */
 #ifndef CLIENT_RANGE_H
 #define CLIENT_RANGE_H
 

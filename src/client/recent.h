@@ -1,10 +1,11 @@
-/* Recognises events by id and documents by version for five minutes, in bounded memory.
- * Belongs to the thread of the client's loop.
- * Owns copies: 16 bytes of an event's id, for up to CLIENT_RECENT_IDS_MAX of them in 8.5 MB (for a
+/* Recognises events by id and documents by version for five minutes, in bounded memory. A document
+ * repeats if its version is not newer; an event if its id is known.
+ * Thread: that of the client's loop.
+ * Memory: 16 bytes of an event's id, for up to CLIENT_RECENT_IDS_MAX of them in 8.5 MB (for a
  * moment 15 MB, while it grows); texts of other keys, up to CLIENT_RECENT_MAX. It grows and shrinks
- * with what it holds. At a maximum the oldest entry goes. STATUS_OUT_OF_MEMORY: the frame is not
- * remembered. Ids are compared, not only hashed: a frame that was never seen is never recognised.
- * A document repeats if its version is not newer; an event if its id is known. */
+ * with what it holds. At a maximum the oldest entry goes.
+ * Errors: STATUS_OUT_OF_MEMORY: the frame is not remembered.
+ * Invariant: ids are compared, not only hashed: a frame that was never seen is never recognised. */
 #ifndef CLIENT_RECENT_H
 #define CLIENT_RECENT_H
 
@@ -24,7 +25,7 @@ struct recent {
     struct siphash_key secret;
     struct recent_id *ring;
     uint32_t *table;
-    size_t capacity;   /* of the ring; 0: no memory is held */
+    size_t capacity;   /* places in the ring; 0: no memory is held */
     size_t table_size; /* a power of two */
     size_t first;
     size_t count;

@@ -1,10 +1,9 @@
-/* HTTP requests of the application: an answer of any length, and a body of any length.
- * request_make: any thread. The rest: the thread of the client's loop.
- * Owns the requests until their answer, which is their last call.
- * An answer has an HTTP status or an error; nothing is tried again, because only the application
- * knows whether its request may be repeated.
- * A request asks for its own token, unless it has a key; the key goes to the client's server only.
- */
+/* HTTP requests of the application: an answer of any length, and a body of any length. A request
+ * asks for its own token, unless it has a key; the key goes to the client's server only.
+ * Thread: any for request_make; that of the client's loop for the others.
+ * Memory: owns the requests until their answer, which is their last call.
+ * Errors: an answer has an HTTP status or an error; nothing is tried again, because only the
+ * application knows whether its request may be repeated. */
 #ifndef CLIENT_REQUESTER_H
 #define CLIENT_REQUESTER_H
 

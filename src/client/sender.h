@@ -1,9 +1,9 @@
 /* Appends events: each has an id from the start, so a repeated request stores no second event.
- * sender_make_item, sender_forget: any thread. The rest: the thread of the client's loop.
- * Owns its items until their answer, which is their last call.
- * A full queue refuses an item. Want of memory counts as a lost connection.
- * The events of one entity are a lane: at most one request has events of it, so they keep their
- * order, and only the lane rests while the server refuses it. Other lanes go on. */
+ * Thread: any for sender_make_item and sender_forget; that of the client's loop for the others.
+ * Memory: owns its items until their answer, which is their last call.
+ * Errors: a full queue refuses an item. Want of memory counts as a lost connection.
+ * Invariant: the events of one entity are a lane: at most one request has events of it, so they
+ * keep their order, and only the lane rests while the server refuses it. Other lanes go on. */
 #ifndef CLIENT_SENDER_H
 #define CLIENT_SENDER_H
 
@@ -79,8 +79,8 @@ struct sender {
     bool was_full;
     struct uuid7_generator ids;
     struct outbox_file outbox;
-    struct map lanes;        /* by name */
-    struct buffer lane_name; /* of the event that is read */
+    struct map lanes;        /* keyed by name */
+    struct buffer lane_name; /* lane of the event that is read */
     /* Of the loop's thread. */
     struct list queue;
     uint64_t last_number;
@@ -96,12 +96,12 @@ struct sender {
     bool is_asking;
     uint64_t ask_until_ms;
     uint64_t send_at_ms;  /* 0: nothing waits to be sent */
-    uint64_t retry_at_ms; /* of all lanes; 0: no wait */
+    uint64_t retry_at_ms; /* all lanes wait until then; 0: no wait */
     unsigned attempts;
     unsigned refusals;
     bool is_failed;
     struct client_error error;
-    uv_fs_t sync; /* of the outbox */
+    uv_fs_t sync; /* the outbox's */
     bool is_syncing;
     bool must_sync; /* events were added to the outbox after the sync in progress began */
 };
@@ -129,7 +129,7 @@ void sender_add(struct sender *sender, struct sender_item *item);
 struct flush_command {
     struct command command;
     struct list_node node;
-    uint64_t number; /* of the last event that it waits for */
+    uint64_t number; /* the last event that it waits for */
     void *user;
     void (*done)(void *user);
 };

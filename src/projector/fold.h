@@ -1,10 +1,11 @@
 /* Folds of any document kind: one event onto a summary, or the events of an entity from the log.
- * A fold belongs to one thread.
- * It owns the memory of the texts of its summary. To bound it, the fold sometimes copies the
- * summary into another arena and resets the old one. STATUS_INTERNAL_ERROR for a gap in the log;
- * STATUS_NOT_FOUND where it ends early; errors of the store; STATUS_OUT_OF_MEMORY. A failure leaves
- * the summary invalid. Reading a written document and folding on gives the same summary as folding
- * on directly. */
+ * Thread: one at a time for a fold.
+ * Memory: a fold owns the texts of its summary. To bound them, it sometimes copies the summary into
+ * another arena and resets the old one.
+ * Errors: STATUS_INTERNAL_ERROR for a gap in the log, STATUS_NOT_FOUND if it ends early, those of
+ * the store, STATUS_OUT_OF_MEMORY. A failure leaves the summary invalid.
+ * Invariant: reading a written document and folding on gives the same summary as folding on
+ * directly. */
 #ifndef PROJECTOR_FOLD_H
 #define PROJECTOR_FOLD_H
 

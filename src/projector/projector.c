@@ -31,8 +31,8 @@ struct change {
     bool has_document;    /* it was read from the store */
     bool has_checkpoint;
     struct store_checkpoint checkpoint;
-    uint64_t first_seq; /* of the first event of this commit */
-    uint64_t log_id;    /* of the last event */
+    uint64_t first_seq; /* seq of the first event of this commit */
+    uint64_t log_id;    /* log id of the last event */
     bool has_drift;
     enum reason drift;
     unsigned attempts;
@@ -76,7 +76,7 @@ struct projector {
     struct store_session *session;
     uint64_t now_ms;
     struct arena arena;
-    struct buffer shared_events; /* of struct shared_event */
+    struct buffer shared_events; /* an array of struct shared_event */
     struct list changes;         /* in the order of their last events */
     size_t change_count;
     uint64_t first_log_id; /* 0: no event yet */
@@ -122,7 +122,7 @@ static void start_empty(struct change *change) {
     summary_init(fold_layout(change->entry->kind), &change->summary.common, change->entity->id);
 }
 
-/* seq: of the first event of this commit. */
+/* seq: the first event of this commit. */
 static enum status start_stored(struct projector *projector, struct change *change, uint64_t seq) {
     enum document_kind kind = change->entry->kind;
     uint64_t ref = change->entry->ref;

@@ -1,9 +1,10 @@
 /* The projector: folds the events of each commit into documents, checkpoints and journal rows,
- * which are written with the events. It implements authority/projection.h. Writer's thread;
- * projector_stats may be called from any thread. Memory: a cache of summaries bounded in bytes, and
- * the data of one commit. projector_open may fail with STATUS_OUT_OF_MEMORY. Later failures never
- * fail the append: the entity is folded from the log with the next commit. Documents follow from
- * the log alone. The cache holds committed data only. */
+ * which are written with the events. It implements authority/projection.h.
+ * Thread: the writer's; any for projector_stats.
+ * Memory: a cache of summaries bounded in bytes, and the data of one commit.
+ * Errors: STATUS_OUT_OF_MEMORY of projector_open. Later failures never fail the append: the entity
+ * is folded from the log with the next commit.
+ * Invariant: documents follow from the log alone. The cache holds committed data only. */
 #ifndef PROJECTOR_PROJECTOR_H
 #define PROJECTOR_PROJECTOR_H
 

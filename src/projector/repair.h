@@ -1,5 +1,6 @@
-/* Repair of derived rows from the log: the healer works through all of them, and repair_document
- * and repair_journal rebuild the rows of one report. Thread: the writer's, between two commits.
+/* Repair of derived rows from the log: the healer works through all of them; repair_document and
+ * repair_journal rebuild the rows of one report.
+ * Thread: the writer's, between two commits.
  * Memory: one entity, or the altered rows of one part of a journal; a few numbers between steps.
  * Errors: of the store. A step never fails the append; the healer tries again later.
  * Invariant: the mark in the store is set before a derived row can be missing and removed after the

@@ -33,7 +33,7 @@ struct reprojection {
     struct sink_update updates[REPROJECT_REPAIRS_MAX];
     struct store_drift drifts[REPROJECT_REPAIRS_MAX];
     size_t update_count;
-    struct buffer shared_events; /* of struct sink_shared_event */
+    struct buffer shared_events; /* an array of struct sink_shared_event */
 };
 
 /* A consistent view of the stored rows of an entity. */

@@ -1,8 +1,8 @@
 /* The run summary: the state of a run, folded from its events one at a time.
- * Any thread; a summary belongs to one thread at a time.
- * Texts live as summary.h says.
- * STATUS_OUT_OF_MEMORY leaves the summary invalid: read it or fold it again.
- * The log is trusted: the authority accepts only legal transitions. */
+ * Thread: one at a time for a summary.
+ * Memory: as in summary.h.
+ * Errors: STATUS_OUT_OF_MEMORY leaves the summary invalid: read it or fold it again.
+ * Invariant: the log is trusted: the authority accepts only legal transitions. */
 #ifndef PROJECTOR_RUN_SUMMARY_H
 #define PROJECTOR_RUN_SUMMARY_H
 

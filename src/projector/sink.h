@@ -15,8 +15,8 @@
 struct sink_update {
     struct store_document document;
     struct store_checkpoint checkpoint;
-    uint64_t first_seq; /* of the first event since the last frame; 0: one event, or unknown */
-    uint64_t log_id;    /* of the last event */
+    uint64_t first_seq; /* first event since the last frame; 0: one event, or unknown */
+    uint64_t log_id;    /* log id of the last event */
     struct owner owner;
     bool is_checkpoint_only; /* the stored document is correct: no frame */
 };

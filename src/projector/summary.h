@@ -1,10 +1,10 @@
 /* The common part of all summaries, and the codec between summaries and documents.
- * Any thread; a summary belongs to one thread at a time.
- * Texts are slices of canonical JSON ("null" if absent) in the document read or in the arena of the
- * fold.
- * STATUS_INVALID_REQUEST for a document of another form; STATUS_OUT_OF_MEMORY.
- * The log alone determines a summary. Two folds of the same events differ in projected_at only,
- * however the events were split into commits. */
+ * Thread: one at a time for a summary.
+ * Memory: texts are slices of canonical JSON ("null" if absent) in the document read or in the
+ * arena of the fold.
+ * Errors: STATUS_INVALID_REQUEST for a document of another form; STATUS_OUT_OF_MEMORY.
+ * Invariant: the log alone determines a summary. Two folds of the same events differ in
+ * projected_at only, however the events were split into commits. */
 #ifndef PROJECTOR_SUMMARY_H
 #define PROJECTOR_SUMMARY_H
 
@@ -50,7 +50,7 @@ struct summary_field {
     struct slice name;
     struct slice opening; /* the text before the value: ,"name": */
     enum summary_field_kind kind;
-    size_t offset; /* of the slice or the number, in the summary */
+    size_t offset; /* offset of the slice or number in the summary */
 };
 
 #define SUMMARY_FIELD(name_, kind_, offset_)                                                       \
@@ -78,8 +78,8 @@ struct summary_stamp {
 
 /* Offsets in a document that was just written, so that it need not be parsed. */
 struct summary_marks {
-    size_t values[SUMMARY_FIELDS_MAX]; /* of each field */
-    size_t projected_at;               /* of the member, comma included */
+    size_t values[SUMMARY_FIELDS_MAX]; /* the value of each field */
+    size_t projected_at;               /* the member, comma included */
     size_t projected_at_end;
 };
 

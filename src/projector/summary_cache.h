@@ -1,9 +1,9 @@
 /* A cache of recent summaries, so that an event does not cost a read of its document.
- * Writer's thread.
- * Each entry owns its document, which holds the texts of the summary, and during a commit a second
- * one. summary_cache_trim bounds the bytes; it keeps entries that the current commit uses.
- * STATUS_OUT_OF_MEMORY leaves the entry unchanged.
- * `now` of an entry is committed; `next` is the result of the current commit. */
+ * Thread: the writer's.
+ * Memory: each entry owns its document, which holds the texts of the summary, and during a commit a
+ * second one. summary_cache_trim bounds the bytes; it keeps entries that the current commit uses.
+ * Errors: STATUS_OUT_OF_MEMORY leaves the entry unchanged.
+ * Invariant: `now` of an entry is committed; `next` is the result of the current commit. */
 #ifndef PROJECTOR_SUMMARY_CACHE_H
 #define PROJECTOR_SUMMARY_CACHE_H
 

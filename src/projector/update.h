@@ -1,8 +1,10 @@
-/* Builds the rows of a summary: the document, its hashes, its checkpoint.
- * Any thread.
- * Everything made lives in the caller's arena.
- * STATUS_OUT_OF_MEMORY; STATUS_PAYLOAD_TOO_LARGE for a summary over SUMMARY_BYTES_MAX.
- * Commits and reprojection build their rows here, so that they cannot differ. */
+/* Builds the rows of a summary (the document, its hashes, its checkpoint), and decides against the
+ * last checkpoint whether to write, repair or skip them.
+ * Thread: any.
+ * Memory: the caller's arena.
+ * Errors: STATUS_OUT_OF_MEMORY; STATUS_PAYLOAD_TOO_LARGE for a summary over SUMMARY_BYTES_MAX. A
+ * decision cannot fail.
+ * Invariant: commits and reprojection build their rows here, so that they cannot differ. */
 #ifndef PROJECTOR_UPDATE_H
 #define PROJECTOR_UPDATE_H
 
@@ -15,9 +17,9 @@ struct update_source {
     const union any_summary *summary;
     uint64_t entity_ref;
     struct owner owner;
-    uint64_t version; /* of the new document */
+    uint64_t version; /* the new document's */
     uint64_t log_id;
-    uint64_t first_seq; /* of the first event since the last frame; 0: unknown */
+    uint64_t first_seq; /* seq of the first event since the last frame; 0: unknown */
     struct slice projection_version;
     uint64_t now_ms;
 };
@@ -26,7 +28,7 @@ struct update_source {
 struct update_scratch {
     struct buffer document;
     struct buffer text;
-    struct summary_marks marks; /* of the last document */
+    struct summary_marks marks; /* offsets in the last document */
 };
 
 void update_scratch_init(struct update_scratch *scratch);
@@ -37,7 +39,6 @@ MUST_CHECK enum status update_build(const struct update_source *source,
                                     struct sink_update *update);
 
 /* The checkpoint decision: write, repair or skip a new summary, given the last checkpoint.
- * A pure function. Any thread; allocates nothing; cannot fail.
  *
  *   checkpoint            incoming                       action   drift
  *   none                  from the first event           write    -
@@ -50,13 +51,13 @@ MUST_CHECK enum status update_build(const struct update_source *source,
  *   behind                events between are missing     repair   sequence_gap
  *   behind                continues at the next seq      write    -
  *
- * To repair is to fold the missing events from the log; all events for another version, or where
- * the checkpoint is ahead. The log is the truth, so a summary never waits for its checkpoint. */
+ * To repair is to fold the missing events from the log; all events for another version, or if the
+ * checkpoint is ahead. The log is the truth, so a summary never waits for its checkpoint. */
 
 enum checkpoint_action { CHECKPOINT_WRITE, CHECKPOINT_SKIP, CHECKPOINT_REPAIR };
 
 struct checkpoint_incoming {
-    uint64_t first_seq; /* of the events since the last summary */
+    uint64_t first_seq; /* the first event since the last summary */
     uint64_t last_seq;
     struct slice projection_version;
     const uint8_t *summary_hash;

@@ -38,7 +38,7 @@ struct verification {
     struct arena arena;
     uint64_t seq;
     uint8_t head_hash[SHA256_BYTES];
-    uint64_t linked_events; /* of all entities */
+    uint64_t linked_events; /* total of all entities */
     uint64_t refs[PAGE_ENTITIES];
     size_t ref_count;
     struct link_before last; /* the event before in a sample */
@@ -279,7 +279,7 @@ struct journal_checking {
     struct journal_check_result *result;
     uint64_t after_ref;
     bool has_more;
-    struct arena names; /* of the page */
+    struct arena names; /* texts of the page */
     struct slice topics[PAGE_TOPICS];
     size_t topic_count;
     /* The topic that is walked. */
@@ -436,9 +436,9 @@ struct document_checking {
     struct store_session *session;
     const struct document_check_options *options;
     struct document_check_result *result;
-    struct arena arena; /* of one document */
+    struct arena arena; /* rows of one document */
     uint64_t after_ref;
-    uint64_t count; /* of this page */
+    uint64_t count; /* documents of this page */
 };
 
 /* NULL: the document has no fault. An entity without both rows is not projected. */

@@ -1,9 +1,10 @@
-/* Verification of the whole log: payload hashes, event hashes, links to the previous event, gaps in
- * sequences, order of cursors.
- * The thread of the session, also beside a running server: events after the start are not checked.
- * Memory is constant: one walk in log order and one by entity.
- * Errors of the store when it cannot be read. A broken log is a result, not an error.
- * Changes nothing. */
+/* Checks of the store: of the whole log (hashes, links to the previous event, gaps, order of
+ * cursors), of a sample of it, of the journals and of the documents. They change nothing.
+ * Thread: that of the session, also beside a running server.
+ * Memory: constant, whatever the store holds.
+ * Errors: of the store when it cannot be read. Damage is a result, not an error.
+ * Invariant: events after the start are not checked; a topic or a page of documents is read as of
+ * one moment. */
 #ifndef PROJECTOR_VERIFY_H
 #define PROJECTOR_VERIFY_H
 
@@ -48,11 +49,7 @@ MUST_CHECK enum status verify_sample(struct store_session *session,
                                      const struct verify_sample *sample,
                                      struct verify_result *result);
 
-/* The check of the journals: holes, stray rows and altered rows.
- * The thread of the session, also beside a running server: each topic is read as of one moment.
- * Memory is constant: one walk for each topic.
- * Errors of the store when it cannot be read. Damage is a result, not an error.
- * Changes nothing. */
+/* ---- the journals: holes, stray rows and altered rows --------------------------------------- */
 
 /* The damages of one topic that are named; the others are counted. */
 #define JOURNAL_CHECK_NAMED_MAX 16
@@ -79,11 +76,9 @@ MUST_CHECK enum status journal_check(struct store_session *session,
                                      const struct journal_check_options *options,
                                      struct journal_check_result *result);
 
-/* The check of the documents: each is there, has its hash, and agrees with its checkpoint.
- * The thread of the session, also beside a running server: each page is read as of one moment.
- * Memory is constant: one document at a time.
- * Errors of the store when it cannot be read. Damage is a result, not an error.
- * Changes nothing, and reads no event: a reprojection compares with the log. */
+/* ---- the documents: each is there, has its hash, and agrees with its checkpoint ------------ */
+
+/* Reads no event: a reprojection compares with the log. */
 
 /* The damages that are named; the others are counted. */
 #define DOCUMENT_CHECK_NAMED_MAX 100

@@ -23,7 +23,7 @@ struct cycle {
     const struct cycle_options *options;
     struct retention_report *report;
     uint64_t next_ref;
-    uint64_t last_ref; /* of all topics at the start of the pass */
+    uint64_t last_ref; /* the last topic when the pass began */
     bool is_full;      /* the page ended because the batch was full */
     bool is_damaged;   /* a topic is damaged; the others are still inspected */
     struct arena names;

@@ -1,11 +1,11 @@
 /* One pass of the retention job: finds expired frames of all topics and prunes them in bounded
- * batches.
- * Belongs to the thread of its session, which is not the writer's while a server runs. A callback
- * does the pruning.
+ * batches, at a pace that lets appends pass.
+ * Thread: that of its session, which is not the writer's while a server runs; a callback does the
+ * pruning.
  * Memory: one batch.
- * An error of the store or of pruning ends the pass. The next pass continues.
- * No read of the store is open during pruning. Only the journal shrinks: for the topic of an entity
- * only the floor rises. */
+ * Errors: an error of the store or of pruning ends the pass. The next pass continues.
+ * Invariant: no read of the store is open during pruning. Only the journal shrinks: for the topic
+ * of an entity only the floor rises. */
 #ifndef RETENTION_CYCLE_H
 #define RETENTION_CYCLE_H
 
@@ -18,7 +18,7 @@
 #include "store/store.h"
 
 struct prune_batch {
-    uint64_t work_max; /* of the next batch; the prune callback may change it */
+    uint64_t work_max; /* size of the next batch; the prune callback may change it */
     uint64_t work;
     /* The topics to prune, and their names. */
     struct store_prune prunes[PRUNE_BATCH_TOPICS_MAX];
@@ -30,7 +30,7 @@ struct cycle_options {
     struct store_session *session;
     const struct policy_table *policies;
     uint64_t now_ms;
-    uint64_t work_max; /* of the first batch */
+    uint64_t work_max; /* size of the first batch */
     /* Topics that are not due are skipped. NULL: no topic is skipped. */
     struct due *due;
     void *user;
@@ -44,14 +44,15 @@ struct cycle_options {
 MUST_CHECK enum status retention_cycle(const struct cycle_options *options,
                                        struct retention_report *report);
 
+/* ---- due times ----------------------------------------------------------------------------- */
+
 /* The time at which each topic may next have expired frames, so that a pass costs as much as there
- * is to expire. A topic without frames is due when a frame published now would expire. Owned by one
- * thread. Memory: eight bytes a topic, indexed by its ref; refs are small and dense. Cannot fail:
- * without memory a topic is always due. It only saves work. The times in the store decide which
- * frames expire. */
+ * is to expire. A topic without frames is due when a frame published now would expire. Refs are
+ * small and dense, so a topic takes eight bytes; without memory it is always due. The times only
+ * save work: those in the store decide which frames expire. */
 
 struct due {
-    uint64_t *at_ms; /* by ref; 0: due now */
+    uint64_t *at_ms; /* indexed by ref; 0: due now */
     size_t capacity;
 };
 
@@ -64,11 +65,9 @@ uint64_t due_next(const struct due *due, uint64_t ref, uint64_t last, uint64_t n
 /* The number of consecutive refs from ref on that are due, at most count_max. */
 uint64_t due_run(const struct due *due, uint64_t ref, uint64_t count_max, uint64_t now_ms);
 
-/* The pace of pruning beside appends: the size of the next batch, and the pause before it.
- * Owned by one thread.
- * Allocates nothing.
- * Cannot fail.
- * A batch takes about PACE_BATCH_NS of the writer's processor time, because an append may wait for
+/* ---- the pace beside appends ---------------------------------------------------------------- */
+
+/* A batch takes about PACE_BATCH_NS of the writer's processor time, because an append may wait for
  * all of it. The sync of the disk comes on top at any size. While appends arrive, batches take one
  * part in PACE_SHARE of the writer's time. */
 

@@ -1,9 +1,9 @@
 /* The report of a retention pass: totals, and a list of topics.
- * One thread fills it; then any thread reads it.
- * Reference-counted. It lists RETENTION_REPORT_TOPICS_MAX topics, pruned ones first, and counts the
- * others as omitted.
- * Cannot fail: without memory, topics are omitted.
- * The totals include all topics, listed or not. */
+ * Thread: one fills it; then any reads it.
+ * Memory: reference-counted. It lists RETENTION_REPORT_TOPICS_MAX topics, pruned ones first, and
+ * counts the others as omitted.
+ * Errors: none: without memory, topics are omitted.
+ * Invariant: the totals include all topics, listed or not. */
 #ifndef RETENTION_REPORT_H
 #define RETENTION_REPORT_H
 

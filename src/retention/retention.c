@@ -66,7 +66,7 @@ struct retention {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* monotonic clock */
     bool is_ending;
-    struct list requests; /* that wait for the next pass */
+    struct list requests; /* requests for the next pass */
     struct prune_job job;
     /* Used by the keeper only. */
     struct clock clock;

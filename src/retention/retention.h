@@ -1,11 +1,13 @@
 /* The retention job: removes frames from the journal that are older than their class allows, on a
- * timer and on demand. It never touches the authority log and the documents.
- * The keeper thread reads. The writer prunes one bounded batch at a time and takes all waiting
- * appends between two batches. retention_run_post, retention_end_post, retention_stats and the pins
- * may be called from any thread; start and stop belong to the main thread. Memory: eight bytes a
- * topic, one batch, and a report while it is referenced. A pass that fails, for example on a full
- * disk, is logged once and counted. The next pass tries again. One pass runs at a time. Requests
- * during a pass share the next one. */
+ * timer and on demand. It never touches the authority log and the documents. The keeper thread
+ * reads; the writer prunes one bounded batch at a time and takes all waiting appends between two
+ * batches.
+ * Thread: any for retention_run_post, retention_end_post, retention_stats and the pins; the main
+ * thread for start and stop.
+ * Memory: eight bytes a topic, one batch, and a report while it is referenced.
+ * Errors: a pass that fails, for example on a full disk, is logged once and counted. The next pass
+ * tries again.
+ * Invariant: one pass runs at a time. Requests during a pass share the next one. */
 #ifndef RETENTION_RETENTION_H
 #define RETENTION_RETENTION_H
 
@@ -68,7 +70,7 @@ void retention_unpin(struct retention *retention, struct retention_pin *pin);
 
 struct retention_stats {
     uint64_t cycles;   /* passes that were not ended by a shutdown */
-    uint64_t failures; /* of these passes */
+    uint64_t failures; /* passes that failed */
     uint64_t duration_ms_last;
     uint64_t duration_ms_total;
     uint64_t batches;

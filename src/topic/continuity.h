@@ -1,7 +1,8 @@
 /* Continuity: whether a cursor can resume, and where a client starts when it cannot.
- * Any thread. Takes and returns values; texts go to the caller's buffer.
- * A decision cannot fail. A buffer that is full keeps its old content.
- * Resuming from the start of a bootstrap is never stale, so a client cannot loop. */
+ * Thread: any.
+ * Memory: values; texts go to the caller's buffer.
+ * Errors: a full buffer keeps its old content. A decision cannot fail.
+ * Invariant: resuming from the start of a bootstrap is never stale, so a client cannot loop. */
 #ifndef TOPIC_CONTINUITY_H
 #define TOPIC_CONTINUITY_H
 

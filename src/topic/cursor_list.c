@@ -15,13 +15,6 @@ void cursor_list_release(struct cursor_list *list) {
 
 /* ---- a cursor ----------------------------------------------------------------------------- */
 
-static enum status check_name(const struct topic_cursor *cursor) {
-    if (cursor->kind == TOPIC_CURSOR_TOPIC)
-        return topic_name_check(cursor->name);
-    bool usable = cursor->name.size > 0 && !utf8_has_control(cursor->name);
-    return usable ? STATUS_OK : STATUS_INVALID_CURSOR;
-}
-
 static enum status read_name(struct cursor_list *list, struct json_value text,
                              struct topic_cursor *cursor) {
     buffer_clear(&list->name);
@@ -34,7 +27,10 @@ static enum status read_name(struct cursor_list *list, struct json_value text,
     cursor->name = buffer_slice(&list->name);
     if (address_kind(cursor->name) != ADDRESS_TOPIC)
         cursor->kind = TOPIC_CURSOR_STREAM;
-    return check_name(cursor);
+    if (cursor->kind == TOPIC_CURSOR_TOPIC)
+        return topic_name_check(cursor->name);
+    bool is_usable = cursor->name.size > 0 && !utf8_has_control(cursor->name);
+    return is_usable ? STATUS_OK : STATUS_INVALID_CURSOR;
 }
 
 static enum status read_window(struct json_value value, struct topic_window *window) {
@@ -84,20 +80,6 @@ static enum status read_position(struct json_value value, struct topic_cursor *c
     return STATUS_OK;
 }
 
-/* An epoch beside a position that has one must be the same. */
-static enum status read_epoch(const struct json_field *field, struct topic_cursor *cursor) {
-    struct topic_epoch epoch;
-    if (!field->present || field->value.kind == JSON_KIND_NULL)
-        return STATUS_OK;
-    enum status status = cursor_list_read_epoch(field->value, &epoch);
-    if (status != STATUS_OK)
-        return status;
-    if (topic_epoch_is_known(&cursor->epoch) && strcmp(cursor->epoch.text, epoch.text) != 0)
-        return STATUS_INVALID_CURSOR;
-    cursor->epoch = epoch;
-    return STATUS_OK;
-}
-
 static enum status read_cursor(struct cursor_list *list, struct json_value value,
                                struct cursor_list_item *item) {
     struct json_field fields[] = {{.name = SLICE("topic")},     {.name = SLICE("stream_id")},
@@ -112,21 +94,22 @@ static enum status read_cursor(struct cursor_list *list, struct json_value value
     bool by_topic = fields[0].present;
     cursor->kind = by_topic ? TOPIC_CURSOR_TOPIC : TOPIC_CURSOR_STREAM;
     status = read_position(fields[fields[2].present ? 2 : 3].value, cursor);
-    if (status == STATUS_OK)
-        status = read_epoch(&fields[5], cursor);
+    if (status == STATUS_OK && fields[5].present && fields[5].value.kind != JSON_KIND_NULL) {
+        struct topic_epoch epoch;
+        status = cursor_list_read_epoch(fields[5].value, &epoch);
+        if (status != STATUS_OK)
+            return status;
+        /* An epoch beside a position that has one must be the same. */
+        if (topic_epoch_is_known(&cursor->epoch) && strcmp(cursor->epoch.text, epoch.text) != 0)
+            return STATUS_INVALID_CURSOR;
+        cursor->epoch = epoch;
+    }
     if (status != STATUS_OK)
         return status;
     item->has_window = fields[4].present;
     if (item->has_window)
         status = read_window(fields[4].value, &item->window);
     return status == STATUS_OK ? read_name(list, fields[by_topic ? 0 : 1].value, cursor) : status;
-}
-
-static enum status read_member(struct cursor_list *list, struct json_value name,
-                               struct json_value value, struct cursor_list_item *item) {
-    item->cursor.kind = TOPIC_CURSOR_TOPIC;
-    enum status status = read_position(value, &item->cursor);
-    return status == STATUS_OK ? read_name(list, name, &item->cursor) : status;
 }
 
 /* ---- a list ------------------------------------------------------------------------------- */
@@ -150,12 +133,6 @@ static void begin_value(struct cursor_list *list, struct json_value value) {
         list->iterator = json_iterate(value);
 }
 
-/* In a map, "cursors" may be a topic. Its value is a number then. */
-static bool is_container(const struct json_field *field) {
-    return field->present &&
-           (field->value.kind == JSON_KIND_ARRAY || field->value.kind == JSON_KIND_OBJECT);
-}
-
 enum status cursor_list_begin(struct cursor_list *list, struct slice text,
                               const struct json_limits *limits) {
     struct json_field fields[] = {{.name = SLICE("cursors")}, {.name = SLICE("epoch")}};
@@ -166,8 +143,12 @@ enum status cursor_list_begin(struct cursor_list *list, struct slice text,
     enum status status = json_parse(text, limits, &whole);
     if (status != STATUS_OK)
         return status;
-    if (whole.kind != JSON_KIND_OBJECT || is_cursor(whole) ||
-        json_read_members(whole, fields, 2) != STATUS_OK || !is_container(&fields[0])) {
+    /* In a map, "cursors" may be a topic. Its value is a number then. */
+    bool is_wrapped =
+        whole.kind == JSON_KIND_OBJECT && !is_cursor(whole) &&
+        json_read_members(whole, fields, 2) == STATUS_OK && fields[0].present &&
+        (fields[0].value.kind == JSON_KIND_ARRAY || fields[0].value.kind == JSON_KIND_OBJECT);
+    if (!is_wrapped) {
         begin_value(list, whole);
         return STATUS_OK;
     }
@@ -186,28 +167,9 @@ void cursor_list_begin_lines(struct cursor_list *list, struct slice text,
     list->lines = text;
 }
 
-static bool is_blank(struct slice line) {
-    size_t blanks = 0;
-    while (blanks < line.size && memchr(" \t\r", line.data[blanks], 3))
-        blanks++;
-    return blanks == line.size;
-}
-
-static bool next_line(struct cursor_list *list, struct slice *line) {
-    while (list->lines.size > 0) {
-        const char *newline = memchr(list->lines.data, '\n', list->lines.size);
-        size_t size = newline ? (size_t)(newline - list->lines.data) : list->lines.size;
-        *line = (struct slice){list->lines.data, size};
-        list->lines = slice_from(list->lines, newline ? size + 1 : size);
-        if (!is_blank(*line))
-            return true;
-    }
-    return false;
-}
-
-static bool next(struct cursor_list *list, struct cursor_list_item *item) {
+bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
     struct json_value name, value;
-    struct slice line;
+    struct slice line = {NULL, 0};
     *item = (struct cursor_list_item){.status = STATUS_OK};
     switch (list->form) {
     case CURSOR_LIST_OVER:
@@ -216,30 +178,36 @@ static bool next(struct cursor_list *list, struct cursor_list_item *item) {
         if (!json_next_element(&list->iterator, &value))
             return false;
         item->status = read_cursor(list, value, item);
-        return true;
+        break;
     case CURSOR_LIST_MAP:
         if (!json_next_member(&list->iterator, &name, &value))
             return false;
-        item->status = read_member(list, name, value, item);
-        return true;
+        item->cursor.kind = TOPIC_CURSOR_TOPIC;
+        item->status = read_position(value, &item->cursor);
+        if (item->status == STATUS_OK)
+            item->status = read_name(list, name, &item->cursor);
+        break;
     case CURSOR_LIST_SINGLE:
         list->form = CURSOR_LIST_OVER;
         item->status = read_cursor(list, list->single, item);
-        return true;
+        break;
     case CURSOR_LIST_LINES:
-        if (!next_line(list, &line))
-            return false;
+        /* Blank lines are skipped. */
+        for (size_t blanks = 0; blanks == line.size;) {
+            if (list->lines.size == 0)
+                return false;
+            const char *newline = memchr(list->lines.data, '\n', list->lines.size);
+            size_t size = newline ? (size_t)(newline - list->lines.data) : list->lines.size;
+            line = (struct slice){list->lines.data, size};
+            list->lines = slice_from(list->lines, newline ? size + 1 : size);
+            for (blanks = 0; blanks < line.size && memchr(" \t\r", line.data[blanks], 3);)
+                blanks++;
+        }
         item->status = json_parse(line, &list->limits, &value);
         if (item->status == STATUS_OK)
             item->status = read_cursor(list, value, item);
-        return true;
+        break;
     }
-    return false;
-}
-
-bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
-    if (!next(list, item))
-        return false;
     if (!topic_epoch_is_known(&item->cursor.epoch))
         item->cursor.epoch = list->epoch;
     return true;

@@ -1,8 +1,9 @@
 /* Lists of topic cursors as clients store them: reads JSON, yields one cursor after the other.
- * Any thread; a list belongs to one thread at a time.
- * Reads the caller's text, which must outlive the list. Holds the name of one cursor at a time.
- * A text that is not JSON is refused as a whole. A bad cursor has its own status; later ones
- * follow. Names are checked: a name that comes out may be looked up and has no control character.
+ * Thread: one at a time for a list.
+ * Memory: the caller's text must outlive the list. A list holds the name of one cursor at a time.
+ * Errors: a text that is not JSON is refused as a whole. A bad cursor has its own status; later
+ * ones follow.
+ * Invariant: a name that comes out was checked: it may be looked up and has no control character.
  */
 #ifndef TOPIC_CURSOR_LIST_H
 #define TOPIC_CURSOR_LIST_H
@@ -14,23 +15,21 @@
 #include "topic/position.h"
 #include "wire/json.h"
 
-/* Topic cursors: how far a client has read one topic, named by the topic or by its stream id.
- * Any thread. A cursor borrows its name; migration writes the new name into the caller's buffer.
- * A full buffer is the only failure. It leaves cursor and buffer unchanged.
- * after_seq is exclusive: the last seq that the client applied, 0 before the first.
- * Migration never changes after_seq. */
+/* How far a client has read one topic, named by the topic or by its stream id. A cursor borrows its
+ * name. */
 
 enum topic_cursor_kind { TOPIC_CURSOR_TOPIC, TOPIC_CURSOR_STREAM };
 
 struct topic_cursor {
     enum topic_cursor_kind kind;
     struct slice name;
-    uint64_t after_seq;
-    struct topic_epoch epoch; /* of the position; empty: the client did not give one */
+    uint64_t after_seq;       /* the last seq that the client applied, 0 before the first */
+    struct topic_epoch epoch; /* empty: the client did not give one */
 };
 
 /* Turns a cursor of a topic into a cursor of its stream. A stream cursor is unchanged. The name
- * then lives in memory, which must not change while the cursor is used. */
+ * then lives in memory, which must not change while the cursor is used. A full buffer is the only
+ * failure; it leaves cursor and buffer unchanged. */
 MUST_CHECK enum status topic_cursor_migrate(struct topic_cursor *cursor, struct buffer *memory);
 
 /* A list is one of
@@ -53,7 +52,7 @@ struct cursor_list {
     struct json_iterator iterator;
     struct json_value single;
     struct slice lines;
-    struct topic_epoch epoch; /* of the whole list; empty: none */
+    struct topic_epoch epoch; /* epoch of the whole list; empty: none */
     struct buffer name;
 };
 

@@ -50,19 +50,7 @@ static const char *parse_timestamp(struct slice text, uint64_t *timestamp_ms) {
     return NULL;
 }
 
-static const char *parse_pair(struct slice pair, struct event_cursor *cursor) {
-    const char *colon = memchr(pair.data, ':', pair.size);
-    if (!colon)
-        return "there is no colon between timestamp and id";
-    size_t digits = (size_t)(colon - pair.data);
-    const char *fault = parse_timestamp((struct slice){pair.data, digits}, &cursor->timestamp_ms);
-    if (fault)
-        return fault;
-    if (uuid7_parse(slice_from(pair, digits + 1), &cursor->uuid) != STATUS_OK)
-        return "the id is not a lower-case UUIDv7";
-    return NULL;
-}
-
+/* NULL for a cursor, else the reason why the text is none. */
 static const char *parse_cursor(struct slice text, struct event_cursor *cursor) {
     char decoded[EVENT_CURSOR_DECODED_SIZE_MAX];
     size_t size = 0;
@@ -73,7 +61,15 @@ static const char *parse_cursor(struct slice text, struct event_cursor *cursor) 
         return "the cursor is too long";
     if (status != STATUS_OK)
         return "the cursor is not canonical unpadded base64url";
-    return parse_pair((struct slice){decoded, size}, cursor);
+    const char *colon = memchr(decoded, ':', size);
+    if (!colon)
+        return "there is no colon between timestamp and id";
+    struct slice digits = {decoded, (size_t)(colon - decoded)};
+    const char *fault = parse_timestamp(digits, &cursor->timestamp_ms);
+    if (fault)
+        return fault;
+    const struct slice id = slice_from((struct slice){decoded, size}, digits.size + 1);
+    return uuid7_parse(id, &cursor->uuid) == STATUS_OK ? NULL : "the id is not a lower-case UUIDv7";
 }
 
 enum status event_cursor_decode(struct slice text, struct event_cursor *cursor,
@@ -89,25 +85,20 @@ enum status event_cursor_decode(struct slice text, struct event_cursor *cursor,
     return STATUS_OK;
 }
 
-/* Base64 of either alphabet, padded or not, without its padding and in the alphabet of base64url.
- */
-static size_t normalize(struct slice text, char *normal) {
-    if (text.size % 4 == 0)
-        for (int padding = 0; padding < 2 && slice_ends(text, SLICE("=")); padding++)
-            text.size--;
-    for (size_t i = 0; i < text.size; i++)
-        normal[i] = text.data[i] == '+' ? '-' : text.data[i] == '/' ? '_' : text.data[i];
-    return text.size;
-}
-
+/* Base64 of either alphabet, padded or not, of a timestamp and any id. */
 static bool parse_legacy(struct slice text, struct event_cursor *cursor) {
     char normal[EVENT_CURSOR_LEGACY_SIZE_MAX];
     char decoded[EVENT_CURSOR_LEGACY_DECODED_SIZE_MAX];
     size_t size = 0;
     if (text.size == 0 || text.size > sizeof(normal))
         return false;
-    struct slice base64 = {normal, normalize(text, normal)};
-    if (base64url_decode(base64, decoded, sizeof(decoded), &size) != STATUS_OK)
+    if (text.size % 4 == 0)
+        for (int padding = 0; padding < 2 && slice_ends(text, SLICE("=")); padding++)
+            text.size--;
+    for (size_t i = 0; i < text.size; i++)
+        normal[i] = text.data[i] == '+' ? '-' : text.data[i] == '/' ? '_' : text.data[i];
+    if (base64url_decode((struct slice){normal, text.size}, decoded, sizeof(decoded), &size) !=
+        STATUS_OK)
         return false;
     const char *colon = memchr(decoded, ':', size);
     if (!colon)

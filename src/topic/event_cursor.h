@@ -1,8 +1,10 @@
 /* Event cursors: a position in the whole log, base64url(timestamp_ms ":" uuid) without padding.
- * Any thread. Reads and writes the caller's memory; allocates nothing.
- * A text that is not the canonical text of its pair is STATUS_INVALID_CURSOR. Cursors of version 1
- * of the protocol, base64(timestamp_ms ":" event_id) with any id, are read only where asked for.
- * Cursors are ordered as pairs. Texts have another order and are never compared. */
+ * Cursors of version 1 of the protocol, base64(timestamp_ms ":" event_id) with any id, are read
+ * only if the caller asks for them.
+ * Thread: any.
+ * Memory: the caller's.
+ * Errors: STATUS_INVALID_CURSOR for a text that is not the canonical text of its pair.
+ * Invariant: cursors are ordered as pairs. Texts have another order and are never compared. */
 #ifndef TOPIC_EVENT_CURSOR_H
 #define TOPIC_EVENT_CURSOR_H
 

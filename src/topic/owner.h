@@ -1,8 +1,7 @@
 /* An owner: the user, guest or organisation to which an entity, an event or a frame belongs.
- * Any thread.
- * Borrows its texts.
- * Cannot fail.
- * Absent parts have data NULL. An owner has a user or a guest, never both. */
+ * Thread: any.
+ * Memory: borrows its texts; absent parts have data NULL.
+ * Invariant: an owner has a user or a guest, never both. */
 #ifndef TOPIC_OWNER_H
 #define TOPIC_OWNER_H
 

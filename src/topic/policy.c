@@ -194,10 +194,6 @@ static uint64_t field_read(const struct policy *policy, enum policy_field field)
     return value;
 }
 
-static void field_write(struct policy *policy, enum policy_field field, uint64_t value) {
-    memcpy((char *)policy + fields[field].offset, &value, sizeof(value));
-}
-
 static bool is_publish_limit(enum policy_field field) {
     return field == POLICY_FIELD_PUBLISH_RATE_PER_SECOND || field == POLICY_FIELD_MAX_PAYLOAD_BYTES;
 }
@@ -233,16 +229,6 @@ uint64_t policy_table_get(const struct policy_table *table, const struct policy_
     return field_read(&table->rows[key->row], key->field);
 }
 
-static void apply(struct policy_table *table, const struct policy_key *key, uint64_t value) {
-    enum publish_class publish_class = table->rows[key->row].publish_class;
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
-        bool shares_limit =
-            is_publish_limit(key->field) && table->rows[row].publish_class == publish_class;
-        if (row == key->row || shares_limit)
-            field_write(&table->rows[row], key->field, value);
-    }
-}
-
 enum status policy_table_set(struct policy_table *table, struct slice name, struct slice value) {
     size_t index = 0;
     while (index < KEY_COUNT && !slice_equal(slice_of(keys[index].name), name))
@@ -253,7 +239,13 @@ enum status policy_table_set(struct policy_table *table, struct slice name, stru
     uint64_t number = 0;
     if (!decimal_parse_u64(value, &number) || number < key.value_min || number > key.value_max)
         return STATUS_INVALID_CONFIG;
-    apply(table, &key, number);
+    enum publish_class publish_class = table->rows[key.row].publish_class;
+    for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
+        bool shares_limit =
+            is_publish_limit(key.field) && table->rows[row].publish_class == publish_class;
+        if (row == key.row || shares_limit)
+            memcpy((char *)&table->rows[row] + fields[key.field].offset, &number, sizeof(number));
+    }
     return STATUS_OK;
 }
 

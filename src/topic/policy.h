@@ -1,7 +1,10 @@
 /* The policy table: class, urgency, replay budget, retention, snapshots and publish limits of
- * topics. A table is filled before threads start and only read afterwards. Allocates nothing; texts
- * are static. Cannot fail; overrides come through topic/policy_key.h, which refuses values out of
- * range. Every topic has exactly one row: the one that topic/topic_table.h names. */
+ * topics, and the settings that override its numbers.
+ * Thread: any after the start; the table is filled before threads start.
+ * Memory: texts are static.
+ * Errors: STATUS_NOT_FOUND for an unknown setting, STATUS_INVALID_CONFIG for a value out of range;
+ * the table is unchanged.
+ * Invariant: every topic has exactly one row: the one that topic/topic_table.h names. */
 #ifndef TOPIC_POLICY_H
 #define TOPIC_POLICY_H
 
@@ -12,11 +15,8 @@
 #include "topic/topic_name.h"
 #include "topic/topic_table.h"
 
-/* The words of the policy table: classes of topics, tiers of service, publish classes, compaction.
- * Any thread.
- * Names are static text.
- * Cannot fail.
- * Metrics, logs and answers show these names; they change with the protocol only. */
+/* The words of the table: classes of topics, tiers of service, publish classes, compaction.
+ * Metrics, logs and answers show their names, which change with the protocol only. */
 
 enum topic_class {
     TOPIC_CLASS_DURABLE_SUMMARY,
@@ -64,7 +64,7 @@ struct policy {
     enum compaction_mode compaction_mode;
     uint64_t replay_budget_events;
     uint64_t retention_seconds;
-    /* DOCUMENT_NONE and 0 where the topic has no snapshot. */
+    /* DOCUMENT_NONE and 0 if the topic has no snapshot. */
     enum document_kind snapshot_document;
     uint64_t snapshot_cadence_seconds;
     uint64_t publish_rate_per_second;
@@ -90,11 +90,7 @@ static inline struct slice policy_snapshot_topic(const struct policy *policy) {
     return topic_name(document_row(policy->snapshot_document)->topic);
 }
 
-/* The settings that override the policy table: one key for each number.
- * Used before threads start.
- * Allocates nothing; texts are static.
- * An unknown name is STATUS_NOT_FOUND, a value out of bounds STATUS_INVALID_CONFIG.
- * A refused value leaves the table unchanged. Defaults come from policy.c. */
+/* ---- the settings: one key for each number ------------------------------------------------ */
 
 enum policy_field {
     POLICY_FIELD_PUBLISH_RATE_PER_SECOND,

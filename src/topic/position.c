@@ -7,19 +7,16 @@
 /* The largest integer that every JSON reader holds exactly. */
 #define POSITION_SEQ_MAX ((UINT64_C(1) << 53) - 1)
 
-static bool is_epoch_character(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '.';
-}
-
 enum status topic_epoch_read(struct slice text, struct topic_epoch *epoch) {
     struct topic_epoch read = {{0}};
     if (text.size == 0 || text.size > TOPIC_EPOCH_BYTES_MAX)
         return STATUS_INVALID_CURSOR;
     for (size_t i = 0; i < text.size; i++) {
-        if (!is_epoch_character(text.data[i]))
+        char c = text.data[i];
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+              c == '-' || c == '.'))
             return STATUS_INVALID_CURSOR;
-        read.text[i] = text.data[i];
+        read.text[i] = c;
     }
     *epoch = read;
     return STATUS_OK;

@@ -1,8 +1,7 @@
-/* Positions in a topic: a sequence, and the epoch of the topic where the client knows it.
- * Any thread; pure functions over values.
- * Allocates nothing.
- * STATUS_INVALID_CURSOR for any other text.
- * A position has the same text on every transport: "12" or "12@EPOCH". */
+/* Positions in a topic: a sequence, and the epoch of the topic if the client knows it.
+ * Thread: any.
+ * Errors: STATUS_INVALID_CURSOR for any other text.
+ * Invariant: a position has the same text on every transport: "12" or "12@EPOCH". */
 #ifndef TOPIC_POSITION_H
 #define TOPIC_POSITION_H
 
@@ -36,7 +35,7 @@ bool topic_epoch_continues(const struct topic_epoch *given, const struct topic_e
 MUST_CHECK enum status position_read(struct slice text, struct position *position);
 /* "12@EPOCH". The slice is part of text. */
 struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]);
-/* A member: that text, or the number alone where epoch is NULL. */
+/* A member: that text, or the number alone if epoch is NULL. */
 void position_put(struct object_writer *object, struct slice name, uint64_t seq,
                   const struct topic_epoch *epoch);
 

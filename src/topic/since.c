@@ -58,51 +58,18 @@ static bool take_one_of(struct slice *text, const char *allowed, char *taken) {
     return true;
 }
 
-static bool is_leap(int64_t year) {
-    return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-}
-
 /* Days of a date since the first day of year 0. */
 static bool day_number(int64_t year, int64_t month, int64_t day, int64_t *number) {
     static const int64_t before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
     if (month < 1 || month > 12)
         return false;
-    int64_t leap = is_leap(year);
+    int64_t leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     int64_t days = before[month] - before[month - 1] + (month == 2 ? leap : 0);
     if (day < 1 || day > days)
         return false;
     /* The leap days of the years before this one. Year 0 is one of them. */
     int64_t leaps = year == 0 ? 0 : (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400 + 1;
     *number = year * 365 + leaps + before[month - 1] + (month > 2 ? leap : 0) + day - 1;
-    return true;
-}
-
-static bool take_date(struct slice *text, int64_t *ms) {
-    int64_t year, month, day, number;
-    int64_t first = 0;
-    char dash;
-    if (!take_digits(text, 4, &year) || !take_one_of(text, "-", &dash) ||
-        !take_digits(text, 2, &month) || !take_one_of(text, "-", &dash) ||
-        !take_digits(text, 2, &day) || !day_number(year, month, day, &number) ||
-        !day_number(1970, 1, 1, &first))
-        return false;
-    *ms = (number - first) * MS_PER_DAY;
-    return true;
-}
-
-/* The fraction is optional. Digits after the third are read and dropped. */
-static bool take_fraction(struct slice *text, int64_t *ms) {
-    int64_t digit;
-    int64_t worth = MS_PER_SECOND / 10;
-    char point;
-    if (!take_one_of(text, ".", &point))
-        return true;
-    if (!take_digits(text, 1, &digit))
-        return false;
-    do {
-        *ms += digit * worth;
-        worth /= 10;
-    } while (take_digits(text, 1, &digit));
     return true;
 }
 
@@ -116,37 +83,37 @@ static bool take_hour_and_minute(struct slice *text, int64_t *ms) {
     return true;
 }
 
-/* Second 60 is a leap second. It counts as the first second after it. */
-static bool take_time(struct slice *text, int64_t *ms) {
-    int64_t second;
-    char colon;
-    if (!take_hour_and_minute(text, ms) || !take_one_of(text, ":", &colon) ||
-        !take_digits(text, 2, &second) || second > 60)
-        return false;
-    *ms += second * MS_PER_SECOND;
-    return take_fraction(text, ms);
-}
-
-static bool take_offset(struct slice *text, int64_t *ms) {
-    char sign;
-    *ms = 0;
-    if (!take_one_of(text, "Zz+-", &sign))
-        return false;
-    if (sign == 'Z' || sign == 'z')
-        return true;
-    bool is_read = take_hour_and_minute(text, ms);
-    if (sign == '-')
-        *ms = -*ms;
-    return is_read;
-}
-
+/* A date, a time and an offset (RFC 3339). */
 static bool read_time(struct slice text, struct since *since) {
-    int64_t date, time, offset;
-    char separator;
-    if (!take_date(&text, &date) || !take_one_of(&text, "Tt ", &separator) ||
-        !take_time(&text, &time) || !take_offset(&text, &offset) || text.size > 0)
+    int64_t year, month, day, days, first_day = 0, time, second, digit, offset = 0;
+    char dash, separator, colon, point, sign;
+    if (!take_digits(&text, 4, &year) || !take_one_of(&text, "-", &dash) ||
+        !take_digits(&text, 2, &month) || !take_one_of(&text, "-", &dash) ||
+        !take_digits(&text, 2, &day) || !day_number(year, month, day, &days) ||
+        !day_number(1970, 1, 1, &first_day))
         return false;
-    int64_t ms = date + time - offset;
+    /* Second 60 is a leap second. It counts as the first second after it. */
+    if (!take_one_of(&text, "Tt ", &separator) || !take_hour_and_minute(&text, &time) ||
+        !take_one_of(&text, ":", &colon) || !take_digits(&text, 2, &second) || second > 60)
+        return false;
+    time += second * MS_PER_SECOND;
+    /* The fraction is optional. Digits after the third are read and dropped. */
+    if (take_one_of(&text, ".", &point)) {
+        int64_t worth = MS_PER_SECOND / 10;
+        if (!take_digits(&text, 1, &digit))
+            return false;
+        do {
+            time += digit * worth;
+            worth /= 10;
+        } while (take_digits(&text, 1, &digit));
+    }
+    if (!take_one_of(&text, "Zz+-", &sign))
+        return false;
+    if ((sign == '+' || sign == '-') && !take_hour_and_minute(&text, &offset))
+        return false;
+    if (text.size > 0)
+        return false;
+    int64_t ms = (days - first_day) * MS_PER_DAY + time + (sign == '-' ? offset : -offset);
     *since = (struct since){false, ms > 0 ? (uint64_t)ms : 0};
     return true;
 }

@@ -1,8 +1,7 @@
 /* A time from which a client reads: an RFC 3339 time, or a duration before now such as "2h".
- * Any thread; pure functions over values.
- * Allocates nothing.
- * STATUS_INVALID_REQUEST for any other text; nothing is written then.
- * Times are whole milliseconds since 1970. A time before 1970 is 0. */
+ * Thread: any.
+ * Errors: STATUS_INVALID_REQUEST for any other text; nothing is written then.
+ * Invariant: times are whole milliseconds since 1970. A time before 1970 is 0. */
 #ifndef TOPIC_SINCE_H
 #define TOPIC_SINCE_H
 

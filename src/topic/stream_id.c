@@ -16,15 +16,12 @@ static enum status append_filled(struct buffer *out, const char *pattern, struct
     return STATUS_OK;
 }
 
-static enum status append_replaced(struct buffer *out, struct slice text, char from, char to) {
+static void append_replaced(struct buffer *out, struct slice text, char from, char to) {
     size_t begin = out->size;
-    enum status status = buffer_append_slice(out, text);
-    if (status != STATUS_OK)
-        return status;
+    buffer_append_slice(out, text);
     for (size_t i = begin; i < out->size; i++)
         if (out->data[i] == from)
             out->data[i] = to;
-    return STATUS_OK;
 }
 
 enum status topic_to_stream(struct slice topic, struct buffer *out) {
@@ -32,12 +29,10 @@ enum status topic_to_stream(struct slice topic, struct buffer *out) {
     const struct topic_row *row = topic_row(topic_kind_of(topic, &middle));
     if (row->stream)
         return append_filled(out, row->stream, middle);
-    enum status status = buffer_reserve(out, sizeof(other_prefix) - 1 + topic.size);
-    if (status == STATUS_OK)
-        status = buffer_append(out, other_prefix, sizeof(other_prefix) - 1);
-    if (status == STATUS_OK)
-        status = append_replaced(out, topic, ':', '.');
-    return status;
+    size_t begin = out->size;
+    buffer_append(out, other_prefix, sizeof(other_prefix) - 1);
+    append_replaced(out, topic, ':', '.');
+    return buffer_end(out, begin);
 }
 
 enum status topic_stream(struct arena *arena, struct slice topic, struct slice *stream_id) {
@@ -71,22 +66,6 @@ static bool is_built_in(struct slice topic) {
     return !strchr(pattern, '*') && slice_equal(topic, slice_of(pattern));
 }
 
-/* A topic with a retained stream is not returned: its sequence belongs to that stream. A name with
- * a colon is refused, because no stream id of this form has a colon. */
-static enum status other_to_topic(struct slice name, struct buffer *out) {
-    if (is_blank(name) || memchr(name.data, ':', name.size))
-        return STATUS_NOT_FOUND;
-    if (is_built_in(name) && !has_retained_stream(name))
-        return buffer_append_slice(out, name);
-    size_t begin = out->size;
-    enum status status = append_replaced(out, name, '.', ':');
-    if (status == STATUS_OK && has_retained_stream(slice_from(buffer_slice(out), begin))) {
-        buffer_truncate(out, begin);
-        return STATUS_NOT_FOUND;
-    }
-    return status;
-}
-
 enum status stream_to_topic(struct slice stream_id, struct buffer *out) {
     struct slice middle;
     for (size_t kind = 0; kind < TOPIC_KIND_COUNT; kind++) {
@@ -100,7 +79,21 @@ enum status stream_to_topic(struct slice stream_id, struct buffer *out) {
     const struct slice prefix = {other_prefix, sizeof(other_prefix) - 1};
     if (stream_id.size == 0 || !slice_starts(stream_id, prefix))
         return STATUS_NOT_FOUND;
-    return other_to_topic(slice_from(stream_id, prefix.size), out);
+    struct slice name = slice_from(stream_id, prefix.size);
+    /* No stream id of this form has a colon. */
+    if (is_blank(name) || memchr(name.data, ':', name.size))
+        return STATUS_NOT_FOUND;
+    if (is_built_in(name) && !has_retained_stream(name))
+        return buffer_append_slice(out, name);
+    size_t begin = out->size;
+    append_replaced(out, name, '.', ':');
+    enum status status = buffer_end(out, begin);
+    /* A topic with a retained stream is not returned: its sequence belongs to that stream. */
+    if (status == STATUS_OK && has_retained_stream(slice_from(buffer_slice(out), begin))) {
+        buffer_truncate(out, begin);
+        return STATUS_NOT_FOUND;
+    }
+    return status;
 }
 
 /* ---- addresses ---- */

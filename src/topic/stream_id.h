@@ -1,8 +1,10 @@
 /* Stream ids: the canonical runtime.* names of topics, and the topics of stream ids. An address is
- * either, as a client gives it. No topic has a name that is also a stream id.
- * Any thread. Appends to the caller's buffer or uses the caller's arena.
- * STATUS_NOT_FOUND for a stream id without a topic. A failure leaves the buffer unchanged.
- * Every topic has one stream id. A topic found by a stream id has that stream id. */
+ * either, as a client gives it.
+ * Thread: any.
+ * Memory: the caller's buffer or arena.
+ * Errors: STATUS_NOT_FOUND for a stream id without a topic. A failure leaves the buffer unchanged.
+ * Invariant: every topic has one stream id, and a topic found by a stream id has that stream id. No
+ * topic has a name that is also a stream id. */
 #ifndef TOPIC_STREAM_ID_H
 #define TOPIC_STREAM_ID_H
 

@@ -1,7 +1,9 @@
-/* Names of topics: which bytes may be one, which are reserved, and how built-in topics are named.
- * Any thread. A name that is made lives in the caller's arena or is static.
- * A bad name is STATUS_INVALID_TOPIC; STATUS_OUT_OF_MEMORY.
- * Names are bytes: never trimmed, never normalised, compared exactly. */
+/* Names of topics and entities: which bytes may be one, which are reserved, and how built-in topics
+ * are named.
+ * Thread: any.
+ * Memory: a name that is made lives in the caller's arena or is static.
+ * Errors: STATUS_INVALID_TOPIC for a bad name; STATUS_OUT_OF_MEMORY.
+ * Invariant: names are bytes: never trimmed, never normalised, compared exactly. */
 #ifndef TOPIC_TOPIC_NAME_H
 #define TOPIC_TOPIC_NAME_H
 
@@ -34,13 +36,11 @@ static inline bool topic_is_log(struct slice topic) {
     return slice_equal(topic, SLICE(LOG_TOPIC));
 }
 
-/* Names that a client may give to a new run, worker or topic, and to an owner.
- * Any thread; pure; allocates nothing.
- * entity_name_problem returns a static sentence, or NULL for a good name.
- * A good name is no wildcard of a grant, no step of a path, and is displayed as it is.
- * Only creations are checked: a store may hold older names, which stay readable. */
-
-/* The name is valid UTF-8 within its size limit, as the parsers of requests have checked. */
+/* Whether a client may give that name to a new run, worker or topic, or to an owner: NULL, or a
+ * static sentence that says why not. A good name is no wildcard of a grant, no step of a path, and
+ * is displayed as it is. Only creations are checked: a store may hold older names, which stay
+ * readable. The name is valid UTF-8 within its size limit, as the parsers of requests have checked.
+ */
 const char *entity_name_problem(struct slice name);
 
 #endif

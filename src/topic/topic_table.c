@@ -205,16 +205,14 @@ const char *scope_name(enum scope scope) {
 const char *scopes_needed(unsigned scopes_any, char text[SCOPES_NEEDED_BYTES_MAX]) {
     struct buffer out = buffer_over(text, SCOPES_NEEDED_BYTES_MAX);
     const char *before = "The token needs the scope ";
-    enum status status = STATUS_OK;
-    for (unsigned i = 0; status == STATUS_OK && i < SCOPE_COUNT; i++) {
+    for (unsigned i = 0; i < SCOPE_COUNT; i++) {
         if (!(scopes_any & 1u << i))
             continue;
-        status = buffer_printf(&out, "%s%s", before, scopes[i]);
+        buffer_printf(&out, "%s%s", before, scopes[i]);
         before = " or ";
     }
-    if (status == STATUS_OK)
-        status = buffer_printf(&out, ".");
-    return status == STATUS_OK && out.size > 1 ? text : status_message(STATUS_MISSING_SCOPE);
+    bool is_whole = buffer_printf(&out, ".") == STATUS_OK && out.size > 1;
+    return is_whole ? text : status_message(STATUS_MISSING_SCOPE);
 }
 
 bool topic_pattern_match(const char *pattern, struct slice name, struct slice *middle) {

@@ -1,10 +1,9 @@
-/* The tables of topics, entity kinds, document kinds and scopes. Each built-in name stands here.
- * Any thread: the tables are constant.
- * Allocates nothing; texts are static.
- * Cannot fail: every name of a topic has a row, and every kind has a row.
- * A topic belongs to the first row whose pattern matches its name. The last row takes all others.
- *
- * To add a kind, add its enumerator and its row; a row that is missing does not compile. */
+/* The tables of topics, entity kinds, document kinds and scopes. Each built-in name stands here. To
+ * add a kind, add its enumerator and its row; a row that is missing does not compile.
+ * Thread: any: the tables are constant.
+ * Memory: texts are static.
+ * Invariant: a topic belongs to the first row whose pattern matches its name. The last row matches
+ * all others. */
 #ifndef TOPIC_TOPIC_TABLE_H
 #define TOPIC_TOPIC_TABLE_H
 
@@ -80,9 +79,9 @@ enum scope {
     SCOPE_WORKER_LIFECYCLE_EVENTS = 1 << 2,
     SCOPE_NOTIFICATIONS = 1 << 3,
     SCOPE_AUDIT = 1 << 4,
-    SCOPE_APPEND = 1 << 5,     /* of producers: it opens no topic to read */
+    SCOPE_APPEND = 1 << 5,     /* for producers: it opens no topic to read */
     SCOPE_REPLAY_ALL = 1 << 6, /* opens no topic: lifts floor and budget of a replay */
-    SCOPE_CANCEL = 1 << 7,     /* of producers that append run.cancel_requested only */
+    SCOPE_CANCEL = 1 << 7,     /* for producers that append run.cancel_requested only */
     SCOPE_DASHBOARD = 1 << 8,  /* opens no topic: reads the routes of operators */
 };
 #define SCOPE_COUNT     9
@@ -120,14 +119,14 @@ struct entity_row {
     enum topic_kind topic;        /* carries the events of one entity, under their own seq */
     enum topic_kind shared_topic; /* carries the events of all entities of the kind, or NONE */
     enum document_kind summary;   /* folded from the events, or DOCUMENT_NONE */
-    const char *event_key_prefix; /* of the document key of an event; NULL: it has no key */
+    const char *event_key_prefix; /* prefix of an event's document key; NULL: no key */
     bool has_event_owner;         /* each event names its owner; false: the entity's owner */
-    enum status not_found;        /* the answer where no such entity exists */
+    enum status not_found;        /* the answer if no such entity exists */
 };
 
 struct document_row {
-    const char *name;         /* of the document and of the projection that writes it */
-    const char *key_prefix;   /* of the document key, before the entity's id */
+    const char *name;         /* name of the document and of its projection */
+    const char *key_prefix;   /* the document key without the entity's id */
     const char *source_table; /* as answers to clients name it */
     enum entity_kind entity;
     enum topic_kind topic;
@@ -149,7 +148,7 @@ bool topic_is_from_log(struct slice topic);
 /* Whether a bootstrap begins with the first event of the log, whatever the floor of retention: of
  * runs, workers and application topics. Shared topics of the log begin at their floor. */
 bool topic_begins_in_log(struct slice topic);
-/* DOCUMENT_NONE where no kind has this name. */
+/* DOCUMENT_NONE if no kind has this name. */
 enum document_kind document_kind_of(struct slice name);
 
 const char *entity_kind_name(enum entity_kind kind);
@@ -163,11 +162,9 @@ const char *scope_name(enum scope scope);
  * scopes of which a token needs one. */
 const char *scopes_needed(unsigned scopes_any, char text[SCOPES_NEEDED_BYTES_MAX]);
 
-/* Patterns of topic names and stream ids: literal text with at most one '*'. The '*' stands for any
- * bytes, or for none.
- * Any thread. Reads the caller's bytes; allocates nothing; cannot fail.
- * The literal parts never overlap: "run:*:events" does not match "run:events".
- * A name made from a pattern matches it, with the same middle. */
+/* Patterns of topic names and stream ids: literal text with at most one '*', which stands for any
+ * bytes or for none. The literal parts never overlap: "run:*:events" does not match "run:events". A
+ * name made from a pattern matches it, with the same middle. */
 
 /* On a match, middle (may be NULL) becomes the part in the place of '*'; empty without a '*'. */
 bool topic_pattern_match(const char *pattern, struct slice name, struct slice *middle);

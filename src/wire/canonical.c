@@ -24,7 +24,7 @@
 struct member {
     uint32_t start;
     uint32_t size;
-    uint32_t name_size; /* with its quotes */
+    uint32_t name_size; /* quotes included */
     uint32_t escaped;
 };
 

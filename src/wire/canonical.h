@@ -1,8 +1,11 @@
 /* Canonical JSON and the payload hash over it: UTF-8, keys sorted by code point, no spaces, the
- * fewest escapes, arrays in order, integers digit for digit, other numbers as ECMAScript does.
- * Any thread; a scratch belongs to one at a time, and keeps its memory between calls.
+ * fewest escapes, arrays in order, integers digit for digit, other numbers as ECMAScript writes
+ * their double.
+ * Thread: any, in any locale; a scratch belongs to one at a time.
+ * Memory: a scratch keeps its memory between calls.
  * Errors: JSON_DUPLICATE_KEY at any depth, JSON_NUMBER_OUT_OF_RANGE, PAYLOAD_TOO_LARGE.
- * Equal values have equal canonical text, and canonical text is its own canonical text. */
+ * Invariant: equal values have equal canonical text, and canonical text is its own canonical text.
+ */
 #ifndef WIRE_CANONICAL_H
 #define WIRE_CANONICAL_H
 

@@ -1,8 +1,10 @@
-/* Comma-separated values (RFC 4180): one field or one line's end at a time.
- * Any thread. Appends to the caller's buffer, all or nothing; allocates nothing else.
- * Errors: the buffer's own. A field is quoted only if it has a comma, a quote, a line end or a
- * blank at either end; quotes inside are doubled. Other bytes stay exactly as they are: a text that
- * a spreadsheet would read as a formula is not escaped. */
+/* Comma-separated values (RFC 4180): one field or one line's end at a time. A field is quoted only
+ * if it has a comma, a quote, a line end or a blank at either end. A text that a spreadsheet would
+ * read as a formula is not escaped.
+ * Thread: any.
+ * Memory: the caller's buffer.
+ * Errors: the buffer's own; a field is written whole or not at all.
+ * Invariant: all bytes but quotes stay exactly as they are. */
 #ifndef WIRE_CSV_H
 #define WIRE_CSV_H
 

@@ -1,9 +1,9 @@
 /* Writes a gzip file in pieces (RFC 1952), for an answer that is compressed while it is produced.
- * Belongs to one thread at a time; does no I/O.
- * zlib holds about 256 KiB from init to release, independent of the file's length; output goes
+ * Thread: one at a time.
+ * Memory: about 256 KiB of zlib from init to release, independent of the file's length; output goes
  * into the caller's buffer.
- * STATUS_OUT_OF_MEMORY and the buffer's errors; after an error the file cannot be continued.
- * The unpacked bytes equal the written bytes, however they were split into pieces. */
+ * Errors: STATUS_OUT_OF_MEMORY and the buffer's; after an error the file cannot be continued.
+ * Invariant: the unpacked bytes equal the written bytes, however they were split into pieces. */
 #ifndef WIRE_GZIP_H
 #define WIRE_GZIP_H
 

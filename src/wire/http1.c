@@ -48,8 +48,8 @@ struct http1_message {
     size_t line_start; /* offset in head of the line under way */
     size_t field_count;
     uint64_t body_bytes_max;
-    uint64_t body_bytes_announced; /* by Content-Length, or by the chunks so far */
-    uint64_t piece_bytes_left;     /* of the body, or of the chunk under way */
+    uint64_t body_bytes_announced; /* announced by Content-Length, or by the chunks so far */
+    uint64_t piece_bytes_left;     /* rest of the body, or of the current chunk */
     struct slice piece;
     enum chunk_part chunk_part;
     unsigned chunk_digit_count;

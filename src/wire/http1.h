@@ -1,8 +1,9 @@
 /* Reads HTTP/1.1 requests from a stream of bytes with http-parser, and is stricter than it.
- * Belongs to its connection's thread; does no I/O and reads no clock.
- * Holds no memory between requests; during one, a head of at most head_bytes_max and an array of
- * its fields. An error of the peer has a status, and a failed parser stays failed with that status.
- * The events of a stream do not depend on how the stream was split into pieces. */
+ * Thread: its connection's.
+ * Memory: none between requests; during one, a head of at most head_bytes_max and an array of its
+ * fields.
+ * Errors: a status for each error of the peer; a failed parser stays failed with that status.
+ * Invariant: the events of a stream do not depend on how the stream was split into pieces. */
 #ifndef WIRE_HTTP1_H
 #define WIRE_HTTP1_H
 

@@ -1,10 +1,11 @@
-/* Reads the answer to one HTTP/1.1 request from a stream of bytes, as a client between nodes.
- * Belongs to its connection's thread; does no I/O and reads no clock.
+/* Reads the answer to one HTTP/1.1 request from a stream of bytes, as a client between nodes. An
+ * answer without a length is refused: the end of its connection would look the same as the end of
+ * its body.
+ * Thread: its connection's.
  * Memory: a head of at most HTTP1_ANSWER_HEAD_BYTES_MAX until http1_answer_release.
- * STATUS_BAD_REQUEST for bytes that no khala server sends, STATUS_HEADERS_TOO_LARGE for a long
- * head. A failed answer stays failed.
- * The result does not depend on how the stream was split into pieces. An answer without a length
- * is refused: the end of its connection would look the same as the end of its body. */
+ * Errors: STATUS_BAD_REQUEST for bytes that no khala server sends, STATUS_HEADERS_TOO_LARGE for a
+ * long head. A failed answer stays failed.
+ * Invariant: the result does not depend on how the stream was split into pieces. */
 #ifndef WIRE_HTTP1_ANSWER_H
 #define WIRE_HTTP1_ANSWER_H
 
@@ -15,7 +16,7 @@
 
 enum http1_answer_part {
     HTTP1_ANSWER_HEAD,
-    HTTP1_ANSWER_BODY, /* of a known length */
+    HTTP1_ANSWER_BODY, /* its length is known */
     HTTP1_ANSWER_CHUNK_SIZE,
     HTTP1_ANSWER_CHUNK_SIZE_LF,
     HTTP1_ANSWER_CHUNK_DATA,
@@ -32,7 +33,7 @@ struct http1_answer {
     enum http1_answer_part part;
     enum status failure;
     struct buffer head;
-    uint64_t bytes_left; /* of the body, or of the chunk under way */
+    uint64_t bytes_left; /* rest of the body, or of the current chunk */
     unsigned digit_count;
     bool is_continued; /* 100 Continue has arrived */
     bool has_head;

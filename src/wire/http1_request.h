@@ -1,8 +1,9 @@
 /* The head of an HTTP/1.1 request as the parser returns it, and lookups in it.
- * Any thread; pure functions over memory the parser owns.
- * Slices point into the parser's head and live until the request is finished.
- * Lookups cannot fail; decoding returns STATUS_BAD_REQUEST and then leaves its output unchanged.
- * Every name is a token, no value holds a control character other than HTAB or outer blanks. */
+ * Thread: any.
+ * Memory: slices point into the parser's head and live until the request is finished.
+ * Errors: STATUS_BAD_REQUEST of decoding, which then leaves its output unchanged.
+ * Invariant: every name is a token; no value holds a control character other than HTAB, or outer
+ * blanks. */
 #ifndef WIRE_HTTP1_REQUEST_H
 #define WIRE_HTTP1_REQUEST_H
 
@@ -32,7 +33,7 @@ struct http1_request {
     struct slice target;    /* as sent */
     struct slice path;      /* "*" for the server as a whole; else begins with '/', still encoded */
     struct slice query;     /* behind the first '?', still encoded; empty when there is none */
-    struct slice host;      /* with its port; empty only in HTTP/1.0 */
+    struct slice host;      /* the name with its port; empty only in HTTP/1.0 */
     struct http1_header *headers;
     size_t header_count;
     uint64_t content_length; /* 0 when chunked or without body */

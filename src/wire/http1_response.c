@@ -41,7 +41,7 @@ enum status http1_response_begin(struct buffer *buffer, unsigned http_status, bo
     assert(http_status >= 100 && http_status <= 599);
     char digits[DECIMAL_U64_SIZE_MAX];
     struct slice connection = SLICE("");
-    /* HTTP/1.0 peers keep a connection only when told so; 101 says Connection: Upgrade. */
+    /* HTTP/1.0 peers keep a connection only if the answer says so; 101 says Connection: Upgrade. */
     if (http_status >= 200)
         connection =
             keep_alive ? SLICE("Connection: keep-alive\r\n") : SLICE("Connection: close\r\n");

@@ -1,9 +1,10 @@
 /* HTTP/1.1 responses, written into a caller's buffer: begin, fields, one of the ends, the body.
- * Thread: any; no clock, so the caller gives the Date.
+ * Thread: any; the caller gives the Date.
  * Memory: the buffer's, within its maximum.
  * Errors: of a full buffer, of memory, and STATUS_INTERNAL_ERROR for an unclean value. The failure
  * of a part of a head sticks to the buffer; a whole response or chunk is written whole or not at
- * all. Invariant: no input can add a line, because a value with a control character is refused. */
+ * all.
+ * Invariant: no input can add a line, because a value with a control character is refused. */
 #ifndef WIRE_HTTP1_RESPONSE_H
 #define WIRE_HTTP1_RESPONSE_H
 

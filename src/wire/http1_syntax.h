@@ -1,8 +1,7 @@
-/* The grammar of HTTP/1.1 (RFC 9110, 9112), strictly.
- * Any thread; pure functions; only wire/http1*.c includes this.
- * Allocates nothing.
- * A bad line returns a status; a bad text returns false.
- * A rule may refuse more than the RFC does; it never reads a text differently. */
+/* The grammar of HTTP/1.1 (RFC 9110, 9112), strictly. Only codecs of wire include this.
+ * Thread: any.
+ * Errors: a status for a bad line; false for a bad text.
+ * Invariant: a rule may refuse more than the RFC does; it never reads a text differently. */
 #ifndef WIRE_HTTP1_SYNTAX_H
 #define WIRE_HTTP1_SYNTAX_H
 

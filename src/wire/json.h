@@ -1,9 +1,11 @@
-/* A bounded JSON scanner (RFC 8259): validates text and hands out slices of it, without a tree.
- * Any thread. Allocates nothing: values point into the text and live as long as it does;
- * decoded and written text goes into the caller's buffer. Errors: INVALID_JSON, INVALID_UTF8,
- * JSON_TOO_DEEP, PAYLOAD_TOO_LARGE, JSON_DUPLICATE_KEY; INVALID_REQUEST for another kind of value.
- * A struct json_value is always validated text without white space around it. The names avoid
- * those of jansson (json_string, JSON_STRING), which the tests link as well. */
+/* A bounded JSON scanner (RFC 8259): validates text and hands out slices of it, without a tree. The
+ * names avoid those of jansson (json_string, JSON_STRING), which the tests link as well.
+ * Thread: any.
+ * Memory: values point into the text and live as long as it does; decoded and written text goes
+ * into the caller's buffer.
+ * Errors: INVALID_JSON, INVALID_UTF8, JSON_TOO_DEEP, PAYLOAD_TOO_LARGE, JSON_DUPLICATE_KEY;
+ * INVALID_REQUEST for another kind of value.
+ * Invariant: a struct json_value is always validated text without white space around it. */
 #ifndef WIRE_JSON_H
 #define WIRE_JSON_H
 

@@ -1,10 +1,10 @@
 /* Reads JSON values from a stream of bytes: one per line (NDJSON), or the elements of one array.
- * Belongs to one thread at a time; does no I/O.
- * Holds at most one incomplete value of value_bytes_max bytes, and nothing between values that
+ * Thread: one at a time.
+ * Memory: at most one incomplete value of value_bytes_max bytes, and nothing between values that
  * arrive complete.
- * A bad line is one bad item, and the next line is the next item. A bad array stays broken, since
- * the start of its next element is unknown.
- * The items of a stream do not depend on how the stream was split into pieces. */
+ * Errors: a bad line is one bad item, and the next line is the next item. A bad array stays broken,
+ * since the start of its next element is unknown.
+ * Invariant: the items of a stream do not depend on how the stream was split into pieces. */
 #ifndef WIRE_JSON_ITEMS_H
 #define WIRE_JSON_ITEMS_H
 

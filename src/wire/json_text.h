@@ -1,7 +1,8 @@
-/* Steps over JSON text, shared by the scanner and by walks over validated text.
- * Any thread; allocates nothing; cannot fail.
- * Every step stops at end and never reads past it, also when it looks at eight bytes at once.
- * Functions marked "validated" trust the text: the byte they look for is there. */
+/* Steps over JSON text, shared by the scanner and by walks over validated text. Functions marked
+ * "validated" trust the text: the byte they look for is there.
+ * Thread: any.
+ * Invariant: every step stops at end and never reads past it, also when it looks at eight bytes at
+ * once. */
 #ifndef WIRE_JSON_TEXT_H
 #define WIRE_JSON_TEXT_H
 

@@ -1,8 +1,10 @@
-/* Writes a JSON object member by member and remembers the first failure, so that a shape reads as
- * the list of its members.
- * Any thread. Appends to the caller's buffer; allocates nothing else. Names need no escapes.
+/* Writes a JSON object member by member, so that a shape reads as the list of its members. Names
+ * need no escapes.
+ * Thread: any.
+ * Memory: the caller's buffer.
  * Errors: the buffer keeps the first one. object_end returns it, and then leaves the buffer
- * unchanged. Members are written in the order of the calls: calls sorted by name write canonical
+ * unchanged.
+ * Invariant: members are written in the order of the calls: calls sorted by name write canonical
  * JSON. */
 #ifndef WIRE_OBJECT_WRITER_H
 #define WIRE_OBJECT_WRITER_H

@@ -1,9 +1,10 @@
 /* Phoenix Channels V2 in text frames: [join_ref, ref, topic, event, payload].
- * Any thread. Allocates only in the caller's buffer.
- * A decoded message points into its text, or into its own storage for parts with escapes: it
- * lives no longer than the text, and must not be copied.
+ * Thread: any.
+ * Memory: the caller's buffer. A decoded message points into its text, or into its own storage for
+ * parts with escapes: it lives no longer than the text, and must not be copied.
  * Errors: INVALID_MESSAGE for another shape or a part that is too long; JSON's and the buffer's
- * own. An encoded message decodes to the same parts. */
+ * own.
+ * Invariant: an encoded message decodes to the same parts. */
 #ifndef WIRE_PHOENIX_H
 #define WIRE_PHOENIX_H
 

@@ -1,9 +1,8 @@
 /* Writers of text for encoders of many small members, which check their room once and not at every
- * member.
- * Any thread.
- * The caller has reserved the bytes. Each writer returns the end of what it wrote, and adds no NUL.
- * Cannot fail.
- * A literal must be a string literal, whose size the compiler knows. */
+ * member. A literal must be a string literal, whose size the compiler knows.
+ * Thread: any.
+ * Memory: the caller has reserved the bytes.
+ * Invariant: each writer returns the end of what it wrote, and adds no NUL. */
 #ifndef WIRE_PUT_H
 #define WIRE_PUT_H
 

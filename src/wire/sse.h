@@ -1,7 +1,12 @@
-/* Server-sent events (WHATWG HTML, section 9.2): the lines of an event stream.
- * Any thread; pure functions. Output goes into the caller's buffer, nothing is kept.
- * STATUS_INVALID_MESSAGE for a field that would break its line; a full buffer answers its own
- * status. A failed call leaves the buffer as it was; a good one ends with a blank line. */
+/* Server-sent events (WHATWG HTML, section 9.2): writes the lines of an event stream, and reads a
+ * stream that arrives in pieces of any size.
+ * Thread: any for writing; one at a time for a decoder.
+ * Memory: writing goes into the caller's buffer. A decoder holds one line and one event, each at
+ * most bytes_max, until sse_decoder_release.
+ * Errors: STATUS_INVALID_MESSAGE for a field that would break its line, STATUS_PAYLOAD_TOO_LARGE,
+ * STATUS_OUT_OF_MEMORY, and any error of a handler. Do not feed a decoder after an error.
+ * Invariant: a failed write leaves the buffer as it was. Lines after the last blank line of an
+ * interrupted stream are no event. */
 #ifndef WIRE_SSE_H
 #define WIRE_SSE_H
 
@@ -27,16 +32,11 @@ char *sse_put_line_begin(char *at, struct slice id);
 MUST_CHECK enum status sse_comment(struct buffer *out, struct slice text);
 MUST_CHECK enum status sse_retry(struct buffer *out, uint64_t delay_ms);
 
-/* Reads an event stream (WHATWG HTML, section 9.2) that arrives in pieces of any size.
- * Belongs to one thread. Memory: one line and one event, each at most bytes_max; returned with
- * sse_decoder_release.
- * STATUS_PAYLOAD_TOO_LARGE for a line or an event beyond that, STATUS_OUT_OF_MEMORY, and any error
- * of a handler; do not feed the decoder after an error.
- * Lines after the last blank line of an interrupted stream are no event. */
+/* ---- reading ------------------------------------------------------------------------------ */
 
 /* All of it lives during the call. */
 struct sse_message {
-    struct slice event; /* "message" where the stream names none */
+    struct slice event; /* "message" if the stream names none */
     struct slice id;    /* the last one given, by this event or one before; may be empty */
     struct slice data;
 };

@@ -1,9 +1,11 @@
-/* WebSocket frames that arrive (RFC 6455, RFC 7692), over wslay: takes bytes in
- * pieces of any size and returns complete messages. Decoders of one thread share a struct
- * ws_shared, which must not move. Between messages a decoder holds no heap; in a frame, a wslay
- * context; in a message, its state and at most twice the received bytes. STATUS_WS_PROTOCOL_ERROR,
- * STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG or the error of a handler, as early as the bytes
- * allow. A failed decoder stays failed; a closed one delivers no more. */
+/* WebSocket frames that arrive (RFC 6455, RFC 7692), over wslay: takes bytes in pieces of any size
+ * and returns complete messages.
+ * Thread: one for all decoders that share a struct ws_shared, which must not move.
+ * Memory: between messages none; in a frame, a wslay context; in a message, its state and at most
+ * twice the received bytes.
+ * Errors: STATUS_WS_PROTOCOL_ERROR, STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG or the error of
+ * a handler, as early as the bytes allow.
+ * Invariant: a failed decoder stays failed; a closed one delivers no more. */
 #ifndef WIRE_WEBSOCKET_WS_DECODER_H
 #define WIRE_WEBSOCKET_WS_DECODER_H
 
@@ -22,7 +24,7 @@ struct ws_partial {
     /* Bytes wslay was given whose frame has not ended, headers included. */
     uint64_t frame_bytes;
     uint64_t payload_bytes_left;
-    uint16_t empty_fragments; /* of the message under way */
+    uint16_t empty_fragments; /* fragments of the current message */
     struct utf8_state utf8;
     uint8_t opcode;
     bool compressed;

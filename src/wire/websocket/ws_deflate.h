@@ -1,8 +1,10 @@
 /* permessage-deflate without context takeover (RFC 7692): one message in, one message out.
- * A deflater or inflater belongs to one thread, which keeps it for all its connections.
- * Each holds zlib's memory (about 256 KiB and 40 KiB), a deflater from init, an inflater from
- * its first message, until release. A full buffer answers STATUS_PAYLOAD_TOO_LARGE, data that
- * is no deflate message STATUS_WS_PROTOCOL_ERROR. No message depends on an earlier one. */
+ * Thread: the one that keeps a deflater or inflater for all its connections.
+ * Memory: zlib's (about 256 KiB and 40 KiB), a deflater from init, an inflater from its first
+ * message, until release.
+ * Errors: STATUS_PAYLOAD_TOO_LARGE for a full buffer, STATUS_WS_PROTOCOL_ERROR for data that is no
+ * deflate message.
+ * Invariant: no message depends on an earlier one. */
 #ifndef WIRE_WEBSOCKET_WS_DEFLATE_H
 #define WIRE_WEBSOCKET_WS_DEFLATE_H
 

@@ -1,7 +1,9 @@
 /* WebSocket frames to be sent (RFC 6455 section 5): single frames; those of a client are masked.
- * Any thread; pure functions. Output goes into the caller's memory or buffer, nothing is kept.
- * A full buffer returns its own status and is left unchanged; nothing else fails.
- * A header depends on opcode, compression and size only, so one payload serves many sockets. */
+ * Thread: any.
+ * Memory: the caller's.
+ * Errors: a full buffer returns its own status and is left unchanged.
+ * Invariant: a header depends on opcode, compression and size only, so one payload serves many
+ * sockets. */
 #ifndef WIRE_WEBSOCKET_WS_FRAME_H
 #define WIRE_WEBSOCKET_WS_FRAME_H
 

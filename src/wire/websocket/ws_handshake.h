@@ -1,8 +1,10 @@
 /* The opening handshake of a WebSocket, server side (RFC 6455 section 4.2, RFC 7692 section 5):
- * header values of a GET over HTTP/1.1 in, the 101 response out. Any thread; keeps nothing.
- * Allocates nothing but the caller's buffer; the agreement's protocol points into the policy.
- * Answers STATUS_WS_UNSUPPORTED_VERSION (426 with Sec-WebSocket-Version: 13 is due) or
- * STATUS_WS_BAD_HANDSHAKE; the response is written whole or not at all. */
+ * header values of a GET over HTTP/1.1 in, the 101 response out.
+ * Thread: any.
+ * Memory: the caller's buffer; the agreement's protocol points into the policy.
+ * Errors: STATUS_WS_UNSUPPORTED_VERSION (426 with Sec-WebSocket-Version: 13 is due) or
+ * STATUS_WS_BAD_HANDSHAKE.
+ * Invariant: the response is written whole or not at all. */
 #ifndef WIRE_WEBSOCKET_WS_HANDSHAKE_H
 #define WIRE_WEBSOCKET_WS_HANDSHAKE_H
 
