@@ -343,18 +343,6 @@ static enum status take_accepted(struct channel *channel, const struct push *pus
     return status;
 }
 
-/* The first reason of a list of reasons; "" if there is none. */
-static void first_reason(struct json_value reasons, char reason[CLIENT_CODE_BYTES_MAX]) {
-    struct json_value first;
-    struct slice text;
-    reason[0] = '\0';
-    if (reasons.kind != JSON_KIND_ARRAY)
-        return;
-    struct json_iterator iterator = json_iterate(reasons);
-    if (json_next_element(&iterator, &first) && json_string_slice(first, &text))
-        snprintf(reason, CLIENT_CODE_BYTES_MAX, "%.*s", (int)text.size, text.data);
-}
-
 /* The follower that an element of stale_topics or forbidden_topics names. */
 static struct follower *find_listed(const struct channel *channel, struct json_value element,
                                     char reason[CLIENT_CODE_BYTES_MAX]) {
@@ -365,7 +353,7 @@ static struct follower *find_listed(const struct channel *channel, struct json_v
         return find_value(channel, element);
     if (element.kind != JSON_KIND_OBJECT || json_read_members(element, fields, 3) != STATUS_OK)
         return NULL;
-    first_reason(fields[2].value, reason);
+    client_error_first_reason(fields[2].value, reason);
     struct follower *follower = find_value(channel, fields[0].value);
     return follower ? follower : find_value(channel, fields[1].value);
 }
@@ -380,7 +368,21 @@ static void fail_topic(struct channel *channel, struct follower *follower,
         report(channel, error);
 }
 
-/* The causes of a refusal get it. Their numbers in the request become 0. */
+/* How many followers of the push the list names. */
+static size_t count_listed(const struct channel *channel, const struct push *push,
+                           struct json_value list) {
+    struct json_iterator elements = json_iterate(list);
+    struct json_value element;
+    size_t count = 0;
+    while (json_next_element(&elements, &element)) {
+        char reason[CLIENT_CODE_BYTES_MAX];
+        const struct follower *follower = find_listed(channel, element, reason);
+        count += follower && push_has(push, follower->number);
+    }
+    return count;
+}
+
+/* The causes of a refusal get it. Their numbers in the push become 0. */
 static void refuse_listed(struct channel *channel, struct push *push, struct json_value list,
                           const struct client_error *error) {
     struct json_iterator iterator = json_iterate(list);
@@ -412,17 +414,8 @@ static void take_refused(struct channel *channel, struct push *push, struct json
     bool is_alone = push->count > 1;
     if (body.kind == JSON_KIND_OBJECT && json_read_members(body, fields, 3) == STATUS_OK) {
         struct json_value list = fields[is_stale ? 0 : 1].value;
-        first_reason(fields[2].value, reason);
-        struct json_iterator elements;
-        struct json_value element;
-        size_t listed = 0;
-        if (list.kind == JSON_KIND_ARRAY)
-            elements = json_iterate(list);
-        while (list.kind == JSON_KIND_ARRAY && json_next_element(&elements, &element)) {
-            char ignored[CLIENT_CODE_BYTES_MAX];
-            const struct follower *follower = find_listed(channel, element, ignored);
-            listed += follower && push_has(push, follower->number);
-        }
+        client_error_first_reason(fields[2].value, reason);
+        size_t listed = list.kind == JSON_KIND_ARRAY ? count_listed(channel, push, list) : 0;
         if (listed == 1 || (is_stale && listed > 1)) {
             is_alone = false;
             refuse_listed(channel, push, list, &error);

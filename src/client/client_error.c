@@ -132,6 +132,17 @@ struct client_error client_error_of_body(unsigned http_status, struct slice text
     return error;
 }
 
+void client_error_first_reason(struct json_value reasons, char reason[CLIENT_CODE_BYTES_MAX]) {
+    struct json_value first;
+    struct slice text;
+    reason[0] = '\0';
+    if (reasons.kind != JSON_KIND_ARRAY)
+        return;
+    struct json_iterator iterator = json_iterate(reasons);
+    if (json_next_element(&iterator, &first) && json_string_slice(first, &text))
+        snprintf(reason, CLIENT_CODE_BYTES_MAX, "%.*s", (int)text.size, text.data);
+}
+
 void client_error_set_request(struct client_error *error, const char *id) {
     snprintf(error->request_id, sizeof(error->request_id), "%s", id);
 }

@@ -39,6 +39,8 @@ struct client_error client_error_read(struct json_value body, unsigned close, un
 /* The error of the body of an HTTP answer. One without the server's own body is from a proxy:
  * retry. */
 struct client_error client_error_of_body(unsigned http_status, struct slice text);
+/* The first of a list of reason codes; "": there is none. */
+void client_error_first_reason(struct json_value reasons, char reason[CLIENT_CODE_BYTES_MAX]);
 /* Names the request that had the error. */
 void client_error_set_request(struct client_error *error, const char *id);
 /* The error of an answer, with the hint and the request of its head. */

@@ -84,26 +84,11 @@ static enum status take_event(struct log_follower *follower, const struct sse_me
     return set_position(follower, message->id);
 }
 
-static void take_stale(struct log_follower *follower, struct json_value body) {
-    struct json_field field = {.name = SLICE("reason_codes")};
-    char reason[CLIENT_CODE_BYTES_MAX] = "";
-    struct json_value first;
-    struct slice text;
-    if (json_read_members(body, &field, 1) == STATUS_OK && field.value.kind == JSON_KIND_ARRAY) {
-        struct json_iterator reasons = json_iterate(field.value);
-        if (json_next_element(&reasons, &first) && json_string_slice(first, &text))
-            snprintf(reason, sizeof(reason), "%.*s", (int)text.size, text.data);
-    }
-    buffer_clear(&follower->position);
-    follower->has_start = false;
-    if (follower->follow.reset)
-        follower->follow.reset(follower->follow.user, reason);
-}
-
 static enum status on_message(void *user, const struct sse_message *message) {
     const struct json_limits limits = {CLIENT_MESSAGE_BYTES_MAX, JSON_DEPTH_MAX};
     struct log_follower *follower = user;
     struct json_field start = {.name = SLICE("after_cursor")}, code = {.name = SLICE("code")};
+    struct json_field reasons = {.name = SLICE("reason_codes")};
     struct json_value body;
     struct slice cursor;
     if (json_parse(message->data, &limits, &body) != STATUS_OK || body.kind != JSON_KIND_OBJECT)
@@ -118,12 +103,19 @@ static enum status on_message(void *user, const struct sse_message *message) {
                          json_string_slice(start.value, &cursor);
         return has_start ? set_position(follower, cursor) : STATUS_OK;
     }
-    if (slice_equal(message->event, SLICE("stale_cursor")))
-        take_stale(follower, body);
-    else if (slice_equal(message->event, SLICE("error")) &&
-             json_read_members(body, &code, 1) == STATUS_OK && code.present &&
-             json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED))))
+    if (slice_equal(message->event, SLICE("stale_cursor"))) {
+        char reason[CLIENT_CODE_BYTES_MAX] = "";
+        if (json_read_members(body, &reasons, 1) == STATUS_OK && reasons.present)
+            client_error_first_reason(reasons.value, reason);
+        buffer_clear(&follower->position);
+        follower->has_start = false;
+        if (follower->follow.reset)
+            follower->follow.reset(follower->follow.user, reason);
+    } else if (slice_equal(message->event, SLICE("error")) &&
+               json_read_members(body, &code, 1) == STATUS_OK && code.present &&
+               json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED)))) {
         follower->is_expired = true;
+    }
     return STATUS_OK;
 }
 

@@ -210,9 +210,13 @@ static enum status compare_fold(struct reprojection *work, const struct stored *
     /* A repair outlives the rows of its entity, so the texts of the owner are copied. */
     struct slice *texts[] = {&update->owner.user_id, &update->owner.guest_scope,
                              &update->owner.org_id};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        if (texts[i]->data && !(*texts[i] = arena_copy(&work->arena, *texts[i])).data)
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (!texts[i]->data)
+            continue;
+        *texts[i] = arena_copy(&work->arena, *texts[i]);
+        if (!texts[i]->data)
             return STATUS_OUT_OF_MEMORY;
+    }
     bool differs = compare(stored, update, &drift);
     work->result->drifted += differs;
     if (differs && options->on_drift)
@@ -282,13 +286,14 @@ static enum status add_head(void *user, const struct store_entity *entity) {
 }
 
 static enum status check_all(struct reprojection *work) {
-    enum status status = STATUS_OK;
-    if (work->options->apply)
-        status = store_heal(work->session, work->options->now_ms);
-    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK && work->options->on_progress;
-         i++)
-        status = store_walk_entities(work->session, document_row((enum document_kind)i)->entity, 0,
-                                     UINT64_MAX, &work->events_total, add_head);
+    const struct reproject_options *options = work->options;
+    enum status status = options->apply ? store_heal(work->session, options->now_ms) : STATUS_OK;
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++) {
+        enum entity_kind kind = document_row((enum document_kind)i)->entity;
+        if (options->on_progress)
+            status = store_walk_entities(work->session, kind, 0, UINT64_MAX, &work->events_total,
+                                         add_head);
+    }
     for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++) {
         enum entity_kind kind = document_row((enum document_kind)i)->entity;
         uint64_t after_ref = 0;

@@ -167,9 +167,25 @@ void cursor_list_begin_lines(struct cursor_list *list, struct slice text,
     list->lines = text;
 }
 
+/* Takes the next line that is not blank. */
+static bool next_line(struct slice *lines, struct slice *line) {
+    while (lines->size > 0) {
+        const char *newline = memchr(lines->data, '\n', lines->size);
+        size_t size = newline ? (size_t)(newline - lines->data) : lines->size;
+        size_t blanks = 0;
+        *line = (struct slice){lines->data, size};
+        *lines = slice_from(*lines, newline ? size + 1 : size);
+        while (blanks < size && memchr(" \t\r", line->data[blanks], 3))
+            blanks++;
+        if (blanks < size)
+            return true;
+    }
+    return false;
+}
+
 bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
     struct json_value name, value;
-    struct slice line = {NULL, 0};
+    struct slice line;
     *item = (struct cursor_list_item){.status = STATUS_OK};
     switch (list->form) {
     case CURSOR_LIST_OVER:
@@ -192,17 +208,8 @@ bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
         item->status = read_cursor(list, list->single, item);
         break;
     case CURSOR_LIST_LINES:
-        /* Blank lines are skipped. */
-        for (size_t blanks = 0; blanks == line.size;) {
-            if (list->lines.size == 0)
-                return false;
-            const char *newline = memchr(list->lines.data, '\n', list->lines.size);
-            size_t size = newline ? (size_t)(newline - list->lines.data) : list->lines.size;
-            line = (struct slice){list->lines.data, size};
-            list->lines = slice_from(list->lines, newline ? size + 1 : size);
-            for (blanks = 0; blanks < line.size && memchr(" \t\r", line.data[blanks], 3);)
-                blanks++;
-        }
+        if (!next_line(&list->lines, &line))
+            return false;
         item->status = json_parse(line, &list->limits, &value);
         if (item->status == STATUS_OK)
             item->status = read_cursor(list, value, item);

@@ -20,6 +20,7 @@
 #include <http_parser.h>
 #include <stdlib.h>
 
+#include "base/hex.h"
 #include "base/limits.h"
 #include "wire/http1_syntax.h"
 
@@ -380,7 +381,7 @@ static enum status chunk_byte(struct http1_message *message, char byte, bool *is
     *is_skipped = false;
     switch (message->chunk_part) {
     case CHUNK_SIZE:
-        if (http1_hex_value(byte) >= 0)
+        if (hex_value(byte) >= 0)
             return ++message->chunk_digit_count <= CHUNK_DIGITS_MAX ? STATUS_OK
                                                                     : STATUS_BAD_REQUEST;
         *is_skipped = byte != '\r';

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/decimal.h"
+#include "base/hex.h"
 #include "wire/http1_syntax.h"
 
 #define CHUNK_DIGITS_MAX 15
@@ -141,7 +142,7 @@ static enum status expect(struct http1_answer *answer, char byte, char expected,
 
 /* Extensions and trailers are refused: no khala server sends them. */
 static enum status take_framing_byte(struct http1_answer *answer, char byte) {
-    int digit = http1_hex_value(byte);
+    int digit = hex_value(byte);
     switch (answer->part) {
     case HTTP1_ANSWER_CHUNK_SIZE:
         if (digit >= 0) {

@@ -1,5 +1,6 @@
 #include "wire/http1_request.h"
 
+#include "base/hex.h"
 #include "wire/http1_syntax.h"
 
 bool http1_header_find(const struct http1_request *request, struct slice name,
@@ -33,8 +34,8 @@ static char take_decoded(struct slice *text, char space) {
     if (byte == '%') {
         if (text->size < 3)
             return 0;
-        int high = http1_hex_value(text->data[1]);
-        int low = http1_hex_value(text->data[2]);
+        int high = hex_value(text->data[1]);
+        int low = hex_value(text->data[2]);
         if (high < 0 || low < 0)
             return 0;
         byte = (char)(high * 16 + low);

@@ -14,14 +14,6 @@ struct slice http1_trim(struct slice text);
 /* Splits the text at the separator: returns the part before it, leaves the part after it. */
 struct slice http1_split(struct slice *text, char separator);
 
-/* The value of a hexadecimal digit, or -1. */
-static inline int http1_hex_value(char digit) {
-    char lower = (char)(digit | 0x20);
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 bool http1_is_token(struct slice text);
 bool http1_is_digits(struct slice text);
 /* Text of a field's value: no control characters except HTAB. */

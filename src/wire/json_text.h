@@ -9,6 +9,7 @@
 #include <endian.h>
 #include <stdint.h>
 
+#include "base/hex.h"
 #include "base/slice.h"
 
 #define JSON_TEXT_EACH(byte) (0x0101010101010101u * (uint64_t)(byte))
@@ -88,18 +89,11 @@ static inline const char *json_text_skip_flat(const char *at, const char *end) {
     return at;
 }
 
-static inline int json_text_hex_digit(char byte) {
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    char lower = (char)(byte | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* The value of four hexadecimal digits, or -1. */
 static inline int32_t json_text_hex_quad(const char *at) {
     int32_t quad = 0;
     for (int i = 0; i < 4; i++) {
-        int digit = json_text_hex_digit(at[i]);
+        int digit = hex_value(at[i]);
         if (digit < 0)
             return -1;
         quad = quad << 4 | digit;
