@@ -36,7 +36,7 @@ void buffer_release(struct buffer *buffer);
 void buffer_clear(struct buffer *buffer);
 /* Drops the first size bytes. */
 void buffer_consume(struct buffer *buffer, size_t size);
-/* Back to an earlier size, and without a failure. */
+/* Returns to an earlier size, and forgets the failure. */
 void buffer_truncate(struct buffer *buffer, size_t size);
 /* The failure of the appends, if there was one. */
 MUST_CHECK static inline enum status buffer_status(const struct buffer *buffer) {
@@ -48,7 +48,7 @@ MUST_CHECK enum status buffer_end(struct buffer *buffer, size_t begin);
 /* Makes room for size more bytes, so that the appends that use it cannot fail. Its failure does not
  * stick. */
 MUST_CHECK enum status buffer_reserve(struct buffer *buffer, size_t size);
-/* For buffer_append: the bytes do not fit into the memory that the buffer has. */
+/* buffer_append calls it when the bytes do not fit into the memory that the buffer has. */
 enum status buffer_append_growing(struct buffer *buffer, const void *data, size_t size);
 
 /* In the header, because writers of JSON append a few bytes at a time. */
@@ -75,7 +75,7 @@ enum status buffer_append_hex(struct buffer *buffer, const void *data, size_t si
 enum status buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* For appends that do not go through buffer_append: keeps the first failure. */
+/* Keeps the first failure of appends that do not go through buffer_append. */
 static inline enum status buffer_note(struct buffer *buffer, enum status status) {
     if (buffer->error == STATUS_OK)
         buffer->error = (uint16_t)status;

@@ -58,7 +58,7 @@ static bool line_put_text(struct line *line, const char *text) {
     return line_put(line, text, strlen(text));
 }
 
-/* Into the room kept at the end. */
+/* Closes the line in the room that is kept at its end. */
 static void line_close(struct line *line, const char *text) {
     size_t size = strlen(text);
     assert(line->size + size <= LOG_LINE_MAX);

@@ -15,7 +15,7 @@ void mailbox_init(struct mailbox *mailbox, size_t count_max, void *user, mailbox
     mailbox->end = &mailbox->first;
     pthread_condattr_t attributes;
     must(pthread_condattr_init(&attributes));
-    /* Else a wall clock set back would make the owner oversleep. */
+    /* A wall clock that is set back would make the owner oversleep. */
     must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
     must(pthread_cond_init(&mailbox->filled, &attributes));
     must(pthread_condattr_destroy(&attributes));

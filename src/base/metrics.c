@@ -78,7 +78,7 @@ __attribute__((noinline)) static struct shard *shard_take(void) {
 
 /* ---- counting ---- */
 
-/* Without a loop: deliveries come here one by one. */
+/* Written without a loop, because deliveries come here one by one. */
 static size_t slot_of(const struct metric_row *row, struct metric_labels labels) {
     static_assert(METRIC_POSITIONS_MAX == 3, "each position is in the sum");
     const unsigned *sizes = row->sizes;

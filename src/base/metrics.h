@@ -26,7 +26,7 @@ struct metric_labels {
 void metrics_add(enum metric metric, struct metric_labels labels, uint64_t more);
 /* Subtracts from a gauge what was added to it, on any thread. */
 void metrics_sub(enum metric metric, struct metric_labels labels, uint64_t less);
-/* For values measured at the time of reading; not for a series that is also added to. */
+/* Sets a value that is measured when it is read. Do not add to such a series. */
 void metrics_set(enum metric metric, struct metric_labels labels, uint64_t value);
 /* times observations of one value, in the unit the family is kept in. */
 void metrics_observe(enum metric metric, struct metric_labels labels, uint64_t value,

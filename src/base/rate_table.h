@@ -30,7 +30,7 @@ struct rate_table {
 };
 
 void rate_table_init(struct rate_table *table, const struct rate_options *options);
-/* Also for a table of zeroes. */
+/* A table of zeroes is allowed. */
 void rate_table_release(struct rate_table *table);
 /* Takes one from the bucket of the key. Returns 0, or after how many milliseconds one is there; the
  * bucket is then unchanged. now_ms is monotonic; threads may differ by a little. */

@@ -19,7 +19,7 @@ static size_t character_size(struct slice text) {
     return 0;
 }
 
-/* Of two or three bytes; longer ones are not asked for. */
+/* The code of a character of two or three bytes. No caller passes a longer one. */
 static uint32_t character_code(const char *bytes, size_t size) {
     uint32_t code = (uint8_t)bytes[0] & (size == 2 ? 0x1fu : 0x0fu);
     for (size_t i = 1; i < size; i++)

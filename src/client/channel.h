@@ -23,7 +23,7 @@ struct channel_events {
     /* The follower of a topic or stream id; NULL if there is none. */
     struct follower *(*find)(void *user, struct slice topic);
     struct follower *(*find_number)(void *user, uint64_t number);
-    /* After each event: everything that the event caused was done. */
+    /* Called after each event, when everything that the event caused was done. */
     void (*settle)(void *user);
 };
 

@@ -21,8 +21,9 @@ size_t client_text_size(const char *text);
 /* Copies a text to *at, which has room for it, and moves *at behind it. NULL for NULL. */
 const char *client_text_copy(char **at, const char *text);
 
-/* The rest of a token's life by its own claims. If it cannot be that long, the clock of this
- * machine is wrong, and the whole life counts. False: the text is not a token with iat and exp. */
+/* The time that a token is still valid, by its own claims. If it cannot be that long, the clock of
+ * this machine is wrong, and the whole life counts. False: the text is not a token with iat and
+ * exp. */
 bool token_life_ms(struct slice token, uint64_t wall_ms, uint64_t *life_ms);
 
 #endif

@@ -138,7 +138,7 @@ static void renew_in(struct connection *connection, uint64_t after_ms) {
     wait_until(connection, connection->renew_at_ms);
 }
 
-/* By the clock that has advanced further: one may stand still while the machine sleeps. */
+/* The clock that has advanced further decides: one may stand still while the machine sleeps. */
 static void renew_if_due(struct connection *connection) {
     struct clock_reading clock = clock_now();
     uint64_t mono_ms = clock.mono_ns / CLOCK_NS_PER_MS;

@@ -57,7 +57,7 @@ struct connection {
 void connection_init(struct connection *connection, const struct khala_options *options,
                      const struct connection_hooks *hooks, uv_loop_t *loop,
                      struct socket_holds *holds, const struct socket_target *target);
-/* After the machine was stopped. */
+/* Call it after the machine was stopped. */
 void connection_release(struct connection *connection);
 /* Takes the follower. */
 void connection_add(struct connection *connection, struct follower *follower);

@@ -274,9 +274,9 @@ static enum status keep_part(struct follower *follower, const struct snapshot_pa
     return buffer_status(&follower->documents);
 }
 
-/* By what a frame is recognised: a document by its key and version, an event by its id. */
+/* What identifies a frame: the key and version of a document, the id of an event. */
 struct identity {
-    struct slice key; /* size 0: by nothing */
+    struct slice key; /* size 0: nothing does */
     uint64_t version;
 };
 

@@ -128,7 +128,7 @@ void follower_refused(struct follower *follower, const struct client_error *erro
 void follower_stale(struct follower *follower, const char *reason);
 /* Offers the held entry to the application again. */
 void follower_next(struct follower *follower);
-/* After its end: drops the entries that the application has not applied. */
+/* Drops the entries of an ended follower that the application has not applied. */
 void follower_abandon(struct follower *follower);
 /* Ends its wait if that is due, and forgets old frames. Returns the time of its wait, or 0. */
 uint64_t follower_tick(struct follower *follower, uint64_t now_ms);

@@ -325,7 +325,7 @@ static void shut(struct khala *client) {
 static void on_close_flushed(void *user) {
     struct khala *client = user;
     client->is_flushed = true;
-    /* Not here: the sender is busy with the last answer. */
+    /* The client is shut by the next wake-up, because the sender is busy with the last answer. */
     if (!client->is_closing)
         uv_async_send(&client->wake);
 }

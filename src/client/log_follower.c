@@ -138,7 +138,7 @@ static enum khala_result on_piece(void *user, unsigned http_status, struct khala
         return buffer_append_slice(&follower->refusal, data) == STATUS_OK ? KHALA_OK : KHALA_FAILED;
     follower->attempts = follower->refusals = 0;
     enum status status = sse_decoder_feed(&follower->decoder, data);
-    /* Also after a heartbeat: the application knows that the stream lives. */
+    /* A heartbeat counts too: the application knows that the stream lives. */
     if (status == STATUS_OK && follower->follow.heard)
         follower->follow.heard(follower->follow.user);
     return status == STATUS_OK ? KHALA_OK : KHALA_FAILED;

@@ -373,7 +373,7 @@ static void retry(struct sender *sender, const struct client_error *error) {
     warn(sender, error, NULL, wait_ms);
 }
 
-/* What follows a request that had an error as a whole, or of which items have no answer. */
+/* Handles the error of a whole request, or of its items without an answer. */
 static void handle_error(struct sender_call *call, const struct client_error *error) {
     struct sender *sender = call->sender;
     size_t left = 0;
@@ -404,10 +404,10 @@ static void handle_error(struct sender_call *call, const struct client_error *er
     }
 }
 
-/* The lanes of an answer that rest. */
+/* The lanes that an answer refused for now. */
 struct rests {
     size_t count;
-    /* Of the first. A later line may free the lane. */
+    /* The first of them. It is a copy, because a later line may free the lane. */
     char topic[CLIENT_ENTITY_BYTES_MAX + 1];
     struct client_error error;
     uint64_t wait_ms;

@@ -106,7 +106,7 @@ struct sender {
     bool must_sync; /* events were added to the outbox after the sync in progress began */
 };
 
-/* Also reads the outbox. Call before the loop runs. */
+/* Reads the outbox too. Call it before the loop runs. */
 MUST_CHECK enum status sender_init(struct sender *sender, const struct khala_options *options,
                                    const struct sender_hooks *hooks, uv_mutex_t *lock,
                                    const struct socket_target *target);

@@ -220,7 +220,7 @@ static void project_begin(void *user, struct store_session *session, uint64_t no
     projector->now_ms = now_ms;
     arena_reset(&projector->arena);
     buffer_clear(&projector->shared_events);
-    /* Not at the end of a commit: its rows may still point into the cache then. */
+    /* The end of a commit would be too early: its rows may still point into the cache. */
     summary_cache_trim(&projector->cache);
     atomic_store_explicit(&projector->counters.cache_bytes, projector->cache.bytes,
                           memory_order_relaxed);

@@ -36,7 +36,7 @@ MUST_CHECK enum status projector_open(struct projector **projector,
 void projector_close(struct projector *projector);
 /* Lives as long as the projector. */
 const struct projection *projector_projection(const struct projector *projector);
-/* Between commits, after another module wrote the rows of the entity. */
+/* Call it between commits, after another module wrote the rows of the entity. */
 void projector_forget(struct projector *projector, uint64_t entity_ref);
 struct projector_stats projector_stats(const struct projector *projector);
 

@@ -23,7 +23,7 @@ struct healer {
     enum document_kind kind;
     uint64_t after_ref;
     uint64_t failures;
-    /* After a failure: when to try again. */
+    /* The next attempt after a failure. */
     uint64_t retry_at_ms;
     uint64_t pause_ms;
 };

@@ -37,7 +37,7 @@ struct sink_commit {
     size_t shared_event_count;
     const struct store_drift *drifts;
     size_t drift_count;
-    /* For rows that are written with the events themselves. */
+    /* The commit of the events, for sinks whose rows belong to it. */
     struct store_session *session;
     struct arena *arena;
     struct store_batch *batch;

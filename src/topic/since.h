@@ -12,7 +12,7 @@
 
 /* Longer than any text of a since. */
 #define SINCE_BYTES_MAX 64
-/* For messages: the texts that are taken. */
+/* The accepted texts, for messages. */
 #define SINCE_FORMS "a time (RFC 3339) or a duration such as 90s, 2h or 7d"
 
 struct since {

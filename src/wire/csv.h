@@ -12,7 +12,7 @@
 #include "base/slice.h"
 
 MUST_CHECK enum status csv_write_field(struct buffer *out, struct slice field);
-/* Between two fields of a line. */
+/* Separates two fields of a line. */
 MUST_CHECK enum status csv_write_comma(struct buffer *out);
 MUST_CHECK enum status csv_write_end(struct buffer *out);
 

@@ -299,7 +299,7 @@ static enum status read_request(struct http1_message *message) {
         /* An HTTP/1.0 client would take the interim answer for the final one. */
         request->expect_continue = request->version_minor > 0 && request->has_body;
     }
-    /* Not left to http-parser: it reads Proxy-Connection as Connection. */
+    /* http-parser would read Proxy-Connection as Connection. */
     bool close = http1_header_has_token(request, connection, SLICE("close"));
     bool keep = http1_header_has_token(request, connection, SLICE("keep-alive"));
     request->keep_alive = !close && (request->version_minor > 0 || keep);

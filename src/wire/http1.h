@@ -50,7 +50,7 @@ struct http1_parser {
 
 /* The limits outlive the parser. */
 void http1_parser_init(struct http1_parser *parser, const struct http1_limits *limits);
-/* From any state back to that of init. */
+/* Returns from any state to that of init. */
 void http1_parser_release(struct http1_parser *parser);
 
 /* Reads the next event and removes its bytes from the front of the input. Call until
@@ -60,7 +60,7 @@ void http1_parser_release(struct http1_parser *parser);
 MUST_CHECK enum status http1_next(struct http1_parser *parser, struct slice *input,
                                   struct http1_event *event);
 
-/* From HEAD until http1_finish. NULL when there is none. */
+/* The request, from HEAD until http1_finish; else NULL. */
 const struct http1_request *http1_parser_request(const struct http1_parser *parser);
 /* After HEAD: how long a body may be; without this, none may come. Answers
  * STATUS_PAYLOAD_TOO_LARGE at once for a longer Content-Length, so ask before 100 Continue. */

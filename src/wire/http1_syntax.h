@@ -9,7 +9,7 @@
 #include "spec/codes.h"
 
 bool http1_equal_any_case(struct slice a, struct slice b);
-/* Without the blanks and tabs around it. */
+/* Returns the text without the blanks and tabs around it. */
 struct slice http1_trim(struct slice text);
 /* Splits the text at the separator: returns the part before it, leaves the part after it. */
 struct slice http1_split(struct slice *text, char separator);

@@ -8,7 +8,7 @@
 /* The longest escape of one byte: a backslash, u and four digits. */
 #define ESCAPED_BYTES_MAX 6
 
-/* Between the quotes. */
+/* The text between the quotes. */
 static struct slice string_content(struct json_value value) {
     assert(value.kind == JSON_KIND_STRING && value.raw.size >= 2);
     return (struct slice){value.raw.data + 1, value.raw.size - 2};

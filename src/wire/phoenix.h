@@ -13,7 +13,7 @@
 #include "spec/codes.h"
 #include "wire/json.h"
 
-/* Of the decoded text. */
+/* Sizes of decoded text. */
 #define PHOENIX_REF_BYTES_MAX   64
 #define PHOENIX_TOPIC_BYTES_MAX 512
 #define PHOENIX_EVENT_BYTES_MAX 128

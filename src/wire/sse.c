@@ -110,7 +110,7 @@ static enum status take_line(struct sse_decoder *decoder) {
         const struct sse_message message = {
             .event = event.size > 0 ? event : SLICE("message"),
             .id = buffer_slice(&decoder->id),
-            /* Without the end of its last line. */
+            /* The end of its last line is not part of it. */
             .data = {decoder->data.data, decoder->data.size - (decoder->data.size > 0)},
         };
         if (decoder->data.size > 0)

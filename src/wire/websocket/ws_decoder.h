@@ -64,7 +64,7 @@ struct ws_decoder {
 };
 
 void ws_shared_init(struct ws_shared *shared);
-/* After its last decoder. */
+/* Call it after the release of the last decoder. */
 void ws_shared_release(struct ws_shared *shared);
 
 /* deflate: permessage-deflate was agreed on. message_bytes_max bounds a message as it arrives

@@ -20,8 +20,8 @@ size_t ws_header_bytes(uint64_t payload_bytes) {
     return 2 + size_bytes_of(payload_bytes);
 }
 
-/* Not wslay: it writes a header only through a context of 4 KiB and a callback, and only together
- * with its payload. A shared payload needs its header alone. */
+/* wslay is not used here: it writes a header only through a context of 4 KiB and a callback, and
+ * only together with its payload. A shared payload needs its header alone. */
 size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcode, bool compressed,
                        uint64_t payload_bytes) {
     assert(payload_bytes <= INT64_MAX);
