@@ -132,7 +132,8 @@ enum status json_write_string(struct buffer *out, struct slice text) {
                                       ['\n'] = 'n', ['\r'] = 'r',  ['\t'] = 't'};
     static const char digits[] = "0123456789abcdef";
     size_t begin = out->size;
-    const char *end = text.data + text.size;
+    /* An empty text may have no address, to which nothing may be added. */
+    const char *end = text.size > 0 ? text.data + text.size : text.data;
     char escape[ESCAPED_BYTES_MAX] = "\\u00";
     buffer_note(out, buffer_reserve(out, text.size + 2));
     buffer_append_byte(out, '"');
