@@ -67,6 +67,8 @@ void clock_manual_advance_ms(struct clock_manual *manual, uint64_t delta_ms) {
     __atomic_fetch_add(&manual->reading.mono_ns, delta_ms * CLOCK_NS_PER_MS, __ATOMIC_RELAXED);
 }
 
+/* ---- the step guard --------------------------------------------------------------------- */
+
 struct step step_guard_read(struct step_guard *guard, struct clock_reading reading) {
     uint64_t mono_ms = reading.mono_ns / CLOCK_NS_PER_MS;
     uint64_t wall_ms = reading.wall_ms;

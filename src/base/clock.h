@@ -68,7 +68,7 @@ struct clock_reading clock_manual_read(void *user);
 /* Moves both times on. */
 void clock_manual_advance_ms(struct clock_manual *manual, uint64_t delta_ms);
 
-/* ---- the step guard ----------------------------------------------------------------------- */
+/* ---- the step guard --------------------------------------------------------------------- */
 
 /* A step back is followed at once: frames then stay longer. A step forward is accepted only after
  * it has lasted for STEP_GUARD_HOLD_MS by the monotonic clock, so that a wrong date does not expire

@@ -31,7 +31,7 @@ static struct khala_position public_position(const struct position *position) {
     return (struct khala_position){position->epoch.text, position->seq};
 }
 
-/* ---- the queue ---------------------------------------------------------------------------- */
+/* ---- the queue -------------------------------------------------------------------------- */
 
 /* NULL: the queue is empty. */
 static const struct entry *entry_queue_first(const struct entry_queue *queue) {
@@ -76,7 +76,7 @@ static enum status entry_queue_push(struct entry_queue *queue, const struct entr
     return STATUS_OK;
 }
 
-/* ---- the stored position ------------------------------------------------------------------ */
+/* ---- the stored position ---------------------------------------------------------------- */
 
 static void save(struct follower *follower) {
     char text[STORED_POSITION_BYTES_MAX];
@@ -124,7 +124,7 @@ void follower_load(struct follower *follower, bool is_live) {
         machine_give(&follower->machine, TOPIC_INPUT_CONNECTED, NULL);
 }
 
-/* ---- the application ---------------------------------------------------------------------- */
+/* ---- the application -------------------------------------------------------------------- */
 
 /* Passes the entry to the application. False: it did not apply it. */
 static bool apply(struct follower *follower, const struct entry *entry) {
@@ -220,7 +220,7 @@ void follower_next(struct follower *follower) {
     finish(follower);
 }
 
-/* ---- actions ------------------------------------------------------------------------------ */
+/* ---- actions ---------------------------------------------------------------------------- */
 
 static void clear_parts(struct follower *follower) {
     buffer_release(&follower->documents);
@@ -424,7 +424,7 @@ static void changed(void *user) {
     (void)user;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------- */
+/* ---- inputs ----------------------------------------------------------------------------- */
 
 /* Gives an input whose actions may fail. */
 static enum status give(struct follower *follower, enum topic_input input, const void *data) {
@@ -609,7 +609,7 @@ uint64_t follower_tick(struct follower *follower, uint64_t now) {
     return follower->retry_at_ms;
 }
 
-/* ---- making ------------------------------------------------------------------------------- */
+/* ---- making ----------------------------------------------------------------------------- */
 
 enum status follower_make(struct follower **follower, const struct khala_follow *follow,
                           const struct follower_link *link, const struct khala_options *options) {

@@ -40,7 +40,7 @@ static enum status fold_again(const struct repair_options *options,
     return reproject(options->step->session, &reprojection, result);
 }
 
-/* ---- the healer --------------------------------------------------------------------------- */
+/* ---- the healer ------------------------------------------------------------------------- */
 
 void healer_note(struct healer *healer, uint64_t first_log_id) {
     if (healer->unprojected_from == 0 || first_log_id < healer->unprojected_from)
@@ -177,7 +177,7 @@ int64_t healer_step(struct healer *healer, const struct projection_step *step) {
     return (int64_t)healer->pause_ms;
 }
 
-/* ---- one document ------------------------------------------------------------------------- */
+/* ---- one document ----------------------------------------------------------------------- */
 
 enum status repair_document(const struct repair_options *options, uint64_t entity_ref) {
     struct store_entity entity;
@@ -191,7 +191,7 @@ enum status repair_document(const struct repair_options *options, uint64_t entit
     return status == STATUS_OK && result.repaired == 0 ? STATUS_NOT_FOUND : status;
 }
 
-/* ---- altered rows of a journal ------------------------------------------------------------- */
+/* ---- altered rows of a journal ---------------------------------------------------------- */
 
 struct altered {
     struct store_journal_row row;

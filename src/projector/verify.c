@@ -61,7 +61,7 @@ static void progress(struct verification *work) {
         work->options->on_progress(work->options->user, work->done, 2 * work->log_end);
 }
 
-/* ---- by log order ------------------------------------------------------------------------- */
+/* ---- by log order ----------------------------------------------------------------------- */
 
 static enum status check_event(void *user, const struct store_event *event) {
     struct verification *work = user;
@@ -100,7 +100,7 @@ static enum status check_stretch(struct verification *work, uint64_t after, uint
     return status;
 }
 
-/* ---- by entity ---------------------------------------------------------------------------- */
+/* ---- by entity -------------------------------------------------------------------------- */
 
 static enum status check_link(void *user, const struct store_event *event) {
     struct verification *work = user;
@@ -201,7 +201,7 @@ enum status verify(struct store_session *session, const struct verify_options *o
     return status;
 }
 
-/* ---- samples ------------------------------------------------------------------------------ */
+/* ---- samples ---------------------------------------------------------------------------- */
 
 static enum status keep_link(void *user, const struct store_event *event) {
     struct link_before *before = user;
@@ -270,6 +270,8 @@ enum status verify_sample(struct store_session *session, const struct verify_sam
     return status;
 }
 
+/* ---- the journals ----------------------------------------------------------------------- */
+
 #define PAGE_TOPICS 64
 #define PAGE_ROWS   1024
 
@@ -296,7 +298,7 @@ static void damaged(struct journal_checking *check, uint64_t seq, const char *me
         check->options->on_damage(check->options->user, &damage);
 }
 
-/* ---- rows --------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------- */
 
 static const char *fault_of_row(struct journal_checking *check, const struct store_journal_row *row,
                                 const struct store_event *event) {
@@ -375,7 +377,7 @@ out:
     return status;
 }
 
-/* ---- topics ------------------------------------------------------------------------------- */
+/* ---- topics ----------------------------------------------------------------------------- */
 
 static enum status add_topic(void *user, const struct store_topic *topic) {
     struct journal_checking *check = user;
@@ -428,6 +430,8 @@ enum status journal_check(struct store_session *session,
     free(check);
     return status;
 }
+
+/* ---- the documents ---------------------------------------------------------------------- */
 
 #define PAGE_DOCUMENTS 1024
 #define KEY_BYTES_MAX  4096

@@ -49,7 +49,7 @@ MUST_CHECK enum status verify_sample(struct store_session *session,
                                      const struct verify_sample *sample,
                                      struct verify_result *result);
 
-/* ---- the journals: holes, stray rows and altered rows --------------------------------------- */
+/* ---- the journals: holes, stray rows and altered rows ----------------------------------- */
 
 /* The damages of one topic that are named; the others are counted. */
 #define JOURNAL_CHECK_NAMED_MAX 16
@@ -76,7 +76,7 @@ MUST_CHECK enum status journal_check(struct store_session *session,
                                      const struct journal_check_options *options,
                                      struct journal_check_result *result);
 
-/* ---- the documents: each is there, has its hash, and agrees with its checkpoint ------------ */
+/* ---- the documents: each is there, has its hash, and agrees with its checkpoint --------- */
 
 /* Reads no event: a reprojection compares with the log. */
 

@@ -169,6 +169,8 @@ enum status retention_cycle(const struct cycle_options *options, struct retentio
     return status;
 }
 
+/* ---- due times -------------------------------------------------------------------------- */
+
 #define REFS_FIRST 1024
 #define REFS_MAX   (RETENTION_DUE_BYTES_MAX / sizeof(uint64_t))
 
@@ -210,6 +212,8 @@ uint64_t due_run(const struct due *due, uint64_t ref, uint64_t count_max, uint64
         count++;
     return count;
 }
+
+/* ---- the pace beside appends ------------------------------------------------------------ */
 
 static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high) {
     if (value < low)

@@ -44,7 +44,7 @@ struct cycle_options {
 MUST_CHECK enum status retention_cycle(const struct cycle_options *options,
                                        struct retention_report *report);
 
-/* ---- due times ----------------------------------------------------------------------------- */
+/* ---- due times -------------------------------------------------------------------------- */
 
 /* The time at which each topic may next have expired frames, so that a pass costs as much as there
  * is to expire. A topic without frames is due when a frame published now would expire. Refs are
@@ -65,7 +65,7 @@ uint64_t due_next(const struct due *due, uint64_t ref, uint64_t last, uint64_t n
 /* The number of consecutive refs from ref on that are due, at most count_max. */
 uint64_t due_run(const struct due *due, uint64_t ref, uint64_t count_max, uint64_t now_ms);
 
-/* ---- the pace beside appends ---------------------------------------------------------------- */
+/* ---- the pace beside appends ------------------------------------------------------------ */
 
 /* A batch takes about PACE_BATCH_NS of the writer's processor time, because an append may wait for
  * all of it. The sync of the disk comes on top at any size. While appends arrive, batches take one

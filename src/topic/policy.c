@@ -110,6 +110,8 @@ const struct policy *policy_of(const struct policy_table *table, struct slice to
     return &table->rows[policy_row_of(topic)];
 }
 
+/* ---- the settings ----------------------------------------------------------------------- */
+
 /* Names are written in full, so that a search for a setting finds its definition. */
 static const struct {
     const char *name;
@@ -248,6 +250,8 @@ enum status policy_table_set(struct policy_table *table, struct slice name, stru
     }
     return STATUS_OK;
 }
+
+/* ---- the words of the table ------------------------------------------------------------- */
 
 const char *topic_class_name(enum topic_class topic_class) {
     static const char *const names[TOPIC_CLASS_COUNT] = {

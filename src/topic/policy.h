@@ -90,7 +90,7 @@ static inline struct slice policy_snapshot_topic(const struct policy *policy) {
     return topic_name(document_row(policy->snapshot_document)->topic);
 }
 
-/* ---- the settings: one key for each number ------------------------------------------------ */
+/* ---- the settings: one key for each number ---------------------------------------------- */
 
 enum policy_field {
     POLICY_FIELD_PUBLISH_RATE_PER_SECOND,

@@ -215,6 +215,8 @@ const char *scopes_needed(unsigned scopes_any, char text[SCOPES_NEEDED_BYTES_MAX
     return is_whole ? text : status_message(STATUS_MISSING_SCOPE);
 }
 
+/* ---- patterns --------------------------------------------------------------------------- */
+
 bool topic_pattern_match(const char *pattern, struct slice name, struct slice *middle) {
     /* Most rows of a table end here, without a search of the pattern. */
     if (name.size > 0 && *pattern != '*' && *pattern != *name.data)

@@ -70,6 +70,8 @@ enum status sse_retry(struct buffer *out, uint64_t delay_ms) {
     return buffer_end(out, begin);
 }
 
+/* ---- reading ---------------------------------------------------------------------------- */
+
 /* A longer delay is not plausible. */
 #define RETRY_MS_MAX 3600000u
 

@@ -32,7 +32,7 @@ char *sse_put_line_begin(char *at, struct slice id);
 MUST_CHECK enum status sse_comment(struct buffer *out, struct slice text);
 MUST_CHECK enum status sse_retry(struct buffer *out, uint64_t delay_ms);
 
-/* ---- reading ------------------------------------------------------------------------------ */
+/* ---- reading ---------------------------------------------------------------------------- */
 
 /* All of it lives during the call. */
 struct sse_message {
