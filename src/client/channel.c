@@ -4,6 +4,7 @@
  * topics is divided: the topics that caused it get it, the others are subscribed again. */
 #include "client/channel.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,6 +260,7 @@ enum status channel_flush(struct channel *channel) {
             group[count++] = follower;
             list_remove(node);
         }
+        assert(count > 0);
         struct push *push = make_push(channel, PUSH_SUBSCRIBE, count);
         for (size_t i = 0; push && i < count; i++)
             push->numbers[push->count++] = group[i]->number;
