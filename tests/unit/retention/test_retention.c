@@ -6,7 +6,6 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "retention/keeper.h"
@@ -399,14 +398,11 @@ static void a_full_disk_ends_the_pass_and_the_next_one_continues(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     struct run_asked asked;
-    struct stat wal;
-    char path[128];
     fill_summaries(keeper, 200);
     keeper_advance(keeper, 7 * DAY_MS + 1);
-    snprintf(path, sizeof(path), "%s/khala.db-wal", keeper->fixture->folder);
-    assert_int_equal(stat(path, &wal), 0);
     signal(SIGXFSZ, SIG_IGN);
-    limit_file_size((rlim_t)wal.st_size);
+    /* The reserve cannot help: no file may be written behind its first page. */
+    limit_file_size(4096);
     for (uint64_t i = 1; i <= 2; i++) {
         assert_ok(run_post(keeper, &asked));
         assert_int_equal(run_wait(&asked), STATUS_STORE_UNAVAILABLE);
