@@ -329,7 +329,7 @@ test("a join reply lists the open topics and their watermarks", async (t) => {
   assert.deepEqual(await welcome({ user_id: "alice", scopes: ["runtime.worker_lifecycle_events", "runtime.audit"] }),
     [["runtime.codex_worker_summaries", "runtime.codex_worker_events", "runtime.audit", "fleet:user:alice:workers"], { "runtime.audit": 2 }]);
   assert.deepEqual(await welcome({ user_id: "alice" }), [[], {}]);
-  assert.deepEqual(await welcome({ scopes: ["runtime.read_all"] }), [["*"], summaries]);
+  assert.deepEqual(await welcome({ scopes: ["runtime.read_all"] }), [["*"], { ...summaries, "runtime.audit": 4 }]);
   assert.deepEqual(await welcome({ user_id: "alice", scopes: RUNS, topics: ["room:1", "room:2", "run:*:events", "worker:w:lifecycle"], streams: ["runtime.run.b.events"] }),
     [["room:1", "room:2", "run:*:events", "run:b:events"], { "room:1": 1, "run:b:events": 1 }]);
 });
