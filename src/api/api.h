@@ -15,7 +15,7 @@
 #include "authority/writer.h"
 #include "cluster/nodes.h"
 #include "delivery/consumers.h"
-#include "delivery/snapshot/snapshot_service.h"
+#include "delivery/snapshot/snapshots.h"
 #include "fanout/fanout.h"
 #include "http/exchange.h"
 #include "hub/hub.h"

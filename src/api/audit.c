@@ -8,7 +8,7 @@
 #include "api/handlers.h"
 #include "authority/event_json.h"
 #include "base/limits.h"
-#include "delivery/viewer.h"
+#include "delivery/access.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 

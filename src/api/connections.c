@@ -11,7 +11,7 @@
 #include "api/api.h"
 #include "api/handlers.h"
 #include "base/limits.h"
-#include "delivery/session/dialect.h"
+#include "delivery/session/session.h"
 #include "delivery/session/subscriber.h"
 #include "http/conn_walk.h"
 #include "http/store_read.h"

@@ -13,7 +13,7 @@
 #include "authority/event_json.h"
 #include "base/limits.h"
 #include "base/sha256.h"
-#include "delivery/viewer.h"
+#include "delivery/access.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 

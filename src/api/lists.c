@@ -12,7 +12,7 @@
 #include "authority/run_state.h"
 #include "authority/worker_state.h"
 #include "base/limits.h"
-#include "delivery/entitlement.h"
+#include "delivery/access.h"
 #include "http/store_read.h"
 #include "wire/json.h"
 

@@ -1,8 +1,8 @@
 /* The results of the projector: summaries, checkpoints, drift. */
 #include "api/api.h"
 #include "api/handlers.h"
-#include "delivery/mend.h"
 #include "delivery/relay/relay.h"
+#include "delivery/repair.h"
 #include "http/store_read.h"
 #include "wire/canonical.h"
 #include "wire/json.h"

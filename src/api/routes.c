@@ -5,7 +5,7 @@
 #include "api/mint.h"
 #include "api/revoke_request.h"
 #include "base/limits.h"
-#include "dialect/handlers.h"
+#include "dialect/dialects.h"
 
 /* The roles of operator keys that may call a route. admin may call each that takes a key. */
 #define NO_KEY       0

@@ -5,7 +5,7 @@
 #ifndef API_TOPIC_JSON_H
 #define API_TOPIC_JSON_H
 
-#include "delivery/topic_address.h"
+#include "delivery/access.h"
 #include "topic/policy.h"
 
 /* {topic, stream_id, topic_class, qos_tier, window{oldest_seq, head_seq, replay_budget_events}} */

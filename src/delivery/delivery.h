@@ -10,9 +10,9 @@
 #include "auth/revocation.h"
 #include "authority/writer.h"
 #include "delivery/consumers.h"
-#include "delivery/feeds.h"
+#include "delivery/feed.h"
 #include "delivery/scheduler.h"
-#include "delivery/snapshot/snapshot_service.h"
+#include "delivery/snapshot/snapshots.h"
 #include "delivery/telemetry.h"
 #include "io/loop.h"
 #include "io/slab.h"
@@ -64,11 +64,5 @@ struct delivery_loop {
     struct job_group job_groups[JOB_GROUPS_MAX];
     size_t job_group_count;
 };
-
-/* After io_loop_open, before io_loop_start. */
-void delivery_loop_open(struct delivery_loop *delivery, struct delivery *shared,
-                        struct io_loop *io);
-/* After the loop's thread has ended. */
-void delivery_loop_release(struct delivery_loop *delivery);
 
 #endif

@@ -15,8 +15,8 @@
 
 #include "auth/grant.h"
 #include "base/limits.h"
+#include "delivery/access.h"
 #include "delivery/replay_budget.h"
-#include "delivery/topic_address.h"
 #include "hub/hub.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"

@@ -7,9 +7,48 @@
 #ifndef DELIVERY_PAGE_H
 #define DELIVERY_PAGE_H
 
+#include "auth/grant.h"
+#include "base/buffer.h"
+#include "base/limits.h"
 #include "base/list.h"
-#include "delivery/push.h"
-#include "delivery/subscription.h"
+#include "hub/frame.h"
+#include "spec/codes.h"
+#include "topic/position.h"
+
+/* ---- pushes ---- */
+
+struct push {
+    size_t references;
+    size_t size;
+    char data[];
+};
+
+/* Copies the bytes. The caller has the one reference. */
+MUST_CHECK enum status push_make(struct push **push, struct slice bytes);
+/* Begins a push that an encoder appends to out. bytes: how many are expected; bytes_max: the limit.
+ */
+MUST_CHECK enum status push_begin(struct buffer *out, size_t bytes, size_t bytes_max);
+/* The appended bytes as a push, in the memory of out, which is empty afterwards. */
+struct push *push_end(struct buffer *out);
+struct push *push_ref(struct push *push);
+void push_unref(struct push *push);
+
+/* ---- pages ---- */
+
+#define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
+
+struct delivery_batch {
+    size_t count_max; /* asked: at most DELIVERY_FRAMES_MAX */
+    size_t bytes_max; /* of payloads; one frame is given whatever its size */
+    uint64_t after_seq;
+    uint64_t through_seq;
+    size_t taken;               /* frames that were examined, hidden ones included */
+    struct uuid through_cursor; /* the position there: names no event that is not the principal's */
+    size_t count;
+    struct frame *frames[DELIVERY_FRAMES_MAX];
+};
+
+void delivery_batch_release(struct delivery_batch *batch);
 
 #define PAGE_FORMS_MAX 18
 

@@ -1,7 +1,7 @@
 #include "delivery/replay_budget.h"
 
 #include "base/limits.h"
-#include "delivery/viewer.h"
+#include "delivery/access.h"
 
 /* ---- frames of the reader ---- */
 

@@ -1,8 +1,9 @@
 #include "delivery/subscription.h"
-#include "base/limits.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+#include "base/limits.h"
 
 /* The next page is asked for when this many batches are left in memory: reading a page takes as
  * long as sending a few small batches. */
@@ -39,7 +40,7 @@ static void set_position(struct subscription *subscription, uint64_t next_seq) {
 }
 
 static enum status set_epoch(struct subscription *subscription, const struct topic_epoch *epoch) {
-    struct subscription_topic *topic = subscription->topic;
+    struct feed_topic *topic = subscription->topic;
     if (!topic->epoch || strcmp(topic->epoch->epoch.text, epoch->text) != 0) {
         struct shared_epoch *made = shared_epoch_make(epoch);
         if (!made)
@@ -73,12 +74,7 @@ const struct topic_epoch *subscription_given_epoch(const struct subscription *su
     return needs_it ? subscription_epoch(subscription) : NULL;
 }
 
-void subscription_topic_release(struct subscription_topic *topic) {
-    shared_epoch_unref(topic->epoch);
-    topic->epoch = NULL;
-}
-
-enum status subscription_init(struct subscription *subscription, struct subscription_topic *topic,
+enum status subscription_init(struct subscription *subscription, struct feed_topic *topic,
                               const struct subscription_options *options) {
     assert(options->has_cursor + options->has_event_cursor + options->has_since <= 1);
     assert(!options->wants || topic_is_log(topic->name));
@@ -154,7 +150,7 @@ void subscription_release(struct subscription *subscription) {
     set_replaying(subscription, false);
     shared_epoch_unref(subscription->epoch);
     if (subscription->owns_topic) {
-        subscription_topic_release(subscription->topic);
+        feed_topic_release(subscription->topic);
         free(subscription->topic);
     }
     free(subscription->start);
@@ -201,7 +197,7 @@ static enum journal_read_mode read_mode(const struct subscription *subscription)
 
 static struct journal_read *make_read(const struct subscription *subscription, uint64_t after_seq,
                                       size_t frames_max) {
-    const struct subscription_topic *topic = subscription->topic;
+    const struct feed_topic *topic = subscription->topic;
     const struct subscription_start *start = subscription->start;
     struct journal_read *read = malloc(sizeof(*read));
     if (!read)
@@ -479,12 +475,12 @@ static void begin_at_head(struct subscription *subscription) {
 
 /* The stream id belongs to a topic now. The principal waited for the stream; whether it may read
  * the topic depends on the name. */
-static enum status bind(struct subscription *subscription, struct slice topic) {
+static enum status bind_topic(struct subscription *subscription, struct slice topic) {
     struct grant grant = grant_check(subscription->principal, topic, NULL);
     if (grant.status != STATUS_OK)
         return grant.status;
     assert(!subscription->owns_topic);
-    struct subscription_topic *bound = malloc(sizeof(*bound) + topic.size);
+    struct feed_topic *bound = malloc(sizeof(*bound) + topic.size);
     if (!bound)
         return STATUS_OUT_OF_MEMORY;
     *bound = *subscription->topic;
@@ -528,7 +524,7 @@ static void take_start(struct subscription *subscription, const struct journal_r
 
 /* The read answered where the position is. */
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
-    enum status status = read->found.data ? bind(subscription, read->found) : STATUS_OK;
+    enum status status = read->found.data ? bind_topic(subscription, read->found) : STATUS_OK;
     if (status == STATUS_OK && (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded)) {
         subscription->has_fork = read->has_fork;
         status = set_epoch(subscription, &read->epoch);
@@ -618,8 +614,117 @@ void subscription_read_failed(struct subscription *subscription, enum status sta
     drop_read(subscription);
 }
 
-void delivery_batch_release(struct delivery_batch *batch) {
-    for (size_t i = 0; i < batch->count; i++)
-        frame_unref(batch->frames[i]);
-    batch->count = 0;
+/* ---- steps ---- */
+
+enum status driver_open(struct driver *driver, struct feeds *feeds, struct slice topic,
+                        const struct driver_rules *rules,
+                        const struct subscription_options *options) {
+    enum status status =
+        feed_join(feeds, topic, &driver->member, options->principal, options->view);
+    if (status != STATUS_OK)
+        return status;
+    struct feed_topic *shared = feed_topic(driver->member.feed);
+    shared->policy = policy_of(rules->policies, shared->name);
+    shared->writer = rules->writer;
+    status = subscription_init(&driver->subscription, shared, options);
+    if (status != STATUS_OK)
+        feed_leave(&driver->member);
+    return status;
+}
+
+void driver_close(struct driver *driver) {
+    subscription_release(&driver->subscription);
+    feed_leave(&driver->member);
+}
+
+/* At the head, from now on only wake-ups of the feed bring frames for it. */
+static void settle(struct driver *driver) {
+    struct subscription *subscription = &driver->subscription;
+    if (subscription->state != SUBSCRIPTION_OPEN || driver_lag(driver) > 0)
+        return;
+    subscription->is_settled = true;
+    feed_settled(&driver->member, subscription->head_seq);
+}
+
+void driver_skip_hidden(struct driver *driver) {
+    const struct uuid *cursor;
+    if (!driver->subscription.is_settled)
+        return;
+    uint64_t through_seq = feed_hidden_seq(&driver->member, &cursor);
+    subscription_skip(&driver->subscription, through_seq, cursor);
+}
+
+void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq) {
+    subscription_pass(&driver->subscription, batch, head_seq);
+    feed_taken(&driver->member, batch->count);
+    settle(driver);
+}
+
+void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
+                 const struct driver_sink *sink) {
+    struct delivery_batch batch;
+    /* Not initialized: clearing the room for all frames costs more than a delivery. */
+    batch.count_max = frames_max;
+    batch.bytes_max = bytes_max;
+    driver_skip_hidden(driver);
+    enum subscription_step step = subscription_next(&driver->subscription, &batch);
+    if (step == STEP_FRAMES)
+        feed_taken(&driver->member, batch.count);
+    settle(driver);
+    switch (step) {
+    case STEP_FRAMES:
+        sink->frames(driver, &batch);
+        return;
+    case STEP_WAIT:
+        sink->at_head(driver);
+        return;
+    case STEP_READ:
+        sink->read(driver);
+        return;
+    case STEP_AHEAD:
+        assert(sink->ahead);
+        sink->ahead(driver);
+        return;
+    case STEP_STALE:
+        sink->stale(driver);
+        return;
+    case STEP_FAILED:
+        sink->failed(driver);
+        return;
+    }
+}
+
+bool driver_read_run(struct driver *driver, struct store_session *store) {
+    return journal_read_run(driver->subscription.read, store);
+}
+
+void driver_read_done(struct driver *driver, enum status status) {
+    if (status == STATUS_OK)
+        subscription_read_done(&driver->subscription);
+    else
+        subscription_read_failed(&driver->subscription, status);
+}
+
+uint64_t driver_lag(const struct driver *driver) {
+    uint64_t head_seq = driver->subscription.head_seq;
+    uint64_t next_seq = driver->subscription.next_seq;
+    return head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
+}
+
+/* By the present head: a session that is blocked asks for no frames, and so learns no head. */
+uint64_t driver_own_lag(const struct driver *driver) {
+    const struct subscription *subscription = &driver->subscription;
+    if (subscription->is_settled && feed_own_count(&driver->member) != FEED_UNKNOWN)
+        return feed_own_count(&driver->member);
+    uint64_t head_seq = subscription_newest_head(subscription);
+    uint64_t next_seq = subscription->next_seq;
+    uint64_t lag = head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
+    return lag > driver_lag(driver) ? lag : driver_lag(driver);
+}
+
+bool driver_hides_lag(const struct driver *driver) {
+    const struct subscription *subscription = &driver->subscription;
+    bool is_counted = subscription->is_settled && feed_own_count(&driver->member) != FEED_UNKNOWN;
+    return driver_lag(driver) > 0 && !is_counted && subscription->view == GRANT_VIEW_OWN &&
+           topic_row(topic_kind_of(subscription->topic->name, NULL))->ownership == TOPIC_SHARED;
 }

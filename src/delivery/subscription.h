@@ -20,21 +20,10 @@
 
 #include "auth/grant.h"
 #include "base/limits.h"
+#include "delivery/feed.h"
 #include "delivery/journal_read.h"
-#include "delivery/shared_epoch.h"
 #include "delivery/stale.h"
 #include "hub/hub.h"
-
-#define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
-
-/* What the subscriptions of a topic on one thread share. It outlives them. */
-struct subscription_topic {
-    struct hub_watch *watch;
-    struct slice name; /* or a stream id of the kind ADDRESS_STORED_STREAM, until bound */
-    const struct policy *policy;
-    struct writer *writer;      /* raises the floor of a damaged journal */
-    struct shared_epoch *epoch; /* that the store named last; NULL: none yet */
-};
 
 struct subscription_options {
     const struct principal *principal; /* outlives the subscription */
@@ -80,7 +69,7 @@ enum subscription_state {
 };
 
 struct subscription {
-    struct subscription_topic *topic;
+    struct feed_topic *topic;
     const struct principal *principal;
     struct subscription_start *start; /* NULL: the client knows where it began */
     struct subscription_log *log;     /* NULL: another topic */
@@ -117,19 +106,8 @@ enum subscription_step {
     STEP_FAILED, /* see status */
 };
 
-struct delivery_batch {
-    size_t count_max; /* asked: at most DELIVERY_FRAMES_MAX */
-    size_t bytes_max; /* of payloads; one frame is given whatever its size */
-    uint64_t after_seq;
-    uint64_t through_seq;
-    size_t taken;               /* frames that were examined, hidden ones included */
-    struct uuid through_cursor; /* the position there: names no event that is not the principal's */
-    size_t count;
-    struct frame *frames[DELIVERY_FRAMES_MAX];
-};
-
 MUST_CHECK enum status subscription_init(struct subscription *subscription,
-                                         struct subscription_topic *topic,
+                                         struct feed_topic *topic,
                                          const struct subscription_options *options);
 /* Not while a read is under way, or one ahead. */
 void subscription_release(struct subscription *subscription);
@@ -193,9 +171,57 @@ static inline bool subscription_is_reading(const struct subscription *subscripti
 /* One of the legal edges; any other asserts. For subscription.c and its test. */
 void subscription_set_state(struct subscription *subscription, enum subscription_state state);
 
-/* After its last subscription. */
-void subscription_topic_release(struct subscription_topic *topic);
+/* ---- steps ---- */
 
-void delivery_batch_release(struct delivery_batch *batch);
+struct driver {
+    struct feed_member member;
+    struct subscription subscription;
+};
+
+struct driver_sink {
+    /* Frames, or a range without any for this principal. The sink releases the batch. */
+    void (*frames)(struct driver *driver, struct delivery_batch *batch);
+    /* There is nothing more for now. The driver's member is called when the topic advances. */
+    void (*at_head)(struct driver *driver);
+    /* The subscription needs a read: have driver_read_run run, then call driver_read_done. */
+    void (*read)(struct driver *driver);
+    /* The frames are being read ahead. NULL for a sink that does not read ahead. */
+    void (*ahead)(struct driver *driver);
+    /* Retention overtook the position: see subscription_continuity. */
+    void (*stale)(struct driver *driver);
+    /* See the subscription's status. */
+    void (*failed)(struct driver *driver);
+};
+
+/* Of the server: the same for all subscriptions. */
+struct driver_rules {
+    const struct policy_table *policies;
+    struct writer *writer; /* raises the floor of a damaged journal */
+};
+
+MUST_CHECK enum status driver_open(struct driver *driver, struct feeds *feeds, struct slice topic,
+                                   const struct driver_rules *rules,
+                                   const struct subscription_options *options);
+/* Not while a read is under way. */
+void driver_close(struct driver *driver);
+/* Asks the subscription once, not while a read is under way. */
+void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
+                 const struct driver_sink *sink);
+/* True: it must be run again, before driver_read_done. */
+bool driver_read_run(struct driver *driver, struct store_session *store);
+/* status: STATUS_OK, or why the read could not be run. */
+void driver_read_done(struct driver *driver, enum status status);
+/* Moves the position over frames that the feed knows to be hidden. */
+void driver_skip_hidden(struct driver *driver);
+/* The client was sent that batch, which another subscription took. */
+void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq);
+/* How many frames the subscription is behind, by the newest head that it knows. */
+uint64_t driver_lag(const struct driver *driver);
+/* The same by the present head, without frames that are known to be hidden: on a shared topic,
+ * after the subscription has reached the head once. */
+uint64_t driver_own_lag(const struct driver *driver);
+/* The frames behind the subscription include hidden ones: it shares its topic with other owners,
+ * and has not reached the head. */
+bool driver_hides_lag(const struct driver *driver);
 
 #endif

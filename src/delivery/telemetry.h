@@ -7,14 +7,82 @@
 #define DELIVERY_TELEMETRY_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "auth/compatibility_claim.h"
 #include "base/metrics.h"
-#include "delivery/causes.h"
+#include "base/slice.h"
 #include "delivery/topic_activity.h"
 #include "hub/frame.h"
+#include "spec/codes.h"
+#include "spec/metrics.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
+#include "topic/stream_id.h"
+
+/* ---- causes ---- */
+
+#define CAUSE_CONNECTION_BYTES_MAX 64
+#define CAUSE_PRINCIPAL_BYTES_MAX  192
+#define CAUSE_PEER_BYTES_MAX       46
+#define CAUSE_VERSION_BYTES_MAX    64
+#define CAUSE_ORIGIN_BYTES_MAX     320
+/* A decision that evicts a younger one than this comes too fast to be logged. */
+#define CAUSE_PACE_MS 10000
+
+enum cause_kind {
+    CAUSE_DENIED,       /* refused: the connection may continue */
+    CAUSE_DISCONNECTED, /* the server ended the connection, or an HTTP consumer's turn */
+};
+
+/* The versions that a client stated. The gate refused one of them. */
+struct cause_client {
+    struct slice build_id;
+    struct slice protocol_version;
+    struct slice schema_version;
+};
+
+struct cause {
+    enum cause_kind kind;
+    uint64_t at_ms;          /* since 1970 */
+    struct slice connection; /* its name in answers and logs; the id of a request */
+    struct slice principal;  /* "user:42", "operator"; absent: not known */
+    struct slice peer;       /* the address it came from; absent: not known */
+    struct slice topic;      /* absent: none */
+    struct slice origin;     /* of the page that the server refused; absent: it was not refused */
+    struct cause_client client; /* absent: the decision is not about a version */
+    enum status status;
+    const char *reason;  /* static: a reason code that says more, or NULL */
+    const char *rule;    /* static: the claim and the rule of a refused token, or NULL */
+    const char *surface; /* static: the surface whose compatibility rules refused, or NULL */
+    unsigned close_code; /* 0: none was given */
+    enum label_dialect dialect;
+};
+
+struct causes;
+
+MUST_CHECK enum status causes_open(struct causes **causes, size_t capacity);
+void causes_close(struct causes *causes);
+/* mono_ms: now, by a monotonic clock. False: too many recent entries, for this principal or in
+ * total, to log each of them. The entry is kept all the same. */
+bool causes_add(struct causes *causes, const struct cause *cause, uint64_t mono_ms);
+
+/* Which causes to walk: all given fields must be equal. A principal may be given without its kind:
+ * "42" is user:42, guest:42 and org:42. */
+struct cause_filter {
+    struct slice connection; /* absent: any */
+    struct slice principal;
+    struct slice topic;
+    bool disconnected_only;
+};
+
+/* The latest first; texts live during the call, which holds the lock: it may write to memory only.
+ * False ends the walk. */
+typedef bool cause_cb(void *user, const struct cause *cause);
+void causes_walk(struct causes *causes, const struct cause_filter *filter, void *user,
+                 cause_cb *callback);
+
+/* ---- decisions ---- */
 
 struct telemetry {
     const struct policy_table *policies;

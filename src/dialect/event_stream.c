@@ -4,13 +4,13 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
+#include "delivery/session/session.h"
 #include "delivery/session/session_close.h"
+#include "delivery/session/session_events.h"
 #include "delivery/session/session_jobs.h"
-#include "delivery/session/session_log.h"
 #include "delivery/session/subscriber.h"
-#include "dialect/upgrade.h"
+#include "dialect/dialects.h"
 #include "http/cors.h"
 #include "wire/http1_response.h"
 #include "wire/sse.h"

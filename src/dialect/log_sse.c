@@ -3,15 +3,11 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/session/dialect.h"
-#include "delivery/session/session_close.h"
-#include "delivery/session/session_log.h"
+#include "delivery/session/session.h"
 #include "delivery/session/subscriber.h"
+#include "dialect/dialects.h"
 #include "dialect/event_stream.h"
-#include "dialect/handlers.h"
-#include "dialect/log_position.h"
-#include "dialect/page_forms.h"
-#include "hub/frame_row.h"
+#include "hub/frame.h"
 #include "wire/object_writer.h"
 #include "wire/sse.h"
 

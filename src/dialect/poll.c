@@ -1,17 +1,14 @@
-#include "dialect/poll.h"
+#include "dialect/dialects.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/driver.h"
 #include "delivery/replay_budget.h"
 #include "delivery/stale.h"
+#include "delivery/subscription.h"
 #include "delivery/telemetry.h"
-#include "dialect/dialect_settings.h"
-#include "dialect/handlers.h"
-#include "dialect/message_form.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "io/call.h"

@@ -32,4 +32,15 @@ MUST_CHECK enum status websocket_send(struct session *session, struct slice text
 /* A ping, for dialects whose protocol has no heartbeat. */
 MUST_CHECK enum status websocket_ping(struct session *session, struct buffer *out);
 
+/* ---- typed messages ---- */
+
+/* {"type":tag and the body's members}; body is an object, and may be {}. */
+MUST_CHECK enum status typed_write(struct buffer *out, const char *tag, struct slice body);
+/* The same as a message to the session's peer. */
+MUST_CHECK enum status typed_send(struct session *session, struct buffer *out, const char *tag,
+                                  struct slice body);
+/* The last message, and the close behind it; the session is closed by the caller. */
+MUST_CHECK enum status typed_send_last(struct session *session, struct buffer *out, const char *tag,
+                                       struct slice body, enum close_code code, const char *reason);
+
 #endif

@@ -4,6 +4,8 @@
 #include <sys/ioctl.h>
 
 #include "base/metrics.h"
+#include "delivery/session/session.h"
+#include "delivery/session/session_close.h"
 #include "delivery/session/session_events.h"
 
 /* A peer that has closed its side gets this many checks, five seconds: it may still read. */

@@ -5,7 +5,7 @@
 
 #include "authority/append_read.h"
 #include "base/limits.h"
-#include "delivery/topic_address.h"
+#include "delivery/access.h"
 #include "store/log_position.h"
 
 #define QUERY_BYTES_MAX 64

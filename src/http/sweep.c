@@ -1,6 +1,7 @@
 #include "http/sweep.h"
 
-#include "delivery/session/session_token.h"
+#include "delivery/session/session.h"
+#include "delivery/session/session_close.h"
 #include "http/exchange.h"
 
 static bool is_revoked(const struct sweep *sweep, const struct principal *principal) {

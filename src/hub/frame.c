@@ -1,3 +1,6 @@
+/* The room of a text is checked once for each name, and not at all for numbers, ids and names of
+ * members: their bytes are set aside at the beginning. This code runs for every event of a replay,
+ * and for every commit of a watched topic. */
 #include "hub/frame.h"
 
 #include <assert.h>
@@ -5,7 +8,14 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "authority/event_json.h"
+#include "base/decimal.h"
+#include "base/hex.h"
 #include "base/limits.h"
+#include "projector/summary.h"
+#include "wire/json.h"
+#include "wire/json_text.h"
+#include "wire/put.h"
 
 /* The texts of a frame besides those around its payload. */
 #define TEXTS_MAX 5
@@ -172,4 +182,326 @@ void frame_unref(struct frame *frame) {
         block_unref(frame->block);
     else
         free(frame);
+}
+
+/* ---- the text of a frame ---- */
+
+/* Everything besides names: members, numbers, hash, id and cursor. */
+#define FIXED_BYTES_MAX 1024
+_Static_assert(FRAME_HEAD_BYTES_MAX > FIXED_BYTES_MAX && FRAME_TAIL_BYTES_MAX > FIXED_BYTES_MAX,
+               "there is room for names");
+
+/* A number and its text. */
+struct digits {
+    uint64_t number;
+    size_t size; /* 0: none */
+    char text[DECIMAL_U64_SIZE_MAX];
+};
+
+struct text {
+    char *at;
+    size_t names_left; /* bytes for names that are not written yet */
+    enum status status;
+    struct digits seq; /* the last ones: an event has its seq four times, and its time twice */
+    struct digits time;
+};
+
+static struct text text_begin(char *memory, size_t size) {
+    return (struct text){.at = memory, .names_left = size - FIXED_BYTES_MAX};
+}
+
+static void put_number(struct text *text, struct digits *last, uint64_t number) {
+    if (last->size == 0 || last->number != number) {
+        last->number = number;
+        last->size = (size_t)(decimal_write_u64(last->text, number) - last->text);
+    }
+    /* All of it, because a copy of a fixed size is a few instructions. */
+    memcpy(text->at, last->text, sizeof(last->text));
+    text->at += last->size;
+}
+
+/* A name as a JSON string, or null where it is absent. Most names need no escape. */
+static void put_name(struct text *text, struct slice name) {
+    if (!name.data) {
+        text->at = PUT_LITERAL(text->at, "null");
+        return;
+    }
+    struct buffer out = buffer_over(text->at, text->names_left);
+    const char *end = name.data + name.size;
+    if (name.size + 2 <= text->names_left && json_text_skip_unescaped(name.data, end) == end) {
+        *out.data = '"';
+        *put_slice(out.data + 1, name) = '"';
+        out.size = name.size + 2;
+    } else if (text->status == STATUS_OK) {
+        text->status = json_write_string(&out, name);
+    }
+    text->at += out.size;
+    text->names_left -= out.size;
+}
+
+/* A name that has been written before, as JSON. */
+static void put_copy(struct text *text, struct slice json) {
+    if (json.size > text->names_left) {
+        text->status = STATUS_PAYLOAD_TOO_LARGE;
+        return;
+    }
+    text->at = put_slice(text->at, json);
+    text->names_left -= json.size;
+}
+
+/* The lean members stand together, from seq to the payload, so that they need no copy. */
+static enum status put_head(const struct frame_content *content,
+                            const struct frame_members *members, struct frame_encoding *encoding) {
+    struct text text = text_begin(encoding->head, sizeof(encoding->head));
+    text.at = PUT_LITERAL(text.at, "\"topic\":");
+    put_name(&text, members->topic);
+    *text.at++ = ',';
+    encoding->text.lean_begin = (size_t)(text.at - encoding->head);
+    text.at = PUT_LITERAL(text.at, "\"seq\":");
+    put_number(&text, &text.seq, content->seq);
+    text.at = PUT_LITERAL(text.at, ",\"kind\":");
+    put_name(&text, content->kind);
+    text.at = PUT_LITERAL(text.at, ",\"doc_key\":");
+    put_name(&text, content->document_key);
+    text.at = PUT_LITERAL(text.at, ",\"payload\":");
+    encoding->text.head = (struct slice){encoding->head, (size_t)(text.at - encoding->head)};
+    return text.status;
+}
+
+static char *put_ids(char *at, const struct store_event *event) {
+    struct event_cursor cursor = event_cursor_of(&event->cursor);
+    at = PUT_LITERAL(at, ",\"event_id\":\"");
+    uuid_format(&event->event_id, at);
+    at = PUT_LITERAL(at + UUID_TEXT_SIZE, "\",\"cursor\":\"");
+    at += event_cursor_encode(&cursor, at);
+    *at++ = '"';
+    return at;
+}
+
+/* Returns the entity's id as it was written. */
+static struct slice put_entity(struct text *text, const struct frame_members *members) {
+    const struct store_event *event = members->event;
+    text->at = PUT_LITERAL(text->at, ",\"entity\":\"");
+    text->at = put_slice(text->at, slice_of(entity_kind_name(event->entity_kind)));
+    text->at = PUT_LITERAL(text->at, "\",\"entity_id\":");
+    struct slice id = {text->at, 0};
+    put_name(text, event->entity_id);
+    id.size = (size_t)(text->at - id.data);
+    text->at = PUT_LITERAL(text->at, ",\"entity_seq\":");
+    put_number(text, &text->seq, event->seq);
+    if (members->first_seq == 0 || members->first_seq >= event->seq)
+        return id;
+    text->at = PUT_LITERAL(text->at, ",\"seq_range\":[");
+    text->at = decimal_write_u64(text->at, members->first_seq);
+    *text->at++ = ',';
+    text->at = decimal_write_u64(text->at, event->seq);
+    *text->at++ = ']';
+    return id;
+}
+
+static void put_source_seq(struct text *text, const struct store_event *event) {
+    text->at = PUT_LITERAL(text->at, ",\"seq\":");
+    put_number(text, &text->seq, event->seq);
+}
+
+/* Canonical JSON sorts the members, as summary_write_source does. */
+static void put_source(struct text *text, const struct store_event *event, struct slice id) {
+    const struct entity_row *row = entity_row(event->entity_kind);
+    bool is_id_first = strcmp(row->id_member, "seq") < 0;
+    text->at = PUT_LITERAL(text->at, ",\"runtime_source\":{\"entity\":\"");
+    text->at = put_slice(text->at, slice_of(row->name));
+    *text->at++ = '"';
+    if (!is_id_first)
+        put_source_seq(text, event);
+    text->at = PUT_LITERAL(text->at, ",\"");
+    text->at = put_slice(text->at, slice_of(row->id_member));
+    text->at = PUT_LITERAL(text->at, "\":");
+    put_copy(text, id);
+    if (is_id_first)
+        put_source_seq(text, event);
+    *text->at++ = '}';
+}
+
+static enum status put_tail(const struct frame_content *content,
+                            const struct frame_members *members, struct frame_encoding *encoding) {
+    struct text text = text_begin(encoding->tail, sizeof(encoding->tail));
+    text.at = PUT_LITERAL(text.at, ",\"payload_hash\":\"sha256:");
+    hex_write(text.at, members->payload_hash, SHA256_BYTES);
+    text.at = PUT_LITERAL(text.at + 2 * SHA256_BYTES, "\",\"doc_version\":");
+    put_number(&text, &text.seq, members->document_version);
+    struct slice id = put_entity(&text, members);
+    text.at = put_ids(text.at, members->event);
+    text.at = PUT_LITERAL(text.at, ",\"recorded_at\":");
+    put_number(&text, &text.time, members->event->recorded_at_ms);
+    put_source(&text, members->event, id);
+    text.at = PUT_LITERAL(text.at, ",\"projected_at\":");
+    put_number(&text, &text.time, content->published_at_ms);
+    text.at = PUT_LITERAL(text.at, ",\"projection_version\":");
+    put_name(&text, members->projection_version);
+    encoding->text.tail = (struct slice){encoding->tail, (size_t)(text.at - encoding->tail)};
+    return text.status;
+}
+
+enum status frame_encode(const struct frame_content *content, const struct frame_members *members,
+                         struct frame_encoding *encoding) {
+    enum status status = put_head(content, members, encoding);
+    return status == STATUS_OK ? put_tail(content, members, encoding) : status;
+}
+
+/* ---- frames of stored rows ---- */
+
+/* The longest prefix, id and seq together. */
+#define KEY_BYTES_MAX 1024
+/* An event as JSON without its texts, and the size of one escaped character. */
+#define LOG_FIXED_BYTES   1024
+#define ESCAPED_BYTES_MAX 6
+
+struct owner frame_owner(const struct store_event *event, const struct owner *entity_owner) {
+    const struct owner *owner = &event->owner;
+    bool has_owner = owner->user_id.data || owner->guest_scope.data || owner->org_id.data;
+    return has_owner || !entity_owner ? *owner : *entity_owner;
+}
+
+/* Nothing for entities whose events are no documents. */
+static enum status event_key(const struct store_event *event, struct buffer *out) {
+    const char *prefix = entity_row(event->entity_kind)->event_key_prefix;
+    if (!prefix)
+        return STATUS_OK;
+    enum status status = buffer_append_slice(out, slice_of(prefix));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, event->entity_id);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ':');
+    return status == STATUS_OK ? buffer_append_u64(out, event->seq) : status;
+}
+
+static struct frame_content content_of(const struct store_event *event,
+                                       const struct owner *entity_owner) {
+    return (struct frame_content){
+        .seq = event->seq,
+        .kind = event->type,
+        .payload = event->payload,
+        .cursor = event->cursor,
+        .published_at_ms = event->recorded_at_ms,
+        .owner = frame_owner(event, entity_owner),
+    };
+}
+
+static struct frame_members members_of(const struct frame_topic *topic,
+                                       const struct store_event *event) {
+    return (struct frame_members){
+        .topic = topic->name,
+        .event = event,
+        .document_version = event->seq,
+        .payload_hash = event->payload_hash,
+        .projection_version = topic->projection_version,
+    };
+}
+
+/* The memory of a document key. */
+struct key {
+    struct buffer buffer;
+    char text[KEY_BYTES_MAX];
+};
+
+static struct buffer *key_init(struct key *key) {
+    key->buffer = buffer_over(key->text, sizeof(key->text));
+    return &key->buffer;
+}
+
+/* data NULL for an empty key. */
+static struct slice key_slice(const struct key *key) {
+    return key->buffer.size > 0 ? buffer_slice(&key->buffer) : (struct slice){NULL, 0};
+}
+
+static enum status make(const struct frame_content *content, const struct frame_members *members,
+                        struct frame_room *room, struct frame **frame) {
+    struct frame_encoding encoding;
+    enum status status = frame_encode(content, members, &encoding);
+    return status == STATUS_OK ? frame_make(room, content, &encoding.text, frame) : status;
+}
+
+enum status frame_of_event(const struct frame_topic *topic, const struct store_event *event,
+                           const struct owner *entity_owner, struct frame_room *room,
+                           struct frame **frame) {
+    struct frame_content content = content_of(event, entity_owner);
+    const struct frame_members members = members_of(topic, event);
+    struct key key;
+    enum status status = event_key(event, key_init(&key));
+    content.document_key = key_slice(&key);
+    return status == STATUS_OK ? make(&content, &members, room, frame) : status;
+}
+
+/* The version that a summary was projected under, as its document names it; data NULL: it names
+ * none. The version in use may be another one by now. */
+static enum status stored_version(struct slice document, char text[KEY_BYTES_MAX],
+                                  struct slice *version) {
+    const struct json_limits limits = {SUMMARY_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_field field = {.name = SLICE("projection_version")};
+    struct buffer out = buffer_over(text, KEY_BYTES_MAX);
+    enum status status = json_read_object(document, &limits, &field, 1);
+    *version = (struct slice){NULL, 0};
+    if (status == STATUS_OK && field.present && field.value.kind == JSON_KIND_STRING) {
+        status = json_string_decode(field.value, &out);
+        *version = buffer_slice(&out);
+    }
+    return status == STATUS_OK ? STATUS_OK : STATUS_INTERNAL_ERROR;
+}
+
+enum status frame_of_row(const struct frame_topic *topic, const struct store_journal_row *row,
+                         const struct store_event *event, const struct owner *entity_owner,
+                         struct frame_room *room, struct frame **frame) {
+    struct frame_content content = content_of(event, entity_owner);
+    struct frame_members members = members_of(topic, event);
+    char version[KEY_BYTES_MAX];
+    struct key key;
+    enum status status;
+    content.seq = row->seq;
+    content.published_at_ms = row->published_at_ms;
+    members.payload_hash = row->payload_hash;
+    if (row->payload.data) {
+        enum document_kind kind = entity_row(event->entity_kind)->summary;
+        status = summary_document_key(kind, event->entity_id, key_init(&key));
+        content.kind = slice_of(document_kind_name(kind));
+        content.payload = row->payload;
+        members.document_version = row->document_version;
+        members.first_seq = row->first_seq;
+        if (status == STATUS_OK)
+            status = stored_version(row->payload, version, &members.projection_version);
+    } else {
+        status = event_key(event, key_init(&key));
+    }
+    content.document_key = key_slice(&key);
+    return status == STATUS_OK ? make(&content, &members, room, frame) : status;
+}
+
+static enum status log_key(const struct store_event *event, struct buffer *out) {
+    enum status status = buffer_append_slice(out, slice_of(entity_kind_name(event->entity_kind)));
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ':');
+    return status == STATUS_OK ? buffer_append_slice(out, event->entity_id) : status;
+}
+
+enum status frame_of_log(const struct store_event *event, const struct owner *entity_owner,
+                         struct frame_room *room, struct frame **frame) {
+    static const struct frame_text payload_only = {0};
+    struct frame_content content = content_of(event, entity_owner);
+    const struct owner *owner = &event->owner;
+    size_t escaped_bytes_max =
+        ESCAPED_BYTES_MAX * (event->entity_id.size + event->type.size + owner->user_id.size +
+                             owner->guest_scope.size + owner->org_id.size);
+    struct buffer json;
+    struct key key;
+    buffer_init(&json, LOG_FIXED_BYTES + escaped_bytes_max + event->payload.size);
+    enum status status = event_write_json(&json, event);
+    if (status == STATUS_OK)
+        status = log_key(event, key_init(&key));
+    content.seq = event->log_id;
+    content.payload = buffer_slice(&json);
+    if (status == STATUS_OK) {
+        content.document_key = key_slice(&key);
+        status = frame_make(room, &content, &payload_only, frame);
+    }
+    buffer_release(&json);
+    return status;
 }

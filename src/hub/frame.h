@@ -11,7 +11,9 @@
 #include <stdatomic.h>
 
 #include "base/buffer.h"
+#include "base/limits.h"
 #include "store/store.h"
+#include "topic/topic_name.h"
 
 /* The content of a frame that the server itself reads. Absent texts have data NULL. */
 struct frame_content {
@@ -68,5 +70,56 @@ MUST_CHECK enum status frame_make(struct frame_room *room, const struct frame_co
 struct frame *frame_copy(const struct frame *frame);
 struct frame *frame_ref(struct frame *frame);
 void frame_unref(struct frame *frame);
+
+/* ---- the text of a frame ---- */
+
+/* The members that struct frame_content does not have. */
+struct frame_members {
+    struct slice topic;
+    const struct store_event *event; /* the event, or the last one that a document has folded */
+    uint64_t first_seq;              /* the first event that the frame covers; 0: only the last */
+    uint64_t document_version;
+    const uint8_t *payload_hash; /* SHA256_BYTES */
+    struct slice projection_version;
+};
+
+struct frame_encoding {
+    char head[FRAME_HEAD_BYTES_MAX];
+    char tail[FRAME_TAIL_BYTES_MAX];
+    struct frame_text text;
+};
+
+MUST_CHECK enum status frame_encode(const struct frame_content *content,
+                                    const struct frame_members *members,
+                                    struct frame_encoding *encoding);
+
+/* ---- frames of stored rows ---- */
+
+/* The owner of a frame of the event. It borrows the texts. */
+struct owner frame_owner(const struct store_event *event, const struct owner *entity_owner);
+
+/* The topic of a frame, and the version under which its events are projected now. A summary names
+ * the version that it was stored with. */
+struct frame_topic {
+    struct slice name;
+    struct slice projection_version;
+};
+
+/* An event on the topic of its entity, under the seq of the event. */
+MUST_CHECK enum status frame_of_event(const struct frame_topic *topic,
+                                      const struct store_event *event,
+                                      const struct owner *entity_owner, struct frame_room *room,
+                                      struct frame **frame);
+/* A journal row: a summary, or the event itself if the row has no payload. */
+MUST_CHECK enum status frame_of_row(const struct frame_topic *topic,
+                                    const struct store_journal_row *row,
+                                    const struct store_event *event,
+                                    const struct owner *entity_owner, struct frame_room *room,
+                                    struct frame **frame);
+/* An event on the log. The payload is the whole event as JSON, and the key is "entity:id".
+ * payload_hash is still the hash of the payload of the event. */
+MUST_CHECK enum status frame_of_log(const struct store_event *event,
+                                    const struct owner *entity_owner, struct frame_room *room,
+                                    struct frame **frame);
 
 #endif

@@ -12,8 +12,9 @@
 #define HUB_HUB_H
 
 #include "base/list.h"
+#include "hub/frame.h"
 #include "hub/owner_map.h"
-#include "hub/replay.h"
+#include "hub/window.h"
 
 struct hub;
 struct hub_topic;
@@ -136,5 +137,33 @@ struct hub_stats {
 };
 
 struct hub_stats hub_stats(struct hub *hub);
+
+/* ---- steps of publishing ---- */
+
+struct hub;
+struct hub_topic;
+
+/* Memory for one name at a time. */
+struct arena *hub_names(struct hub *hub);
+/* NULL, with nothing locked, for a topic that is not in the hub. */
+struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name);
+/* The journal of the topic has this epoch. Pages that were read from another one are not kept. */
+void hub_topic_see_epoch(struct hub_topic *topic, uint64_t journal_epoch);
+/* Takes over the frame. NULL, if the frame could not be made, empties the window. */
+void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame);
+/* Announces the topic to its listeners. */
+void hub_topic_unlock(struct hub *hub, struct hub_topic *topic);
+/* Wakes the listeners that have advanced topics and were not woken yet. */
+void hub_wake_listeners(struct hub *hub);
+
+/* ---- publishing a commit ---- */
+
+/* states[i] is the entity of events[i]. */
+void hub_publish(struct hub *hub, const struct store_batch *batch,
+                 const struct store_entity *states);
+
+/* The topic has advanced to that head, and its new frames are in the store. Name absent: the log.
+ */
+void hub_advance(struct hub *hub, struct slice name, uint64_t head_seq);
 
 #endif

@@ -8,8 +8,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "delivery/mend.h"
-#include "hub/publish.h"
+#include "delivery/repair.h"
+#include "hub/hub.h"
 #include "server/shared_keys.h"
 
 static enum status add_revocation(void *user, const struct store_revocation *revocation) {

@@ -18,9 +18,11 @@
 
 #include "api/handlers.h"
 #include "base/log.h"
+#include "delivery/delivery.h"
+#include "delivery/serving.h"
+#include "delivery/session/session.h"
 #include "delivery/session/session_events.h"
-#include "delivery/session/session_serve.h"
-#include "dialect/poll.h"
+#include "dialect/dialects.h"
 #include "http/conn.h"
 #include "http/conn_accept.h"
 #include "http/forward/forward.h"

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "http/dispatch.h"
-#include "hub/publish.h"
+#include "hub/hub.h"
 #include "io/descriptors.h"
 #include "projector/verify.h"
 #include "server/config_options.h"

@@ -11,7 +11,7 @@
 #include "cluster/nodes.h"
 #include "delivery/delivery.h"
 #include "delivery/telemetry.h"
-#include "dialect/dialect_settings.h"
+#include "dialect/dialects.h"
 #include "fanout/fanout.h"
 #include "http/http.h"
 #include "server/config.h"

@@ -1,6 +1,6 @@
 /* Any bytes as rows of owners: reading ends, stays inside, and what was read writes back to the
  * same bytes. */
-#include "delivery/snapshot/snapshot_owner.h"
+#include "delivery/snapshot/snapshot.h"
 #include "fuzz.h"
 
 static bool is_inside(struct slice part, struct slice whole) {

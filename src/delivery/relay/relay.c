@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "delivery/journal_read.h"
-#include "delivery/mend.h"
+#include "delivery/repair.h"
 #include "wire/object_writer.h"
 
 #define IDLE_MS               1000

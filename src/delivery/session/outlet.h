@@ -6,7 +6,7 @@
 #ifndef DELIVERY_SESSION_OUTLET_H
 #define DELIVERY_SESSION_OUTLET_H
 
-#include "delivery/push.h"
+#include "delivery/page.h"
 #include "io/deadline.h"
 
 #define OUTLET_PEER_BYTES_MAX 46

@@ -9,14 +9,41 @@
 #ifndef DELIVERY_SESSION_SESSION_H
 #define DELIVERY_SESSION_SESSION_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "auth/principal.h"
 #include "base/list.h"
 #include "delivery/delivery.h"
-#include "delivery/driver.h"
 #include "delivery/session/outlet.h"
-#include "delivery/session/strikes.h"
+#include "delivery/subscription.h"
 #include "delivery/subscription_quota.h"
+#include "delivery/telemetry.h"
 #include "io/call.h"
+#include "spec/metrics.h"
+
+/* ---- strikes ---- */
+
+struct strikes {
+    uint64_t sent_bytes; /* at the last check */
+    uint64_t lag;
+    uint64_t count; /* one after the other */
+    bool has_sample;
+};
+
+struct strikes_sample {
+    bool was_blocked;    /* its socket was full at some time since the last check */
+    bool is_blocked;     /* and is now */
+    uint64_t sent_bytes; /* that its socket ever took */
+    uint64_t lag;        /* of all its topics, in frames */
+    uint64_t lag_max;
+    uint64_t strikes_max;
+};
+
+/* A full socket that took nothing since the last check is a strike. So is a lag above lag_max that
+ * is not smaller than at the last check, if the socket was full meanwhile. A check without a strike
+ * clears those before. True: that was the last strike. */
+bool strikes_check(struct strikes *strikes, const struct strikes_sample *sample);
 
 #define SESSION_NAME_BYTES_MAX 64
 
@@ -203,5 +230,86 @@ void session_push(struct session *session, struct push *push);
 /* Sends the replies that were written with that status; any but STATUS_OK closes the connection,
  * since the peer would wait for what could not be written. */
 void session_send(struct session *session, enum status status);
+
+/* ---- dialects ---- */
+
+enum page_form_index {
+    PAGE_FORM_SSE,
+    PAGE_FORM_SSE_BARE,
+    PAGE_FORM_SSE_LEAN,
+    PAGE_FORM_SSE_LEAN_BARE,
+    PAGE_FORM_LOG_SSE,
+    PAGE_FORM_LOG_SSE_BARE,
+    PAGE_FORM_TOPIC_WS,
+    PAGE_FORM_TOPIC_WS_DEFLATE,
+    PAGE_FORM_TOPIC_WS_LEAN,
+    PAGE_FORM_TOPIC_WS_LEAN_DEFLATE,
+    PAGE_FORM_AUDIT_WS,
+    PAGE_FORM_AUDIT_WS_DEFLATE,
+    PAGE_FORM_PHOENIX,
+    PAGE_FORM_PHOENIX_DEFLATE,
+    PAGE_FORM_PHOENIX_LEAN,
+    PAGE_FORM_PHOENIX_LEAN_DEFLATE,
+    PAGE_FORM_PHOENIX_FRAMES,
+    PAGE_FORM_PHOENIX_FRAMES_DEFLATE,
+    PAGE_FORM_COUNT,
+};
+_Static_assert(PAGE_FORM_COUNT <= PAGE_FORMS_MAX, "a page has room for each");
+
+struct dialect {
+    enum label_dialect label; /* what it is counted as */
+    bool has_one_topic;       /* from its beginning; its session counts as one subscription */
+    /* A message of the peer, from a WebSocket. */
+    enum status (*receive)(struct session *session, struct slice text);
+    /* The positions of the opening are known. The dialect starts its subscribers, or drops them. */
+    void (*opened)(struct session *session, struct session_opening *opening);
+    /* In place of opened, when the session has ended: frees the opening's user. */
+    void (*opening_gone)(struct session_opening *opening);
+    /* A subscriber begins with a bootstrap. */
+    enum status (*bootstrap)(struct subscriber *subscriber, struct buffer *out);
+    /* A part of the snapshot that the subscriber begins with; NULL: it begins with the journal. */
+    enum status (*snapshot)(struct subscriber *subscriber, struct buffer *out);
+    /* Nothing is left to replay; sent once, where a page does not say so. With page_covers_range,
+     * it covers the hidden frames too. */
+    enum status (*caught_up)(struct subscriber *subscriber, struct buffer *out);
+    /* Retention overtook the subscriber. */
+    enum status (*stale)(struct subscriber *subscriber, struct buffer *out);
+    bool restarts_stale;      /* a stale subscriber bootstraps; false: it is dropped */
+    bool page_says_caught_up; /* a page says whether it is the last one of the replay */
+    bool page_covers_range;   /* a page covers the hidden frames behind its last frame too */
+    /* A subscriber ends, and the session goes on: the topic that appeared is not the one it may
+     * read. NULL: the session ends with it. */
+    enum status (*refused)(struct subscriber *subscriber, enum status status, struct buffer *out);
+    /* Why the session ends: a subscriber that failed, a token that expired or was revoked. */
+    enum status (*failed)(struct session *session, enum status status, struct buffer *out);
+    /* The token ends in left_ms, and nothing is delivered after that. */
+    enum status (*reauth)(struct session *session, uint64_t left_ms, struct buffer *out);
+    /* Covers what each subscriber passed since it was last sent its position. */
+    enum status (*heartbeat)(struct session *session, struct buffer *out);
+    /* The last strike: the error, before the close. */
+    enum status (*slow)(struct session *session, struct buffer *out);
+    /* The server ends. */
+    enum status (*leaving)(struct session *session, uint64_t retry_after_ms, struct buffer *out);
+    void (*state_free)(void *state);
+};
+
+/* ---- log ---- */
+
+/* Counts one of a metric that has the dialect as its label. */
+void session_count(const struct session *session, enum metric metric);
+/* The session as a cause; with its topic, if there is a subscriber. */
+struct cause session_cause(const struct session *session, const struct subscriber *subscriber,
+                           struct cause_names *names);
+/* The server is about to end the session. */
+void session_log_end(struct session *session, enum status status, unsigned close_code);
+/* The client may not have what it asked for; topic data NULL: none. */
+void session_log_refused(struct session *session, struct slice topic, enum status status);
+/* The versions that the client stated are not served. */
+void session_log_incompatible(struct session *session, const struct compatibility_claim *claim,
+                              enum status status);
+/* A subscriber's cursor is stale. */
+void session_log_stale(const struct subscriber *subscriber);
+/* An error message is about to be sent. */
+void session_log_error(const struct session *session, enum status status);
 
 #endif

@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "delivery/session/dialect.h"
+#include "delivery/session/session.h"
+#include "delivery/session/session_close.h"
 #include "delivery/session/session_jobs.h"
-#include "delivery/session/session_log.h"
-#include "delivery/session/session_token.h"
 #include "delivery/session/subscriber.h"
 
 /* Ids of the server's own take less memory than their text. */

@@ -4,11 +4,9 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/session/dialect.h"
+#include "delivery/session/session.h"
 #include "delivery/session/session_close.h"
-#include "delivery/session/session_token.h"
 #include "delivery/session/subscriber.h"
-#include "delivery/session/subscriber_snapshot.h"
 
 /* A lookup of a batch counts as so many topics. */
 #define LOOKUP_TOPICS 8

@@ -2,10 +2,66 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "delivery/snapshot/snapshot_owner.h"
+#include "base/file.h"
+#include "base/limits.h"
+#include "wire/object_writer.h"
+
+/* ---- owners in the file ---- */
+
+#define TEXT_COUNT 3
+#define ABSENT     UINT16_MAX
+
+struct row_head {
+    uint32_t document_bytes;
+    uint16_t sizes[TEXT_COUNT];
+    uint16_t unused; /* so that no padding is written */
+};
+
+enum status snapshot_owner_write(struct buffer *out, const struct snapshot_owner *row) {
+    const struct slice texts[TEXT_COUNT] = {row->owner.user_id, row->owner.guest_scope,
+                                            row->owner.org_id};
+    struct row_head head = {.document_bytes = row->document_bytes};
+    size_t size = sizeof(head);
+    for (size_t i = 0; i < TEXT_COUNT; i++) {
+        if (texts[i].size >= ABSENT)
+            return STATUS_INTERNAL_ERROR;
+        head.sizes[i] = texts[i].data ? (uint16_t)texts[i].size : ABSENT;
+        size += texts[i].size;
+    }
+    enum status status = buffer_reserve(out, size);
+    if (status == STATUS_OK)
+        status = buffer_append(out, &head, sizeof(head));
+    for (size_t i = 0; status == STATUS_OK && i < TEXT_COUNT; i++)
+        status = buffer_append_slice(out, texts[i]);
+    return status;
+}
+
+bool snapshot_owner_read(struct slice *rows, struct snapshot_owner *row) {
+    struct row_head head;
+    struct slice *const texts[TEXT_COUNT] = {&row->owner.user_id, &row->owner.guest_scope,
+                                             &row->owner.org_id};
+    if (rows->size < sizeof(head))
+        return false;
+    memcpy(&head, rows->data, sizeof(head));
+    *rows = slice_from(*rows, sizeof(head));
+    row->document_bytes = head.document_bytes;
+    for (size_t i = 0; i < TEXT_COUNT; i++) {
+        bool is_absent = head.sizes[i] == ABSENT;
+        size_t size = is_absent ? 0 : head.sizes[i];
+        if (size > rows->size)
+            return false;
+        *texts[i] = (struct slice){is_absent ? NULL : rows->data, size};
+        *rows = slice_from(*rows, size);
+    }
+    return true;
+}
+
+/* ---- snapshots ---- */
 
 struct snapshot *snapshot_ref(struct snapshot *snapshot) {
     atomic_fetch_add_explicit(&snapshot->references, 1, memory_order_relaxed);
@@ -146,5 +202,221 @@ enum status snapshot_part_read(const struct snapshot *snapshot, size_t index,
         buffer_truncate(out, begin);
         *count = 0;
     }
+    return status;
+}
+
+/* ---- building ---- */
+
+#define FILE_NAME   "snapshot"
+#define PARTS_FIRST 64
+/* Of a document without its key and its payload, at most. */
+#define MEMBERS_BYTES_MAX 256
+
+/* The part being filled, and its snapshot. */
+struct building {
+    struct snapshot_build *build;
+    struct snapshot *snapshot;
+    struct buffer text;
+    struct buffer owners;
+    uint32_t count;
+    size_t parts_capacity;
+    size_t owners_capacity;
+    bool is_explained; /* the reason is set */
+};
+
+static enum status explain(struct building *building, enum status status, const char *failure,
+                           const char *cause) {
+    if (!building->is_explained)
+        snprintf(building->build->reason, sizeof(building->build->reason), "%s: %s", failure,
+                 cause);
+    building->is_explained = true;
+    return status;
+}
+
+static enum status file_append(struct building *building, struct slice bytes) {
+    struct snapshot *snapshot = building->snapshot;
+    while (bytes.size > 0) {
+        ssize_t written = pwrite(snapshot->fd, bytes.data, bytes.size, (off_t)snapshot->file_bytes);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return explain(building, STATUS_STORE_UNAVAILABLE, "cannot write the snapshot's file",
+                           strerror(errno));
+        bytes = slice_from(bytes, (size_t)written);
+        snapshot->file_bytes += (uint64_t)written;
+    }
+    return STATUS_OK;
+}
+
+static enum status parts_grow(struct building *building) {
+    struct snapshot *snapshot = building->snapshot;
+    if (snapshot->part_count < building->parts_capacity)
+        return STATUS_OK;
+    size_t capacity = building->parts_capacity > 0 ? building->parts_capacity * 2 : PARTS_FIRST;
+    struct snapshot_part *parts = realloc(snapshot->parts, capacity * sizeof(*parts));
+    if (!parts)
+        return STATUS_OUT_OF_MEMORY;
+    snapshot->parts = parts;
+    building->parts_capacity = capacity;
+    return STATUS_OK;
+}
+
+static enum status note_owner(struct building *building, const struct owner *owner) {
+    struct snapshot *snapshot = building->snapshot;
+    uint32_t keys[PRINCIPAL_KEYS_MAX] = {0};
+    size_t index = snapshot->document_count + building->count;
+    if (index == building->owners_capacity) {
+        size_t capacity = index > 0 ? index * 2 : SNAPSHOT_PART_DOCUMENTS_MAX;
+        uint32_t *owners = realloc(snapshot->owner_keys, capacity * sizeof(*owners));
+        if (!owners)
+            return STATUS_OUT_OF_MEMORY;
+        snapshot->owner_keys = owners;
+        building->owners_capacity = capacity;
+    }
+    (void)owner_keys(owner, keys);
+    snapshot->owner_keys[index] = keys[0];
+    return STATUS_OK;
+}
+
+static enum status part_end(struct building *building) {
+    struct snapshot *snapshot = building->snapshot;
+    struct snapshot_build *build = building->build;
+    if (building->count == 0)
+        return STATUS_OK;
+    struct snapshot_part part = {.offset = snapshot->file_bytes,
+                                 .text_bytes = (uint32_t)building->text.size,
+                                 .owners_bytes = (uint32_t)building->owners.size,
+                                 .count = building->count,
+                                 .first = snapshot->document_count};
+    enum status status = parts_grow(building);
+    if (status == STATUS_OK)
+        status = build->reserve(build->user, (uint64_t)part.text_bytes + part.owners_bytes);
+    if (status == STATUS_OK)
+        status = file_append(building, buffer_slice(&building->text));
+    if (status == STATUS_OK)
+        status = file_append(building, buffer_slice(&building->owners));
+    if (status != STATUS_OK)
+        return status;
+    snapshot->parts[snapshot->part_count++] = part;
+    snapshot->document_count += part.count;
+    buffer_clear(&building->text);
+    buffer_clear(&building->owners);
+    building->count = 0;
+    return STATUS_OK;
+}
+
+static enum status document_write(struct buffer *out, const struct store_document *document) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("doc_key"), document->key);
+    object_number(&object, SLICE("doc_version"), document->version);
+    object_json(&object, SLICE("payload"), document->payload);
+    object_hash(&object, SLICE("payload_hash"), document->payload_hash);
+    return object_end(&object);
+}
+
+/* Whether the document belongs to the snapshot as it is. After the first damage the build only
+ * looks for more. */
+static bool takes_document(struct building *building, const struct store_document *document) {
+    struct snapshot_build *build = building->build;
+    bool is_absent = !document->payload.data &&
+                     (!build->finds_missing || document->entity_ref <= build->absent_ref);
+    if (!is_absent && !store_document_is_whole(document))
+        build->damaged_refs[build->damaged_count++] = document->entity_ref;
+    return !is_absent && build->damaged_count == 0;
+}
+
+static enum status each_document(void *user, const struct store_document *document) {
+    struct building *building = user;
+    if (!takes_document(building, document))
+        return building->build->damaged_count == SNAPSHOT_DAMAGES_MAX ? STATUS_LIMIT_REACHED
+                                                                      : STATUS_OK;
+    size_t bytes = document->payload.size + document->key.size + MEMBERS_BYTES_MAX;
+    enum status status = STATUS_OK;
+    if (building->count == SNAPSHOT_PART_DOCUMENTS_MAX ||
+        building->text.size + bytes > SNAPSHOT_PART_BYTES)
+        status = part_end(building);
+    if (status == STATUS_OK && building->count > 0)
+        status = buffer_append_byte(&building->text, ',');
+    size_t begin = building->text.size;
+    if (status == STATUS_OK)
+        status = document_write(&building->text, document);
+    struct snapshot_owner row = {(uint32_t)(building->text.size - begin), document->owner};
+    if (status == STATUS_OK)
+        status = snapshot_owner_write(&building->owners, &row);
+    if (status == STATUS_OK)
+        status = note_owner(building, &document->owner);
+    building->count++;
+    return status;
+}
+
+/* The watermark is reported first, so that the journal after it is kept during the build. */
+static enum status read_all(struct building *building, struct store_session *session) {
+    struct snapshot *snapshot = building->snapshot;
+    struct snapshot_build *build = building->build;
+    struct arena arena;
+    struct store_topic topic;
+    struct store_state state;
+    arena_init(&arena, SNAPSHOT_BUILD_ARENA_BYTES_MAX);
+    enum status status = store_read_state(session, &state);
+    if (status == STATUS_OK)
+        status = store_load_topic(session, snapshot->topic, &arena, &topic);
+    if (status == STATUS_OK) {
+        snapshot->epoch = topic_epoch_of(&state, &topic);
+        snapshot->has_fork = state.has_fork;
+        snapshot->watermark = topic.head_seq;
+        build->began(build->user, snapshot->watermark);
+        status = store_walk_documents(session, build->policy->snapshot_document, 0, UINT64_MAX,
+                                      building, each_document);
+    }
+    arena_release(&arena);
+    if (build->damaged_count > 0 && (status == STATUS_OK || status == STATUS_LIMIT_REACHED))
+        return explain(building, STATUS_STORE_UNAVAILABLE, "given up",
+                       "documents are missing or altered");
+    return status == STATUS_OK ? part_end(building) : status;
+}
+
+static enum status build_in(struct building *building, struct store_session *session) {
+    struct snapshot *snapshot = building->snapshot;
+    snapshot->fd = file_open_unnamed(building->build->folder, FILE_NAME);
+    if (snapshot->fd < 0)
+        return explain(building, STATUS_STORE_UNAVAILABLE, "cannot make the snapshot's file",
+                       strerror(errno));
+    enum status status = store_read_begin(session);
+    if (status == STATUS_OK) {
+        status = read_all(building, session);
+        store_read_end(session);
+    }
+    /* Every store has the topics of the table. */
+    if (status == STATUS_NOT_FOUND)
+        return explain(building, STATUS_INTERNAL_ERROR, "the store is damaged", "no such topic");
+    if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_INTERNAL_ERROR)
+        return explain(building, status, "cannot read the store", store_session_error(session));
+    return status == STATUS_OK ? STATUS_OK
+                               : explain(building, status, "given up", status_message(status));
+}
+
+enum status snapshot_build(struct snapshot_build *build, struct store_session *session,
+                           struct snapshot **made) {
+    assert(policy_has_snapshot(build->policy));
+    struct building building = {.build = build};
+    struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+    build->reason[0] = '\0';
+    build->damaged_count = 0;
+    if (!snapshot)
+        return explain(&building, STATUS_OUT_OF_MEMORY, "given up", "no memory");
+    snapshot->topic = policy_snapshot_topic(build->policy);
+    snapshot->policy = build->policy;
+    snapshot->fd = -1;
+    atomic_init(&snapshot->references, 1);
+    building.snapshot = snapshot;
+    buffer_init(&building.text, SNAPSHOT_TEXT_BYTES_MAX);
+    buffer_init(&building.owners, SNAPSHOT_OWNERS_BYTES_MAX);
+    enum status status = build_in(&building, session);
+    buffer_release(&building.text);
+    buffer_release(&building.owners);
+    if (status == STATUS_OK)
+        *made = snapshot;
+    else
+        snapshot_unref(snapshot);
     return status;
 }

@@ -9,12 +9,28 @@
 #define DELIVERY_SNAPSHOT_SNAPSHOT_H
 
 #include <stdatomic.h>
+#include <stdint.h>
 
 #include "auth/principal.h"
 #include "base/buffer.h"
 #include "base/list.h"
 #include "store/topic_epoch.h"
+#include "topic/owner.h"
 #include "topic/policy.h"
+
+/* ---- owners in the file ---- */
+
+struct snapshot_owner {
+    uint32_t document_bytes;
+    struct owner owner; /* points into the text it was read from */
+};
+
+/* STATUS_INTERNAL_ERROR for an owner longer than the limit. On any error nothing is written. */
+MUST_CHECK enum status snapshot_owner_write(struct buffer *out, const struct snapshot_owner *row);
+/* Removes the first row from rows. */
+MUST_CHECK bool snapshot_owner_read(struct slice *rows, struct snapshot_owner *row);
+
+/* ---- snapshots ---- */
 
 /* In the file: the documents as JSON with commas between them, then the owner of each document. A
  * principal that may read all gets the first unchanged; for any other, the owners are read first.
@@ -59,5 +75,32 @@ size_t snapshot_part_next(const struct snapshot *snapshot, size_t part,
 MUST_CHECK enum status snapshot_part_read(const struct snapshot *snapshot, size_t part,
                                           const struct principal *principal, struct buffer *out,
                                           size_t *count);
+
+/* ---- building ---- */
+
+#define SNAPSHOT_REASON_MAX 256
+/* The damages that one build finds. */
+#define SNAPSHOT_DAMAGES_MAX 256
+
+struct snapshot_build {
+    enum policy_row row;         /* of a topic that has snapshots */
+    const struct policy *policy; /* outlives the snapshot */
+    const char *folder;          /* the folder of the file */
+    void *user;
+    /* The watermark is known, and no document has been read. */
+    void (*began)(void *user, uint64_t watermark);
+    /* Called before the file grows. Any status but STATUS_OK ends the build. */
+    enum status (*reserve)(void *user, uint64_t bytes);
+    bool finds_missing;               /* an entity without a document is damage */
+    uint64_t absent_ref;              /* up to this one such entities really have no document */
+    char reason[SNAPSHOT_REASON_MAX]; /* out: why it failed */
+    /* Out: documents that are missing or altered. With any the build has failed. */
+    uint64_t damaged_refs[SNAPSHOT_DAMAGES_MAX];
+    size_t damaged_count;
+};
+
+/* The caller has the one reference. */
+MUST_CHECK enum status snapshot_build(struct snapshot_build *build, struct store_session *session,
+                                      struct snapshot **snapshot);
 
 #endif

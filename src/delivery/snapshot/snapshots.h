@@ -15,6 +15,10 @@
 
 #include "authority/writer.h"
 #include "delivery/snapshot/snapshot.h"
+#include "io/call.h"
+#include "io/loop.h"
+#include "io/store_pool.h"
+#include "retention/retention.h"
 
 struct snapshots;
 
@@ -79,5 +83,62 @@ bool snapshots_read_state(struct snapshots *snapshots, enum policy_row row, uint
                           struct snapshots_state *state);
 /* Bytes of all files. */
 uint64_t snapshots_bytes(struct snapshots *snapshots);
+
+/* ---- the service ---- */
+
+struct snapshot_build_task {
+    struct store_task task;
+    struct snapshots *snapshots;
+    enum policy_row row;
+};
+
+struct snapshot_service {
+    struct snapshots *snapshots;
+    struct store_pool *builder;    /* of one thread */
+    struct store_pool *store_pool; /* of the reads before a wait is answered */
+    struct retention *retention;
+    pthread_mutex_t pins_lock;
+    struct list pins;
+    struct snapshot_build_task tasks[POLICY_ROW_COUNT];
+    uv_timer_t timer; /* of the control loop */
+};
+
+struct snapshot_service_options {
+    const struct policy_table *policies; /* outlives the service, as do all of these */
+    const char *folder;
+    uint64_t bytes_max;
+    struct store *store;
+    struct store_pool *store_pool;
+    struct retention *retention;
+    struct writer *writer; /* as in struct snapshots_options */
+};
+
+MUST_CHECK enum status snapshot_service_start(struct snapshot_service *service,
+                                              const struct snapshot_service_options *options);
+/* Builds under way end soon, for a shutdown. */
+void snapshot_service_cancel(struct snapshot_service *service);
+/* After the loops. */
+void snapshot_service_stop(struct snapshot_service *service);
+/* Starts the timer that releases old snapshots. It is closed with the control loop's other handles.
+ */
+void snapshot_service_timer(struct snapshot_service *service, uv_loop_t *control);
+
+struct snapshot_wait {
+    struct store_task task;
+    struct call call;
+    struct snapshot_asker asker;
+    struct snapshots *snapshots;
+    enum policy_row row;
+    uint64_t asked_at_ms;
+    void (*done)(struct snapshot_wait *wait);
+    /* Out: with STATUS_OK a reference, which the caller owns. */
+    enum status status;
+    struct snapshot *snapshot;
+};
+
+/* Sets all members but done. done never runs inside this call. client: the principal that waits. */
+void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *service,
+                         struct io_loop *loop, enum policy_row row,
+                         const struct store_client *client);
 
 #endif

@@ -1,7 +1,7 @@
 #include "dialect/phoenix/subscribe_request.h"
 
 #include "base/limits.h"
-#include "delivery/topic_address.h"
+#include "delivery/access.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/topic_address.h"
+#include "delivery/access.h"
 #include "http/conn.h"
 #include "http/exchange_call.h"
 #include "io/store_pool.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "hub/hub.h"
-#include "hub/publish.h"
 #include "store/store.h"
 #include "test.h"
 

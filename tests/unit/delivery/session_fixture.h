@@ -3,11 +3,13 @@
 #ifndef SESSION_FIXTURE_H
 #define SESSION_FIXTURE_H
 
+#include "delivery/delivery.h"
 #include "delivery/publisher.h"
-#include "delivery/session/dialect.h"
+#include "delivery/serving.h"
+#include "delivery/session/session.h"
+#include "delivery/session/session_close.h"
 #include "delivery/session/session_events.h"
 #include "delivery/session/session_jobs.h"
-#include "delivery/session/session_serve.h"
 #include "delivery/session/subscriber.h"
 
 struct session_fixture {

@@ -18,7 +18,7 @@ static inline void no_wake(void *user) {
 struct client {
     struct hub_listener listener;
     struct hub_watch watch;
-    struct subscription_topic topic;
+    struct feed_topic topic;
     struct store_session *session;
     struct subscription subscription;
     struct delivery_batch batch;
@@ -46,10 +46,9 @@ static inline void client_open(struct client *client, struct publisher *publishe
     assert_ok(store_session_open(publisher->store, STORE_READ, &client->session));
     hub_listen(publisher->hub, &client->listener, no_wake, NULL);
     assert_ok(hub_watch(&client->listener, options->topic, &client->watch));
-    client->topic =
-        (struct subscription_topic){.watch = &client->watch,
-                                    .name = options->topic,
-                                    .policy = options->policy ? options->policy : &policy};
+    client->topic = (struct feed_topic){.watch = &client->watch,
+                                        .name = options->topic,
+                                        .policy = options->policy ? options->policy : &policy};
     const struct subscription_options given = {
         .principal = options->principal ? options->principal : &operator_all,
         .wants = options->wants,
@@ -71,7 +70,7 @@ static inline void client_open(struct client *client, struct publisher *publishe
 
 static inline void client_close(struct client *client) {
     subscription_release(&client->subscription);
-    subscription_topic_release(&client->topic);
+    feed_topic_release(&client->topic);
     hub_unwatch(&client->watch);
     hub_unlisten(&client->listener);
     store_session_close(client->session);

@@ -5,7 +5,7 @@
 #include "authority/event_json.h"
 #include "base/clock.h"
 #include "delivery/publisher.h"
-#include "hub/frame_row.h"
+#include "hub/frame.h"
 
 static const struct policy policy = {.replay_budget_events = 1000000};
 static const struct policy frugal = {.replay_budget_events = 10};

@@ -2,7 +2,8 @@
 #include "delivery/session/session.h"
 
 #include "death.h"
-#include "delivery/session/session_token.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_events.h"
 #include "delivery/session_fixture.h"
 
 /* ---- delivery ---- */

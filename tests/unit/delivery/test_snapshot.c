@@ -1,10 +1,9 @@
 #include "base/limits.h"
-#include "delivery/snapshot/snapshot_build.h"
+#include "delivery/snapshot/snapshot.h"
 
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "delivery/snapshot/snapshot_owner.h"
 #include "documents.h"
 #include "wire/canonical.h"
 #include "wire/json.h"

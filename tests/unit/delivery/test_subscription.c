@@ -1,7 +1,7 @@
 /* Subscriptions over a real store and the hub: where they begin, when they are stale, and which
  * frames they may see. */
 #include "delivery/subscription_fixture.h"
-#include "hub/frame_row.h"
+#include "hub/frame.h"
 
 static const struct policy frugal = {.replay_budget_events = 10};
 

@@ -1,9 +1,8 @@
 /* The bytes that each dialect makes of known frames. */
-#include "dialect/page_forms.h"
+#include "dialect/dialects.h"
 
 #include "delivery/delivery.h"
-#include "dialect/message_form.h"
-#include "dialect/phoenix/phoenix_form.h"
+#include "dialect/phoenix/phoenix_message.h"
 #include "test.h"
 #include "wire/websocket/ws_deflate.h"
 

@@ -1,12 +1,11 @@
 /* The poll's sink of a driver: each of its five outcomes as an answer, over a real connection, hub
  * and store. */
-#include "dialect/poll.h"
+#include "dialect/dialects.h"
 
 #include <sqlite3.h>
 
 #include "delivery/publisher.h"
-#include "dialect/dialect_settings.h"
-#include "dialect/handlers.h"
+#include "delivery/serving.h"
 #include "http/http_fixture.h"
 
 #define EVENTS 20 /* of the run; the window holds eight */

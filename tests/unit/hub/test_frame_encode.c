@@ -1,5 +1,5 @@
 /* The text of a frame: its members, its lean part and its longest names. */
-#include "hub/frame_encode.h"
+#include "hub/frame.h"
 
 #include "base/limits.h"
 #include "test.h"

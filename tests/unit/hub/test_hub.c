@@ -5,7 +5,7 @@
 
 #include "authority/event_json.h"
 #include "delivery/publisher.h"
-#include "hub/frame_row.h"
+#include "hub/frame.h"
 #include "topic/topic_name.h"
 
 static const struct hub_options roomy = {{1024, 1u << 20}, 64u << 20};

@@ -7,7 +7,6 @@
 #include "authority/writer_fixture.h"
 #include "base/log.h"
 #include "hub/hub.h"
-#include "hub/publish.h"
 #include "projector/projector.h"
 #include "retention/retention.h"
 

@@ -22,7 +22,7 @@ struct seam {
     size_t rounds;
 };
 
-struct reader {
+struct follower {
     struct seam *seam;
     pthread_t thread;
     uint64_t seed;
@@ -30,7 +30,7 @@ struct reader {
     struct hub_listener listener;
     sem_t woken; /* posted when the topic advanced */
     struct hub_watch watch;
-    struct subscription_topic topic;
+    struct feed_topic topic;
     struct subscription subscription;
     struct delivery_batch batch;
     uint64_t last; /* received, or skipped after a stale answer */
@@ -40,31 +40,31 @@ struct reader {
 };
 
 static void wake(void *user) {
-    struct reader *me = user;
+    struct follower *me = user;
     sem_post(&me->woken);
 }
 
 /* Waits until the topic advances. */
-static void await_frames(struct reader *me) {
+static void await_frames(struct follower *me) {
     while (sem_wait(&me->woken) != 0)
         assert_int_equal(errno, EINTR);
     for (size_t count = hub_listener_begin(&me->listener); count > 0; count--)
         (void)hub_listener_next(&me->listener);
 }
 
-static void reader_open(struct reader *me) {
+static void reader_open(struct follower *me) {
     assert_int_equal(sem_init(&me->woken, 0, 0), 0);
     assert_ok(store_session_open(me->seam->keeper->fixture->store, STORE_READ, &me->session));
     hub_listen(me->seam->keeper->hub, &me->listener, wake, me);
 }
 
-static void reader_close(struct reader *me) {
+static void reader_close(struct follower *me) {
     hub_unlisten(&me->listener);
     store_session_close(me->session);
     sem_destroy(&me->woken);
 }
 
-static enum subscription_step next(struct reader *me) {
+static enum subscription_step next(struct follower *me) {
     for (;;) {
         enum subscription_step step = subscription_next(&me->subscription, &me->batch);
         if (step != STEP_READ)
@@ -74,7 +74,7 @@ static enum subscription_step next(struct reader *me) {
     }
 }
 
-static void check_batch(struct reader *me, bool is_run) {
+static void check_batch(struct follower *me, bool is_run) {
     assert_int_equal(me->batch.after_seq, me->last);
     for (size_t i = 0; i < me->batch.count; i++) {
         const struct frame *frame = me->batch.frames[i];
@@ -93,7 +93,7 @@ static void check_batch(struct reader *me, bool is_run) {
     delivery_batch_release(&me->batch);
 }
 
-static void read_on(struct reader *me, uint64_t goal, bool is_run) {
+static void read_on(struct follower *me, uint64_t goal, bool is_run) {
     while (me->last < goal) {
         enum subscription_step step = next(me);
         if (step == STEP_STALE) {
@@ -120,16 +120,16 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
 }
 
 /* Behind me->last, or from the beginning. */
-static void subscribe(struct reader *me, struct slice topic, bool has_cursor) {
+static void subscribe(struct follower *me, struct slice topic, bool has_cursor) {
     const struct subscription_options options = {.principal = &everybody,
                                                  .view = GRANT_VIEW_ALL,
                                                  .has_cursor = has_cursor,
                                                  .after_seq = me->last};
-    me->topic = (struct subscription_topic){.watch = &me->watch, .name = topic, .policy = &policy};
+    me->topic = (struct feed_topic){.watch = &me->watch, .name = topic, .policy = &policy};
     assert_ok(subscription_init(&me->subscription, &me->topic, &options));
 }
 
-static void one_round(struct reader *me) {
+static void one_round(struct follower *me) {
     bool is_run = test_random(&me->seed) % 2 == 0;
     struct slice topic = is_run ? SLICE(RUN_TOPIC) : SLICE(SUMMARIES);
     struct arena arena;
@@ -146,12 +146,12 @@ static void one_round(struct reader *me) {
     me->batch.bytes_max = 4096;
     read_on(me, stored.head_seq + test_random(&me->seed) % 40, is_run);
     subscription_release(&me->subscription);
-    subscription_topic_release(&me->topic);
+    feed_topic_release(&me->topic);
     hub_unwatch(&me->watch);
 }
 
 static void *reader_main(void *user) {
-    struct reader *me = user;
+    struct follower *me = user;
     reader_open(me);
     for (size_t i = 0; i < me->seam->rounds; i++)
         one_round(me);
@@ -179,12 +179,12 @@ static void subscribers_get_every_frame_or_a_stale_answer_while_the_job_prunes(v
     struct keeper *keeper = keeper_open_with(10, 1);
     struct seam seam = {.keeper = keeper,
                         .rounds = rounds ? strtoul(rounds, NULL, 10) : ROUNDS_DEFAULT};
-    static struct reader readers[READERS];
+    static struct follower readers[READERS];
     uint64_t seq = 1;
     uint64_t seed = 9;
     new_run(keeper, "r");
     for (size_t i = 0; i < READERS; i++) {
-        readers[i] = (struct reader){.seam = &seam, .seed = 77 + i};
+        readers[i] = (struct follower){.seam = &seam, .seed = 77 + i};
         assert_int_equal(pthread_create(&readers[i].thread, NULL, reader_main, &readers[i]), 0);
     }
     for (size_t done = 0; done < READERS;) {
@@ -208,10 +208,10 @@ static void subscribers_get_every_frame_or_a_stale_answer_while_the_job_prunes(v
 }
 
 /* Reads 4 of 10 frames from the window, and the keeper prunes all 10 before the rest is read. */
-static void read_and_prune(struct reader *me, struct keeper *keeper, struct slice topic) {
+static void read_and_prune(struct follower *me, struct keeper *keeper, struct slice topic) {
     bool is_run = slice_equal(topic, SLICE(RUN_TOPIC));
     uint64_t seq = is_run;
-    *me = (struct reader){.seam = &(struct seam){.keeper = keeper}, .is_placed = true};
+    *me = (struct follower){.seam = &(struct seam){.keeper = keeper}, .is_placed = true};
     reader_open(me);
     assert_ok(hub_watch(&me->listener, topic, &me->watch));
     new_run(keeper, "r");
@@ -229,9 +229,9 @@ static void read_and_prune(struct reader *me, struct keeper *keeper, struct slic
     assert_int_equal(hub_first_seq(&me->watch), 11);
 }
 
-static void close_all(struct reader *me, struct keeper *keeper) {
+static void close_all(struct follower *me, struct keeper *keeper) {
     subscription_release(&me->subscription);
-    subscription_topic_release(&me->topic);
+    feed_topic_release(&me->topic);
     hub_unwatch(&me->watch);
     reader_close(me);
     keeper_close(keeper);
@@ -241,7 +241,7 @@ static void close_all(struct reader *me, struct keeper *keeper) {
 static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open_with(86400000, DAY_MS / 1000);
-    static struct reader me;
+    static struct follower me;
     read_and_prune(&me, keeper, SLICE(NOTIFICATIONS));
     assert_int_equal(next(&me), STEP_STALE);
     assert_int_equal(subscription_continuity(&me.subscription)->reasons[0],
@@ -257,7 +257,7 @@ static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(vo
 static void a_subscriber_of_a_run_goes_on_below_the_floor(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(86400000);
-    static struct reader me;
+    static struct follower me;
     read_and_prune(&me, keeper, SLICE(RUN_TOPIC));
     read_on(&me, 20, true);
     assert_int_equal(me.told, 0);

@@ -1,0 +1,19 @@
+/* Repairs derived rows on behalf of a read that found them missing or altered.
+ * The thread of a read; the writer does the work, and the caller waits for it. mend_post: any
+ * thread, without a wait.
+ * Allocates nothing that stays.
+ * STATUS_NOT_FOUND: nothing was damaged any more, or nothing is derived. STATUS_STORE_UNAVAILABLE:
+ * try again later; a node without the writer role has asked the writer.
+ * The repair is durable before the read answers, so every client is told the same. */
+#ifndef DELIVERY_REPAIR_H
+#define DELIVERY_REPAIR_H
+
+#include "authority/writer.h"
+
+/* Whether an entity without a document is damage. */
+bool mend_finds_missing(const struct writer *writer);
+MUST_CHECK enum status mend(struct writer *writer, const struct store_damage *damage);
+/* What another node has reported. A repair that fails is left to the next read that meets it. */
+void mend_post(struct writer *writer, const struct store_damage *damage);
+
+#endif

@@ -1,0 +1,355 @@
+#include "delivery/serving.h"
+
+#include <stdlib.h>
+
+#include "base/limits.h"
+#include "delivery/session/session.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/subscriber.h"
+
+void delivery_loop_open(struct delivery_loop *delivery, struct delivery *shared,
+                        struct io_loop *io) {
+    const struct delivery_options *options = &shared->options;
+    *delivery = (struct delivery_loop){.shared = shared, .io = io};
+    scheduler_init(&delivery->scheduler,
+                   &(struct scheduler_options){options->slice_frames, DELIVERY_FRAMES_MAX});
+    ws_shared_init(&delivery->websockets);
+    feeds_open(&delivery->feeds, io, shared->hub);
+}
+
+void delivery_loop_release(struct delivery_loop *delivery) {
+    feeds_close(&delivery->feeds);
+    scheduler_release(&delivery->scheduler);
+    ws_shared_release(&delivery->websockets);
+    slab_release(&delivery->sessions);
+    slab_release(&delivery->subscribers);
+    slab_release(&delivery->framings);
+    if (delivery->deflater)
+        ws_deflater_release(delivery->deflater);
+    free(delivery->deflater);
+}
+
+static struct scheduler *scheduler_of(const struct subscriber *subscriber) {
+    return &subscriber->session->delivery->scheduler;
+}
+
+static struct subscriber *subscriber_of(struct driver *driver) {
+    return container_of(driver, struct subscriber, driver);
+}
+
+/* The turn sent that many frames. */
+static void end_turn(struct subscriber *subscriber, size_t frames, bool has_more) {
+    subscriber->turn.is_live =
+        subscriber->state == SUBSCRIBER_LIVE && !subscriber->driver.subscription.is_replaying;
+    if (scheduler_served(scheduler_of(subscriber), &subscriber->turn, frames, has_more))
+        session_count(subscriber->session, METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
+}
+
+/* ---- pages ---- */
+
+/* Frames that were pruned have left the memory of the hub. */
+static bool is_pruned(const struct page *page, struct hub_watch *watch) {
+    return feed_page_is_idle(page) && !hub_holds(watch, page->batch.after_seq + 1);
+}
+
+/* The page that another subscriber at the same position was sent. */
+static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
+    struct subscription *subscription = &subscriber->driver.subscription;
+    struct page *page = feed_page(subscriber->driver.member.feed, subscription->sent_seq);
+    /* Frames that one client did not ask for would be missing for the others. */
+    bool is_filtered = subscription->log && subscription->log->wants;
+    if (!page || is_filtered || page->batch.count > frames_max ||
+        !subscription_is_at(subscription, page->batch.after_seq) ||
+        is_pruned(page, subscription->topic->watch) ||
+        !page_suits(page, subscription->principal, (enum grant_view)subscription->view))
+        return NULL;
+    driver_pass(&subscriber->driver, &page->batch, page->head_seq);
+    return page;
+}
+
+/* The position that the client has after this page: messages alone do not cover hidden frames
+ * behind the last of them. */
+static void page_sent(struct subscriber *subscriber, const struct page *page) {
+    const struct delivery_batch *batch = &page->batch;
+    bool covers = subscriber->session->dialect->page_covers_range;
+    subscription_sent(&subscriber->driver.subscription,
+                      covers ? batch->through_seq : batch->frames[batch->count - 1]->content.seq);
+}
+
+/* The page that was pushed is the last one before the head. */
+static void page_caught_up(struct subscriber *subscriber) {
+    const struct dialect *dialect = subscriber->session->dialect;
+    if (subscriber->state != SUBSCRIBER_REPLAY)
+        return;
+    if (dialect->page_says_caught_up)
+        subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
+    else if (dialect->caught_up)
+        scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+}
+
+static void send_page(struct subscriber *subscriber, struct page *page, bool is_shared) {
+    struct session *session = subscriber->session;
+    struct push *push = NULL;
+    size_t frames = page->batch.count;
+    bool is_last = page->batch.through_seq >= page->head_seq;
+    bool has_more = driver_lag(&subscriber->driver) > 0;
+    enum status status = page_push(page, subscriber->form, session->delivery, &push);
+    page_sent(subscriber, page);
+    subscription_begun(&subscriber->driver.subscription);
+    if (status == STATUS_OK)
+        telemetry_handed(session->dialect->label, subscriber->driver.subscription.topic->policy,
+                         page->batch.frames, frames, clock_mono_now_ns());
+    if (!is_shared)
+        page_free(page);
+    session_count(session, METRIC_FANOUT_POLLS);
+    end_turn(subscriber, frames, has_more);
+    if (status != STATUS_OK) {
+        outlet_close(session->outlet);
+        return;
+    }
+    if (is_last)
+        page_caught_up(subscriber);
+    if (push->size == 0)
+        push_unref(push);
+    else
+        session_push(session, push);
+}
+
+/* ---- answers of the subscription ---- */
+
+/* Only hidden frames were passed: the next page, the end of the replay or the heartbeat covers
+ * them.
+ */
+static void end_hidden(struct subscriber *subscriber) {
+    bool has_more = driver_lag(&subscriber->driver) > 0 || subscriber->state == SUBSCRIBER_REPLAY;
+    end_turn(subscriber, 0, has_more);
+}
+
+static void on_frames(struct driver *driver, struct delivery_batch *batch) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct page *page = NULL;
+    bool is_whole = batch->count == batch->through_seq - batch->after_seq;
+    /* Before the frames are encoded: that takes about as long as reading the next ones. */
+    session_read_ahead(subscriber, batch);
+    if (batch->count == 0) {
+        end_hidden(subscriber);
+        return;
+    }
+    enum status status =
+        page_make(&page, driver->subscription.topic->name, driver->subscription.head_seq, batch);
+    delivery_batch_release(batch);
+    if (status != STATUS_OK) {
+        end_turn(subscriber, 0, false);
+        outlet_close(subscriber->session->outlet);
+        return;
+    }
+    /* Seqs of two epochs do not overlap, so a page belongs to one epoch. */
+    page->epoch = *subscription_epoch(&driver->subscription);
+    if (is_whole)
+        feed_page_add(driver->member.feed, page);
+    send_page(subscriber, page, is_whole);
+}
+
+static void on_head(struct driver *driver) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct session *session = subscriber->session;
+    end_turn(subscriber, 0, false);
+    subscription_begun(&driver->subscription);
+    if (subscriber->state != SUBSCRIBER_REPLAY)
+        return;
+    subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
+    if (!session->dialect->caught_up)
+        return;
+    enum status status = session->dialect->caught_up(subscriber, &session->replies);
+    if (session->dialect->page_covers_range)
+        subscription_sent(&driver->subscription, subscriber_position(subscriber));
+    session_send(session, status);
+}
+
+/* While reads pass over frames of others, the client's other topics go on. */
+static void on_read(struct driver *driver) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    const struct subscription *subscription = &driver->subscription;
+    bool found_none = subscription->sent_seq + 1 < subscription->next_seq;
+    scheduler_wait(scheduler_of(subscriber), &subscriber->turn, !found_none);
+    session_next_job(subscriber->session);
+}
+
+static void on_ahead(struct driver *driver) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    scheduler_wait(scheduler_of(subscriber), &subscriber->turn, true);
+}
+
+static void on_stale(struct driver *driver) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct session *session = subscriber->session;
+    end_turn(subscriber, 0, false);
+    enum status status = session->dialect->stale(subscriber, &session->replies);
+    session_log_stale(subscriber);
+    if (session->dialect->restarts_stale)
+        subscriber_restart(subscriber);
+    else
+        subscriber_drop(subscriber);
+    subscribers_dropped(session);
+    session_send(session, status);
+}
+
+/* The topic appeared after the subscription, and is not the one that the client may read. */
+static bool is_refusal(enum status status) {
+    return status == STATUS_FORBIDDEN_TOPIC || status == STATUS_STREAM_ID_CONFLICT;
+}
+
+static void on_failed(struct driver *driver) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct session *session = subscriber->session;
+    enum status failed = driver->subscription.status;
+    end_turn(subscriber, 0, false);
+    if (is_refusal(failed))
+        session_log_refused(session, driver->subscription.topic->name, failed);
+    if (!is_refusal(failed) || !session->dialect->refused) {
+        session_end(session, failed);
+        return;
+    }
+    enum status status = session->dialect->refused(subscriber, failed, &session->replies);
+    subscriber_drop(subscriber);
+    subscribers_dropped(session);
+    session_send(session, status);
+}
+
+static const struct driver_sink push_sink = {
+    .frames = on_frames,
+    .at_head = on_head,
+    .read = on_read,
+    .ahead = on_ahead,
+    .stale = on_stale,
+    .failed = on_failed,
+};
+
+/* ---- turns ---- */
+
+static void send_bootstrap(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    subscriber_set_state(subscriber,
+                         subscriber->snapshot ? SUBSCRIBER_SNAPSHOT : SUBSCRIBER_REPLAY);
+    scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+    if (session->dialect->bootstrap)
+        session_send(session, session->dialect->bootstrap(subscriber, &session->replies));
+}
+
+/* A document counts as a frame. */
+static void send_part(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    struct subscriber_snapshot *snapshot = subscriber->snapshot;
+    size_t frames = snapshot->document_count;
+    size_t frames_max = session->delivery->scheduler.options.slice_frames_max;
+    bool is_last = subscriber_snapshot_is_last(snapshot);
+    enum status status = STATUS_OK;
+    /* Empty parts are not sent: their number would say how many documents others have. */
+    if (snapshot->documents.size > 0 || is_last) {
+        status = session->dialect->snapshot(subscriber, &session->replies);
+        snapshot->parts_sent++;
+    }
+    subscriber_snapshot_next(snapshot);
+    if (is_last) {
+        subscriber->driver.subscription.has_fork = snapshot->snapshot->has_fork;
+        subscription_place(&subscriber->driver.subscription, snapshot->snapshot->watermark,
+                           &snapshot->snapshot->epoch);
+        subscriber_snapshot_drop(subscriber);
+        subscriber_set_state(subscriber, SUBSCRIBER_REPLAY);
+    }
+    end_turn(subscriber, frames < frames_max ? frames : frames_max, true);
+    session_send(session, status);
+}
+
+static void serve_snapshot(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    struct subscriber_snapshot *snapshot = subscriber->snapshot;
+    switch (snapshot->state) {
+    case SUBSCRIBER_SNAPSHOT_WAITING:
+    case SUBSCRIBER_SNAPSHOT_READING:
+        end_turn(subscriber, 0, false);
+        return;
+    case SUBSCRIBER_SNAPSHOT_READY:
+        subscriber_snapshot_ask(snapshot);
+        scheduler_wait(scheduler_of(subscriber), &subscriber->turn, true);
+        session_next_job(session);
+        return;
+    case SUBSCRIBER_SNAPSHOT_PART:
+        send_part(subscriber);
+        return;
+    case SUBSCRIBER_SNAPSHOT_FAILED:
+        end_turn(subscriber, 0, false);
+        session_end(session, snapshot->status);
+        return;
+    }
+}
+
+static void serve_frames(struct subscriber *subscriber, size_t frames_max) {
+    if (frames_max > subscriber->frames_max)
+        frames_max = subscriber->frames_max;
+    struct page *page = shared_page(subscriber, frames_max);
+    if (page)
+        send_page(subscriber, page, true);
+    else
+        driver_step(&subscriber->driver, frames_max, SESSION_PUSH_BYTES, &push_sink);
+}
+
+/* The bootstrap notice says where it begins, so it waits until that is known. */
+static bool is_bootstrap_due(const struct subscriber *subscriber) {
+    return subscriber->state == SUBSCRIBER_BOOTSTRAP &&
+           (subscriber->snapshot || subscriber->driver.subscription.state == SUBSCRIPTION_OPEN);
+}
+
+static void serve_turn(struct subscriber *subscriber, size_t frames_max) {
+    struct session *session = subscriber->session;
+    if (!session_is_open(session) || !subscriber_is_started(subscriber) ||
+        subscriber_is_reading(subscriber)) {
+        end_turn(subscriber, 0, false);
+    } else if (session_is_blocked(session)) {
+        scheduler_block(scheduler_of(subscriber), &subscriber->turn);
+    } else if (session_is_expired(session)) {
+        end_turn(subscriber, 0, false);
+        session_reset(session, STATUS_TOKEN_EXPIRED);
+    } else if (is_bootstrap_due(subscriber)) {
+        end_turn(subscriber, 0, false);
+        send_bootstrap(subscriber);
+    } else if (subscriber->state == SUBSCRIBER_SNAPSHOT) {
+        serve_snapshot(subscriber);
+    } else {
+        serve_frames(subscriber, frames_max);
+    }
+}
+
+/* Replies that waited for the first page leave without it when there is none. */
+static void serve(struct subscriber *subscriber, size_t frames_max) {
+    struct session *session = subscriber->session;
+    serve_turn(subscriber, frames_max);
+    if (session_is_open(session))
+        session_flush(session);
+}
+
+static bool serve_turns(struct delivery_loop *delivery) {
+    struct scheduler *scheduler = &delivery->scheduler;
+    size_t frames_max;
+    for (unsigned turns = 0; turns < SESSION_TURNS_MAX; turns++) {
+        /* A session may be revoked on another node. The sweep that ends this wakes the loop. */
+        if (!revocations_is_fresh(delivery->shared->revocations))
+            return false;
+        struct turn *turn = scheduler_next(scheduler, &frames_max);
+        if (!turn)
+            break;
+        serve(container_of(turn, struct subscriber, turn), frames_max);
+    }
+    if (scheduler->queued_count == 0)
+        feeds_pages_idle(&delivery->feeds);
+    return scheduler->queued_count > 0;
+}
+
+/* The store reads while the sockets are served. */
+bool sessions_serve(struct delivery_loop *delivery) {
+    session_post_jobs(delivery);
+    bool has_more = serve_turns(delivery);
+    session_post_jobs(delivery);
+    return has_more;
+}

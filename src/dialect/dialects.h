@@ -1,0 +1,96 @@
+/* Settings that all dialects use beside those of delivery: the gate and some limits.
+ * Filled before the loops start; read-only afterwards, except for the gate, which any thread uses.
+ * Memory: outlives every session.
+ * Errors: none.
+ * struct delivery carries the pointer without knowing the type. */
+#ifndef DIALECT_DIALECTS_H
+#define DIALECT_DIALECTS_H
+
+#include "delivery/page.h"
+#include "delivery/session/session.h"
+#include "delivery/session/session_events.h"
+#include "http/admit/gate.h"
+#include "http/admit/single_use.h"
+#include "http/exchange.h"
+#include "http/query_cursor.h"
+#include "hub/frame.h"
+
+struct dialect_settings {
+    struct gate *gate;
+    struct single_uses *single_uses;
+    size_t message_bytes_max;       /* of a message from the peer */
+    size_t first_message_bytes_max; /* of a message from a peer that has not authenticated */
+    uint64_t messages_per_second;
+    size_t subscriptions_max; /* of one connection */
+    uint64_t audit_init_timeout_ms;
+    bool token_single_use;
+    bool legacy_cursors;
+    uint64_t poll_default_limit;
+    uint64_t poll_max_limit;
+    uint64_t outbound_queue_limit;
+};
+
+static inline const struct dialect_settings *settings_of(const struct session *session) {
+    return session->delivery->shared->dialects;
+}
+
+/* ---- handlers ---- */
+
+struct exchange;
+
+void handle_messages(struct exchange *exchange); /* poll.c */
+void handle_phoenix(struct exchange *exchange);
+void handle_sse(struct exchange *exchange);
+void handle_log_sse(struct exchange *exchange);
+void handle_topic_ws(struct exchange *exchange);
+void handle_audit_ws(struct exchange *exchange);
+
+/* A poll has waited as long as its client asked for. */
+void poll_expired(struct deadline *deadline);
+
+/* ---- upgrades ---- */
+
+/* Fills in delivery, outlet and name of the options. NULL: the exchange has been answered. */
+struct session *upgrade_to_session(struct exchange *exchange, struct session_options options);
+
+/* ---- messages ---- */
+
+/* The object {…}. */
+MUST_CHECK enum status message_write(struct buffer *out, const struct frame *frame,
+                                     enum frame_form form);
+/* The members that follow the text of the frame, and the closing brace. Writes at most
+ * MESSAGE_END_BYTES_MAX bytes and returns their end. */
+#define MESSAGE_END_BYTES_MAX 80
+char *message_put_end(char *at, const struct frame *frame, enum frame_form form);
+/* The form that the query asks for; FRAME_FULL without the parameter. */
+MUST_CHECK enum status message_query_form(const struct exchange *exchange, enum frame_form *form);
+
+/* ---- forms ---- */
+
+/* Event streams; is_chunked: as chunks of HTTP/1.1. */
+const struct page_form *sse_form(enum frame_form form, bool is_chunked);
+const struct page_form *log_sse_form(bool is_chunked);
+/* WebSockets; compress: for clients that agreed on it. */
+const struct page_form *topic_ws_form(enum frame_form form, bool compress);
+const struct page_form *audit_ws_form(bool compress);
+
+/* ---- positions in the log ---- */
+
+struct log_position {
+    struct query_cursor asked; /* the position before the first event */
+};
+
+/* Writes the position that was asked for to the options of a subscription. */
+void log_position_ask(const struct log_position *position, struct subscription_options *options);
+
+/* The session's position; given is false before the first event of a log read from its start. */
+struct query_cursor log_position_now(const struct log_position *position,
+                                     const struct session *session);
+/* {"lag","strikes","max_strikes","resume_after","reconnect_after_ms"} */
+MUST_CHECK enum status log_position_slow(const struct log_position *position,
+                                         const struct session *session, struct buffer *out);
+/* "resume_after CURSOR", for the reason of a close; empty where there is none. */
+void log_position_reason(const struct log_position *position, const struct session *session,
+                         char text[124]);
+
+#endif

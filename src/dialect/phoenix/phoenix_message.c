@@ -1,0 +1,298 @@
+#include "dialect/phoenix/phoenix_message.h"
+
+#include <inttypes.h>
+#include <openssl/evp.h>
+
+#include "base/decimal.h"
+#include "base/limits.h"
+#include "delivery/session/session.h"
+#include "delivery/session/session_close.h"
+#include "dialect/websocket.h"
+#include "wire/json.h"
+#include "wire/object_writer.h"
+#include "wire/phoenix.h"
+#include "wire/put.h"
+#include "wire/websocket/ws_frame.h"
+
+/* ---- pages ---- */
+
+/* ---- one frame ---- */
+
+/* The members of this dialect and the braces, with a number. */
+#define OWN_BYTES_MAX 80
+
+static enum frame_form form_of(enum phoenix_updates updates) {
+    return updates == PHOENIX_UPDATES_LEAN ? FRAME_LEAN : FRAME_FULL;
+}
+
+static enum status put_update(const struct frame *frame, enum frame_form form, struct buffer *out) {
+    struct slice text = frame->forms[form];
+    enum status status = buffer_reserve(out, OWN_BYTES_MAX + text.size);
+    if (status != STATUS_OK)
+        return status;
+    char *at = out->data + out->size;
+    *at++ = '{';
+    at = PUT_LITERAL(put_slice(at, text), ",\"watermark\":");
+    at = decimal_write_u64(at, frame->content.seq);
+    if (form == FRAME_FULL)
+        at = PUT_LITERAL(at, ",\"hydration_required\":false");
+    *at++ = '}';
+    out->size = (size_t)(at - out->data);
+    return STATUS_OK;
+}
+
+/* ---- sync:update_batch ---- */
+
+static enum status begin_batch(const struct phoenix_range *range, struct buffer *out) {
+    enum status status = buffer_append_slice(out, SLICE("{\"topic\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(out, range->topic);
+    return status == STATUS_OK
+               ? buffer_printf(out, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 ",\"updates\":[",
+                               range->after, range->through)
+               : status;
+}
+
+static enum status end_batch(const struct phoenix_range *range, struct buffer *out) {
+    enum status status = buffer_printf(
+        out,
+        "],\"epoch\":\"%s\",\"replay_complete\":%s,\"head_watermarks\":[{\"topic\":", range->epoch,
+        range->through >= range->head ? "true" : "false");
+    if (status == STATUS_OK)
+        status = json_write_string(out, range->topic);
+    return status == STATUS_OK ? buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", range->head)
+                               : status;
+}
+
+enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out) {
+    enum status status = begin_batch(range, out);
+    return status == STATUS_OK ? end_batch(range, out) : status;
+}
+
+static enum status write_batch(const struct page *page, enum phoenix_updates updates,
+                               struct buffer *out) {
+    const struct delivery_batch *batch = &page->batch;
+    enum frame_form form = form_of(updates);
+    size_t count = updates == PHOENIX_UPDATES_NONE ? 0 : batch->count;
+    const struct phoenix_range range = {page->topic, page->epoch.text, batch->after_seq,
+                                        batch->through_seq, page->head_seq};
+    enum status status = begin_batch(&range, out);
+    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
+        if (i > 0)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = put_update(batch->frames[i], form, out);
+    }
+    return status == STATUS_OK ? end_batch(&range, out) : status;
+}
+
+static enum status begin_push(struct buffer *out, struct slice event) {
+    return phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, event);
+}
+
+/* Makes a message of the push in out behind begin + gap. */
+static enum status end_push(struct delivery_loop *delivery, struct buffer *out, size_t begin,
+                            size_t gap, bool compress) {
+    enum status status = phoenix_push_end(out);
+    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, gap, compress) : status;
+}
+
+/* Leaves room for the header of a message that has the updates of the page, or none of them. */
+static enum status leave_gap(const struct page *page, enum phoenix_updates updates,
+                             struct buffer *out, size_t *gap) {
+    static const char zeros[WS_HEADER_BYTES_MAX];
+    enum frame_form form = form_of(updates);
+    size_t size = OWN_BYTES_MAX;
+    for (size_t i = 0; updates != PHOENIX_UPDATES_NONE && i < page->batch.count; i++)
+        size += OWN_BYTES_MAX + page->batch.frames[i]->forms[form].size;
+    *gap = ws_header_bytes(size);
+    return buffer_append(out, zeros, *gap);
+}
+
+static enum status put_batch(const struct page *page, struct delivery_loop *delivery,
+                             enum phoenix_updates updates, bool compress, struct buffer *out) {
+    size_t begin = out->size, gap = 0;
+    enum status status = leave_gap(page, updates, out, &gap);
+    if (status == STATUS_OK)
+        status = begin_push(out, SLICE("sync:update_batch"));
+    if (status == STATUS_OK)
+        status = write_batch(page, updates, out);
+    return status == STATUS_OK ? end_push(delivery, out, begin, gap, compress) : status;
+}
+
+/* ---- sync:frame ---- */
+
+static enum status write_bytes(struct slice payload, struct buffer *out) {
+    size_t size = (payload.size + 2) / 3 * 4;
+    enum status status = buffer_reserve(out, size + 3);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '"');
+    if (status != STATUS_OK)
+        return status;
+    /* Adds a NUL, which the quote replaces. */
+    EVP_EncodeBlock((unsigned char *)out->data + out->size, (const unsigned char *)payload.data,
+                    (int)payload.size);
+    out->size += size;
+    return buffer_append_byte(out, '"');
+}
+
+static enum status put_frame(const struct page *page, const struct frame_content *content,
+                             struct delivery_loop *delivery, bool compress, struct buffer *out) {
+    struct buffer bytes;
+    size_t begin = out->size;
+    buffer_init(&bytes, PHOENIX_BATCH_BYTES_MAX);
+    enum status status = write_bytes(content->payload, &bytes);
+    if (status == STATUS_OK)
+        status = begin_push(out, SLICE("sync:frame"));
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), page->topic);
+    object_number(&object, SLICE("seq"), content->seq);
+    object_text(&object, SLICE("kind"), content->kind);
+    object_json(&object, SLICE("payload_bytes"), buffer_slice(&bytes));
+    object_number(&object, SLICE("schema_version"), 1);
+    enum status ended = object_end(&object);
+    if (status == STATUS_OK)
+        status = ended;
+    buffer_release(&bytes);
+    return status == STATUS_OK ? end_push(delivery, out, begin, 0, compress) : status;
+}
+
+/* The frames, then the range they cover. */
+static enum status put_frames(const struct page *page, struct delivery_loop *delivery,
+                              bool compress, struct buffer *out) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
+        status = put_frame(page, &page->batch.frames[i]->content, delivery, compress, out);
+    return status == STATUS_OK ? put_batch(page, delivery, PHOENIX_UPDATES_NONE, compress, out)
+                               : status;
+}
+
+/* ---- the table ---- */
+
+static enum status encode_full(const struct page *page, void *delivery, struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_FULL, false, out);
+}
+
+static enum status encode_full_deflate(const struct page *page, void *delivery,
+                                       struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_FULL, true, out);
+}
+
+static enum status encode_lean(const struct page *page, void *delivery, struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_LEAN, false, out);
+}
+
+static enum status encode_lean_deflate(const struct page *page, void *delivery,
+                                       struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_LEAN, true, out);
+}
+
+static enum status encode_frames(const struct page *page, void *delivery, struct buffer *out) {
+    return put_frames(page, delivery, false, out);
+}
+
+static enum status encode_frames_deflate(const struct page *page, void *delivery,
+                                         struct buffer *out) {
+    return put_frames(page, delivery, true, out);
+}
+
+const struct page_form *phoenix_form(enum phoenix_updates updates, bool compress) {
+    static const struct page_form forms[PHOENIX_UPDATES_COUNT][2] = {
+        [PHOENIX_UPDATES_FULL] = {{PAGE_FORM_PHOENIX, PHOENIX_BATCH_BYTES_MAX, encode_full},
+                                  {PAGE_FORM_PHOENIX_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_full_deflate}},
+        [PHOENIX_UPDATES_LEAN] = {{PAGE_FORM_PHOENIX_LEAN, PHOENIX_BATCH_BYTES_MAX, encode_lean},
+                                  {PAGE_FORM_PHOENIX_LEAN_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_lean_deflate}},
+        [PHOENIX_UPDATES_NONE] = {{PAGE_FORM_PHOENIX_FRAMES, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_frames},
+                                  {PAGE_FORM_PHOENIX_FRAMES_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_frames_deflate}},
+    };
+    return &forms[updates][compress];
+}
+
+/* ---- sessions and requests ---- */
+
+enum status phoenix_send_push(struct session *session, struct slice event, struct slice payload) {
+    struct buffer text;
+    buffer_init(&text, PHOENIX_PAYLOAD_BYTES_MAX + PHOENIX_ENVELOPE_BYTES_MAX);
+    enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
+    if (status == STATUS_OK)
+        status = websocket_send(session, buffer_slice(&text));
+    buffer_release(&text);
+    return status;
+}
+
+enum status phoenix_send_reply(struct session *session, const struct phoenix_address *to, bool ok,
+                               struct slice response) {
+    struct buffer text;
+    buffer_init(&text, PHOENIX_REPLY_BYTES_MAX);
+    enum status status = phoenix_write_reply(&text, to, ok, response);
+    if (status == STATUS_OK)
+        status = websocket_send(session, buffer_slice(&text));
+    buffer_release(&text);
+    return status;
+}
+
+enum status phoenix_send_error_body(struct session *session, const struct phoenix_address *to,
+                                    enum status error, struct slice body) {
+    session_log_error(session, error);
+    return phoenix_send_reply(session, to, false, body);
+}
+
+enum status phoenix_send_fault(struct session *session, const struct phoenix_address *to,
+                               enum status error, const char *message) {
+    struct buffer body;
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), slice_of(status_code(error)));
+    object_text(&object, SLICE("message"), slice_of(message ? message : status_message(error)));
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = phoenix_send_error_body(session, to, error, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
+                               enum status error) {
+    return phoenix_send_fault(session, to, error, NULL);
+}
+
+struct phoenix_address phoenix_request_address(const struct phoenix_request *request) {
+    return (struct phoenix_address){
+        request->has_join_ref ? (struct slice){request->join_ref, request->join_ref_size}
+                              : PHOENIX_NULL,
+        request->has_ref ? (struct slice){request->ref, request->ref_size} : PHOENIX_NULL,
+        PHOENIX_CHANNEL};
+}
+
+void phoenix_request_init(struct phoenix_request *request, const struct session *session,
+                          const struct phoenix_address *to) {
+    request->principal = session->principal;
+    request->has_join_ref = to->join_ref.data != NULL;
+    request->has_ref = to->ref.data != NULL;
+    request->join_ref_size = to->join_ref.size;
+    request->ref_size = to->ref.size;
+    if (request->has_join_ref)
+        memcpy(request->join_ref, to->join_ref.data, to->join_ref.size);
+    if (request->has_ref)
+        memcpy(request->ref, to->ref.data, to->ref.size);
+}
+
+/* Without a reply the client would wait for ever, so the session ends. */
+void phoenix_settle(struct session *session, enum status status) {
+    if (status == STATUS_OK)
+        session_flush(session);
+    else
+        session_end(session, STATUS_INTERNAL_ERROR);
+}
+
+void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
+                            enum status error, const char *message) {
+    struct phoenix_address to = phoenix_request_address(request);
+    enum status status = phoenix_send_fault(session, &to, error, message);
+    request->call.free(&request->call);
+    phoenix_settle(session, status);
+}

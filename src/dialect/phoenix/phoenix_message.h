@@ -1,0 +1,88 @@
+/* Pages as Phoenix pushes: one sync:update_batch a page, or a sync:frame for each frame of it.
+ * Belongs to a loop's thread. Written with join_ref null, so that they are the same bytes for
+ * every client.
+ * Errors: the buffer's own.
+ * Every page names the range it covers. */
+#ifndef DIALECT_PHOENIX_PHOENIX_MESSAGE_H
+#define DIALECT_PHOENIX_PHOENIX_MESSAGE_H
+
+#include "auth/compatibility_claim.h"
+#include "delivery/page.h"
+#include "delivery/session/session.h"
+#include "wire/phoenix.h"
+
+/* ---- pages ---- */
+
+#define PHOENIX_CHANNEL SLICE("sync:v1")
+
+/* What a subscription gets of each frame. */
+enum phoenix_updates {
+    PHOENIX_UPDATES_FULL,
+    PHOENIX_UPDATES_LEAN, /* form: "lean" */
+    PHOENIX_UPDATES_NONE, /* frames: true: sync:frame instead */
+    PHOENIX_UPDATES_COUNT,
+};
+
+/* The form of a subscription, with or without compression. */
+const struct page_form *phoenix_form(enum phoenix_updates updates, bool compress);
+
+/* The part of a topic that a batch covers: (after, through] of that epoch. */
+struct phoenix_range {
+    struct slice topic;
+    const char *epoch;
+    uint64_t after;
+    uint64_t through;
+    uint64_t head;
+};
+
+/* The payload of an empty sync:update_batch, the last one of a replay. */
+MUST_CHECK enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out);
+
+/* ---- sessions and requests ---- */
+
+struct phoenix {
+    struct uuid subscription_id;
+    struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
+    bool is_joined;
+    uint8_t join_ref_size;
+    char join_ref[]; /* of the last join */
+};
+
+MUST_CHECK enum status phoenix_send_push(struct session *session, struct slice event,
+                                         struct slice payload);
+MUST_CHECK enum status phoenix_send_reply(struct session *session, const struct phoenix_address *to,
+                                          bool ok, struct slice response);
+/* Replies with an error of that status and with that body. */
+MUST_CHECK enum status phoenix_send_error_body(struct session *session,
+                                               const struct phoenix_address *to, enum status error,
+                                               struct slice body);
+/* The same with a body of the code and the message of the status. */
+MUST_CHECK enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
+                                          enum status error);
+/* The same with another message; NULL: that of the status. */
+MUST_CHECK enum status phoenix_send_fault(struct session *session, const struct phoenix_address *to,
+                                          enum status error, const char *message);
+/* Sends the replies that were written with that status; any but STATUS_OK ends the session. */
+void phoenix_settle(struct session *session, enum status status);
+
+/* A request whose reply comes later; the beginning of a larger struct. */
+struct phoenix_request {
+    struct session_lookup call;
+    const struct principal *principal; /* the session's, while the session waits for this */
+    enum status status;                /* of the run */
+    bool has_join_ref;
+    bool has_ref;
+    size_t join_ref_size;
+    size_t ref_size;
+    char join_ref[PHOENIX_REF_BYTES_MAX];
+    char ref[PHOENIX_REF_BYTES_MAX];
+};
+
+void phoenix_request_init(struct phoenix_request *request, const struct session *session,
+                          const struct phoenix_address *to);
+struct phoenix_address phoenix_request_address(const struct phoenix_request *request);
+/* Replies with the error, and frees the request. message: NULL: that of the status. */
+void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
+                            enum status error, const char *message);
+
+#endif

@@ -1,0 +1,529 @@
+/* A driver over a real store, a real hub and an io loop that the test turns by hand. A sink records
+ * its calls as words. */
+#include "delivery/subscription.h"
+
+#include "death.h"
+#include "delivery/publisher.h"
+
+#define BYTES_MAX 4096
+
+struct fixture {
+    struct io_loop io;
+    struct io_backoff backoff;
+    struct hub *hub;
+    struct publisher *publisher;
+    struct store_session *session; /* of the reads */
+    struct policy_table policies;
+    struct feeds feeds;
+    struct driver driver;
+    struct buffer said; /* the calls of the sink */
+    size_t advanced;    /* calls of the member */
+    size_t given;       /* frames */
+    bool asks_ahead;
+};
+
+static struct fixture fixture;
+
+/* ---- the recording sink ---- */
+
+static unsigned long long number(uint64_t value) {
+    return value;
+}
+
+static void record_frames(struct driver *driver, struct delivery_batch *batch) {
+    assert_ok(buffer_printf(&fixture.said, "frames(%llu,%llu]:%zu ", number(batch->after_seq),
+                            number(batch->through_seq), batch->count));
+    for (size_t i = 0; i < batch->count; i++)
+        assert_int_equal(frame_number(batch->frames[i]), batch->after_seq + 1 + i);
+    fixture.given += batch->count;
+    if (fixture.asks_ahead)
+        (void)!subscription_ask_ahead(&driver->subscription, batch);
+    subscription_sent(&driver->subscription, batch->through_seq);
+    delivery_batch_release(batch);
+}
+
+static void record_head(struct driver *driver) {
+    (void)driver;
+    assert_ok(buffer_append_slice(&fixture.said, SLICE("head ")));
+}
+
+static void record_read(struct driver *driver) {
+    (void)driver;
+    assert_ok(buffer_append_slice(&fixture.said, SLICE("read ")));
+}
+
+static void record_ahead(struct driver *driver) {
+    (void)driver;
+    assert_ok(buffer_append_slice(&fixture.said, SLICE("ahead ")));
+}
+
+static void record_stale(struct driver *driver) {
+    const struct continuity *continuity = subscription_continuity(&driver->subscription);
+    assert_ok(buffer_printf(&fixture.said, "stale:%s@%llu ", reason_code(continuity->reasons[0]),
+                            number(continuity->after_seq)));
+}
+
+static void record_failed(struct driver *driver) {
+    assert_ok(buffer_printf(&fixture.said, "failed:%s ", status_code(driver->subscription.status)));
+}
+
+static const struct driver_sink recording_sink = {
+    .frames = record_frames,
+    .at_head = record_head,
+    .read = record_read,
+    .ahead = record_ahead,
+    .stale = record_stale,
+    .failed = record_failed,
+};
+
+/* ---- the fixture ---- */
+
+static void ignore_loop(struct io_loop *io) {
+    (void)io;
+}
+
+static void ignore_accept(struct io_loop *io, enum listener_kind kind, int fd,
+                          const struct sockaddr *peer) {
+    (void)io;
+    (void)kind;
+    (void)fd;
+    (void)peer;
+}
+
+static bool has_no_work(struct io_loop *io) {
+    (void)io;
+    return false;
+}
+
+static const struct io_loop_hooks hooks = {.accept = ignore_accept,
+                                           .drain = ignore_loop,
+                                           .close_all = ignore_loop,
+                                           .before_sleep = has_no_work,
+                                           .ended = ignore_loop};
+
+static void count_advanced(struct feed_member *member) {
+    assert_ptr_equal(member, &fixture.driver.member);
+    fixture.advanced++;
+}
+
+static void commit(size_t count) {
+    while (count > 0) {
+        size_t part = count > PUBLISHER_BATCH_MAX ? PUBLISHER_BATCH_MAX : count;
+        publisher_commit(fixture.publisher, part);
+        count -= part;
+    }
+    /* The hub announces a commit through the loop's mailbox. */
+    uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
+}
+
+static void fixture_open(size_t committed, size_t window_frames) {
+    memset(&fixture, 0, sizeof(fixture));
+    policy_table_init(&fixture.policies);
+    assert_ok(hub_open(&fixture.hub, &(struct hub_options){{window_frames, 4u << 20}, 256u << 20}));
+    fixture.publisher = publisher_open(fixture.hub);
+    assert_ok(store_session_open(fixture.publisher->store, STORE_READ, &fixture.session));
+    assert_ok(io_loop_open(
+        &fixture.io,
+        &(struct io_loop_options){.hooks = &hooks, .backoff = &fixture.backoff, .fds = {-1, -1}}));
+    feeds_open(&fixture.feeds, &fixture.io, fixture.hub);
+    buffer_init(&fixture.said, 1u << 16);
+    commit(committed);
+}
+
+/* after_seq UINT64_MAX: a bootstrap. */
+static void fixture_drive(const char *topic, uint64_t after_seq) {
+    bool has_cursor = after_seq != UINT64_MAX;
+    const struct subscription_options options = {.principal = &principal_operator,
+                                                 .view = GRANT_VIEW_ALL,
+                                                 .has_cursor = has_cursor,
+                                                 .after_seq = has_cursor ? after_seq : 0};
+    const struct driver_rules rules = {.policies = &fixture.policies};
+    fixture.driver.member.advanced = count_advanced;
+    assert_ok(driver_open(&fixture.driver, &fixture.feeds, slice_of(topic), &rules, &options));
+}
+
+static void fixture_close(void) {
+    driver_close(&fixture.driver);
+    /* No member is left, so the topic is not watched. */
+    assert_int_equal(fixture.feeds.by_name.count, 0);
+    io_loop_end_post(&fixture.io);
+    uv_run(&fixture.io.uv, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&fixture.io.uv), 0);
+    mailbox_release(&fixture.io.mailbox);
+    feeds_close(&fixture.feeds);
+    store_session_close(fixture.session);
+    publisher_close(fixture.publisher);
+    hub_close(fixture.hub);
+    buffer_release(&fixture.said);
+}
+
+static void step(size_t frames_max) {
+    driver_step(&fixture.driver, frames_max, BYTES_MAX, &recording_sink);
+}
+
+static void run_read(void) {
+    driver_read_run(&fixture.driver, fixture.session);
+    driver_read_done(&fixture.driver, STATUS_OK);
+}
+
+static void prune(uint64_t below_seq) {
+    publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, below_seq);
+    hub_prune(fixture.hub, SLICE(SUMMARIES), below_seq);
+}
+
+/* The calls of the sink since the last check. */
+#define assert_said(text)                                                                          \
+    do {                                                                                           \
+        assert_slice(buffer_slice(&fixture.said), text);                                           \
+        buffer_clear(&fixture.said);                                                               \
+    } while (0)
+
+/* ---- frames ---- */
+
+static void a_driver_at_the_head_takes_new_frames_from_the_window(void **state) {
+    (void)state;
+    fixture_open(0, 32);
+    fixture_drive(SUMMARIES, 0);
+    step(16);
+    assert_said("read ");
+    run_read();
+    step(16);
+    assert_said("head ");
+    uint64_t rows = store_session_rows_read(fixture.session);
+    commit(5);
+    step(16);
+    assert_said("frames(0,5]:5 ");
+    step(16);
+    assert_said("head ");
+    assert_int_equal(store_session_rows_read(fixture.session), rows);
+    fixture_close();
+}
+
+static void a_driver_below_the_window_reads_the_store(void **state) {
+    (void)state;
+    fixture_open(100, 8);
+    fixture_drive(SUMMARIES, 42);
+    step(16);
+    assert_said("read ");
+    run_read();
+    step(16);
+    assert_said("frames(42,58]:16 ");
+    assert_int_equal(driver_lag(&fixture.driver), 42);
+    step(16);
+    assert_said("read ");
+    run_read();
+    step(16);
+    assert_said("frames(58,74]:16 ");
+    fixture_close();
+}
+
+static void a_replay_reaches_the_head_without_a_gap(void **state) {
+    (void)state;
+    fixture_open(30, 8);
+    fixture_drive(SUMMARIES, 0);
+    do {
+        step(7);
+        if (subscription_is_reading(&fixture.driver.subscription))
+            run_read();
+    } while (fixture.given == 0 || driver_lag(&fixture.driver) > 0);
+    assert_int_equal(fixture.given, 30);
+    assert_int_equal(fixture.driver.subscription.next_seq, 31);
+    buffer_clear(&fixture.said);
+    step(7);
+    assert_said("head ");
+    fixture_close();
+}
+
+static void a_step_respects_both_limits(void **state) {
+    (void)state;
+    fixture_open(0, 32);
+    fixture_drive(SUMMARIES, 0);
+    step(16);
+    run_read();
+    step(16);
+    buffer_clear(&fixture.said);
+    commit(9);
+    step(4);
+    assert_said("frames(0,4]:4 ");
+    assert_int_equal(driver_lag(&fixture.driver), 5);
+    /* Each payload has seven bytes, and one frame is given whatever its size. */
+    driver_step(&fixture.driver, 16, 14, &recording_sink);
+    assert_said("frames(4,6]:2 ");
+    driver_step(&fixture.driver, 16, 1, &recording_sink);
+    assert_said("frames(6,7]:1 ");
+    fixture_close();
+}
+
+static void a_bootstrap_begins_where_the_policy_of_the_topic_allows(void **state) {
+    (void)state;
+    fixture_open(40, 8);
+    fixture.policies.rows[policy_row_of(SLICE(SUMMARIES))].replay_budget_events = 10;
+    fixture_drive(SUMMARIES, UINT64_MAX);
+    step(16);
+    run_read();
+    step(16);
+    assert_said("read frames(30,40]:10 ");
+    assert_true(fixture.driver.subscription.is_bootstrap);
+    fixture_close();
+}
+
+/* ---- the feed ---- */
+
+static void a_commit_tells_the_member_of_its_topic(void **state) {
+    (void)state;
+    fixture_open(0, 32);
+    fixture_drive(OTHER_TOPIC, 0);
+    step(16);
+    run_read();
+    step(16);
+    assert_said("read head ");
+    commit(1); /* of the first run only */
+    assert_int_equal(fixture.advanced, 0);
+    commit(1);
+    assert_int_equal(fixture.advanced, 1);
+    /* The topic has just appeared: the store is read once more. */
+    step(16);
+    run_read();
+    step(16);
+    assert_said("read frames(0,1]:1 ");
+    fixture_close();
+}
+
+static void a_driver_keeps_a_copy_of_the_topic_name(void **state) {
+    (void)state;
+    char name[] = SUMMARIES;
+    fixture_open(0, 32);
+    fixture_drive(name, 0);
+    memset(name, 'x', sizeof(name) - 1);
+    assert_slice(fixture.driver.subscription.topic->name, SUMMARIES);
+    assert_ptr_equal(fixture.driver.subscription.topic->policy,
+                     policy_of(&fixture.policies, SLICE(SUMMARIES)));
+    assert_ptr_equal(fixture.driver.subscription.topic, feed_topic(fixture.driver.member.feed));
+    fixture_close();
+}
+
+static void a_closed_driver_receives_no_commits(void **state) {
+    (void)state;
+    fixture_open(0, 32);
+    fixture_drive(SUMMARIES, 0);
+    commit(1);
+    assert_int_equal(fixture.advanced, 1);
+    driver_close(&fixture.driver);
+    commit(1);
+    assert_int_equal(fixture.advanced, 1);
+    fixture_drive(SUMMARIES, 0);
+    fixture_close();
+}
+
+/* ---- stale and failed ---- */
+
+static void a_driver_that_pruning_overtook_is_stale(void **state) {
+    (void)state;
+    fixture_open(100, 8);
+    fixture_drive(SUMMARIES, 0);
+    step(16);
+    run_read();
+    step(16);
+    assert_said("read frames(0,16]:16 ");
+    prune(50);
+    step(16);
+    run_read();
+    step(16);
+    assert_said("read stale:retention_floor_breach@16 ");
+    step(16);
+    assert_said("stale:retention_floor_breach@16 ");
+    subscription_restart(&fixture.driver.subscription);
+    step(16);
+    run_read();
+    step(16);
+    assert_said("read frames(49,65]:16 ");
+    fixture_close();
+}
+
+static void a_driver_whose_read_could_not_run_fails(void **state) {
+    (void)state;
+    fixture_open(10, 8);
+    fixture_drive(SUMMARIES, 0);
+    step(16);
+    driver_read_done(&fixture.driver, STATUS_LIMIT_REACHED);
+    step(16);
+    assert_said("read failed:limit_reached ");
+    step(16);
+    assert_said("failed:limit_reached ");
+    fixture_close();
+}
+
+static void a_driver_whose_read_ran_and_failed_fails(void **state) {
+    (void)state;
+    fixture_open(10, 8);
+    fixture_drive(SUMMARIES, 0);
+    step(16);
+    driver_read_run(&fixture.driver, fixture.session);
+    journal_read_release(fixture.driver.subscription.read);
+    fixture.driver.subscription.read->status = STATUS_STORE_UNAVAILABLE;
+    driver_read_done(&fixture.driver, STATUS_OK);
+    step(16);
+    assert_said("read failed:store_unavailable ");
+    fixture_close();
+}
+
+/* ---- read-ahead ---- */
+
+/* The position is read first, as a session does it. The first page of frames follows. */
+static void begin_ahead(void) {
+    fixture_open(400, 1024);
+    fixture_drive(SUMMARIES, 0);
+    assert_ok(subscription_ask_position(&fixture.driver.subscription));
+    run_read();
+    fixture.asks_ahead = true;
+    step(16);
+    run_read();
+    step(16);
+    assert_said("read frames(0,16]:16 ");
+    assert_non_null(fixture.driver.subscription.ahead);
+}
+
+static void end_ahead(void) {
+    journal_read_run(fixture.driver.subscription.ahead, fixture.session);
+    subscription_ahead_done(&fixture.driver.subscription);
+}
+
+static void a_driver_waits_for_the_frames_that_are_read_ahead(void **state) {
+    (void)state;
+    begin_ahead();
+    step(16);
+    assert_said("ahead ");
+    step(16);
+    assert_said("ahead ");
+    end_ahead();
+    uint64_t rows = store_session_rows_read(fixture.session);
+    step(16);
+    assert_said("frames(16,32]:16 ");
+    assert_int_equal(store_session_rows_read(fixture.session), rows);
+    fixture_close();
+}
+
+static void step_without_ahead(void *user) {
+    struct driver_sink sink = recording_sink;
+    (void)user;
+    sink.ahead = NULL;
+    driver_step(&fixture.driver, 16, BYTES_MAX, &sink);
+}
+
+static void a_sink_that_reads_ahead_must_take_the_answer(void **state) {
+    (void)state;
+    begin_ahead();
+    assert_true(aborts(step_without_ahead, NULL));
+    end_ahead();
+    assert_false(aborts(step_without_ahead, NULL));
+    fixture_close();
+}
+
+/* ---- a sink that steps again, as a poll does ---- */
+
+struct gathered {
+    size_t limit;
+    size_t count;
+    uint64_t last_seq;
+    size_t restarts;
+    bool wants_more;
+    bool is_answered;
+};
+
+static struct gathered gathered;
+
+static void gather_frames(struct driver *driver, struct delivery_batch *batch) {
+    (void)driver;
+    for (size_t i = 0; i < batch->count; i++)
+        gathered.last_seq = batch->frames[i]->content.seq;
+    gathered.count += batch->count;
+    delivery_batch_release(batch);
+    gathered.is_answered = gathered.count == gathered.limit;
+    gathered.wants_more = !gathered.is_answered;
+}
+
+static void gather_head(struct driver *driver) {
+    (void)driver;
+    gathered.is_answered = true;
+}
+
+static void gather_read(struct driver *driver) {
+    driver_read_run(driver, fixture.session);
+    driver_read_done(driver, STATUS_OK);
+    gathered.wants_more = true;
+}
+
+static void gather_stale(struct driver *driver) {
+    subscription_restart(&driver->subscription);
+    gathered.restarts++;
+    gathered.wants_more = true;
+}
+
+static void gather_failed(struct driver *driver) {
+    fail_msg("%s", status_code(driver->subscription.status));
+}
+
+static const struct driver_sink gathering_sink = {
+    .frames = gather_frames,
+    .at_head = gather_head,
+    .read = gather_read,
+    .stale = gather_stale,
+    .failed = gather_failed,
+};
+
+static void gather(size_t limit) {
+    gathered = (struct gathered){.limit = limit, .wants_more = true};
+    while (gathered.wants_more) {
+        gathered.wants_more = false;
+        driver_step(&fixture.driver, limit - gathered.count, BYTES_MAX, &gathering_sink);
+    }
+    assert_true(gathered.is_answered);
+}
+
+static void a_sink_without_read_ahead_gathers_a_page_from_store_and_window(void **state) {
+    (void)state;
+    fixture_open(20, 8);
+    fixture_drive(SUMMARIES, 3);
+    gather(50);
+    assert_int_equal(gathered.count, 17);
+    assert_int_equal(gathered.last_seq, 20);
+    commit(4);
+    gather(3);
+    assert_int_equal(gathered.count, 3);
+    assert_int_equal(gathered.last_seq, 23);
+    assert_int_equal(driver_lag(&fixture.driver), 1);
+    fixture_close();
+}
+
+static void a_sink_may_restart_a_stale_driver_within_a_step(void **state) {
+    (void)state;
+    fixture_open(40, 8);
+    prune(30);
+    fixture_drive(SUMMARIES, 5);
+    gather(50);
+    assert_int_equal(gathered.restarts, 1);
+    assert_int_equal(gathered.count, 11);
+    assert_int_equal(gathered.last_seq, 40);
+    fixture_close();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_driver_at_the_head_takes_new_frames_from_the_window),
+        cmocka_unit_test(a_driver_below_the_window_reads_the_store),
+        cmocka_unit_test(a_replay_reaches_the_head_without_a_gap),
+        cmocka_unit_test(a_step_respects_both_limits),
+        cmocka_unit_test(a_bootstrap_begins_where_the_policy_of_the_topic_allows),
+        cmocka_unit_test(a_commit_tells_the_member_of_its_topic),
+        cmocka_unit_test(a_driver_keeps_a_copy_of_the_topic_name),
+        cmocka_unit_test(a_closed_driver_receives_no_commits),
+        cmocka_unit_test(a_driver_that_pruning_overtook_is_stale),
+        cmocka_unit_test(a_driver_whose_read_could_not_run_fails),
+        cmocka_unit_test(a_driver_whose_read_ran_and_failed_fails),
+        cmocka_unit_test(a_driver_waits_for_the_frames_that_are_read_ahead),
+        cmocka_unit_test(a_sink_that_reads_ahead_must_take_the_answer),
+        cmocka_unit_test(a_sink_without_read_ahead_gathers_a_page_from_store_and_window),
+        cmocka_unit_test(a_sink_may_restart_a_stale_driver_within_a_step),
+    };
+    return cmocka_run_group_tests_name("driver", tests, NULL, NULL);
+}
