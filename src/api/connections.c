@@ -92,7 +92,7 @@ static void add_subscriptions(struct row *row, const struct conn *conn) {
         if (!subscriber_is_started(one))
             continue;
         row->topics++;
-        row->lag += driver_lag(&one->driver);
+        row->lag += subscription_lag(&one->subscription);
     }
 }
 

@@ -1,212 +1,196 @@
-/* Entries are in buckets by key. A reader may have two entries, also in the same bucket. */
+/* A commit posts one task to the loop, and the hub lists the topics that advanced. For each of them
+ * the feed wakes the members that read everything. On a shared topic it then takes each new frame
+ * from the hub once and wakes the members that are listed under its owner. Each of those has an
+ * entry for every key of its principal, in buckets by key. If frames have left the hub's memory
+ * before the feed saw them, it wakes all members. A member that has reached the head is settled: it
+ * is woken for every later frame that it may see, so its position may move without a look at the
+ * others. */
 #include "delivery/feed.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "base/list.h"
 #include "topic/topic_name.h"
 
-/* ---- readers ---- */
-
 #define BUCKETS_FIRST 8
-
-static struct reader_entry *entry_of(struct hlist_node *node) {
-    return container_of(node, struct reader_entry, node);
-}
-
-static struct reader *reader_of(struct reader_entry *entry) {
-    return container_of(entry - entry->slot, struct reader_listing, entries[0])->reader;
-}
-
-static struct hlist *bucket_of(const struct readers *readers, uint32_t key) {
-    return &readers->buckets[key & (readers->bucket_count - 1)];
-}
-
-void readers_release(struct readers *readers) {
-    assert(readers_is_empty(readers));
-    free(readers->buckets);
-}
-
-bool readers_is_empty(const struct readers *readers) {
-    return !readers->all.first && readers->entry_count == 0;
-}
-
-/* ---- adding and removing ---- */
-
-static void move_entries(struct readers *readers, struct hlist *old, size_t old_count) {
-    for (size_t i = 0; i < old_count; i++)
-        for (struct hlist_node *node = old[i].first, *next; node; node = next) {
-            next = node->next;
-            hlist_remove(node);
-            hlist_push_front(bucket_of(readers, entry_of(node)->key), node);
-        }
-}
-
-/* Without memory for more, the old buckets only get fuller. */
-static enum status make_room(struct readers *readers) {
-    size_t count = readers->bucket_count > 0 ? 2 * readers->bucket_count : BUCKETS_FIRST;
-    struct hlist *old = readers->buckets;
-    size_t old_count = readers->bucket_count;
-    if (readers->entry_count + PRINCIPAL_KEYS_MAX <= old_count || (old && readers->walks > 0))
-        return STATUS_OK;
-    struct hlist *made = calloc(count, sizeof(*made));
-    if (!made)
-        return old ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-    readers->buckets = made;
-    readers->bucket_count = count;
-    if (old)
-        move_entries(readers, old, old_count);
-    free(old);
-    return STATUS_OK;
-}
-
-void readers_add_to_all(struct readers *readers, struct reader *reader) {
-    hlist_push_front(&readers->all, &reader->node);
-}
-
-enum status readers_add(struct readers *readers, struct reader *reader,
-                        const struct principal *principal, enum grant_view view) {
-    uint32_t keys[PRINCIPAL_KEYS_MAX];
-    if (view != GRANT_VIEW_OWN || principal->read_all) {
-        readers_add_to_all(readers, reader);
-        return STATUS_OK;
-    }
-    enum status status = make_room(readers);
-    if (status != STATUS_OK)
-        return status;
-    reader->listing = calloc(1, sizeof(*reader->listing));
-    if (!reader->listing)
-        return STATUS_OUT_OF_MEMORY;
-    reader->listing->reader = reader;
-    size_t count = principal_keys(principal, keys);
-    for (size_t i = 0; i < count; i++) {
-        struct reader_entry *entry = &reader->listing->entries[i];
-        entry->key = keys[i];
-        entry->slot = (uint32_t)i;
-        hlist_push_front(bucket_of(readers, keys[i]), &entry->node);
-    }
-    readers->entry_count += count;
-    return STATUS_OK;
-}
-
-void readers_remove(struct readers *readers, struct reader *reader) {
-    struct reader_listing *listing = reader->listing;
-    if (!listing) {
-        hlist_remove(&reader->node);
-        return;
-    }
-    for (size_t i = 0; i < PRINCIPAL_KEYS_MAX; i++) {
-        struct reader_entry *entry = &listing->entries[i];
-        if (!hlist_node_is_linked(&entry->node))
-            continue;
-        hlist_remove(&entry->node);
-        readers->entry_count--;
-    }
-    free(listing);
-    reader->listing = NULL;
-}
-
-/* ---- visits ---- */
-
-/* Visits the reader of this entry. Returns the next entry that is of another reader, because the
- * visit may end this one. */
-static struct hlist_node *visit_entry(struct hlist_node *node, reader_visit *visit, void *user) {
-    struct reader *reader = reader_of(entry_of(node));
-    do
-        node = node->next;
-    while (node && reader_of(entry_of(node)) == reader);
-    visit(reader, user);
-    return node;
-}
-
-static void visit_key(struct readers *readers, uint32_t key, reader_visit *visit, void *user) {
-    if (!readers->buckets)
-        return;
-    for (struct hlist_node *node = bucket_of(readers, key)->first; node;)
-        node = entry_of(node)->key == key ? visit_entry(node, visit, user) : node->next;
-}
-
-void readers_visit_owner(struct readers *readers, const struct owner *owner, reader_visit *visit,
-                         void *user) {
-    uint32_t keys[PRINCIPAL_KEYS_MAX];
-    size_t count = owner_keys(owner, keys);
-    readers->walks++;
-    for (size_t i = 0; i < count; i++)
-        visit_key(readers, keys[i], visit, user);
-    readers->walks--;
-}
-
-void readers_visit_all(struct readers *readers, reader_visit *visit, void *user) {
-    readers->walks++;
-    for (struct hlist_node *node = readers->all.first, *next; node; node = next) {
-        next = node->next;
-        visit(container_of(node, struct reader, node), user);
-    }
-    readers->walks--;
-}
-
-void readers_visit_listed(struct readers *readers, reader_visit *visit, void *user) {
-    readers->walks++;
-    for (size_t i = 0; i < readers->bucket_count; i++)
-        for (struct hlist_node *node = readers->buckets[i].first; node;)
-            node = entry_of(node)->slot == 0 ? visit_entry(node, visit, user) : node->next;
-    readers->walks--;
-}
-
-/* ---- feeds ---- */
-
-void feed_topic_release(struct feed_topic *topic) {
-    shared_epoch_unref(topic->epoch);
-    topic->epoch = NULL;
-}
-
-/* Frames that are looked at together. */
+/* Frames that are examined together. */
 #define FRAMES_MAX 64
-
-/* For a settled member that is listed by owner: no frame behind its position and up to hidden_seq
- * is for it. FEED_SEEN: up to the last frame that the feed has handled. */
+/* hidden_seq of a member that was not woken since it settled: no frame is for it, up to the last
+ * one that the feed has handled. */
 #define FEED_SEEN UINT64_MAX
 
 struct feed {
     struct hub_watch watch;
     struct feed_topic topic;
     struct feeds *feeds;
-    struct readers readers;
+    struct feed_members members;
     size_t member_count;
     bool is_shared;          /* each frame has its own owner */
-    bool has_settled;        /* a reader that is listed by owner has reached the head */
+    bool has_settled;        /* a member that is listed by owner has reached the head */
     bool is_waking;          /* its members are being woken: it must not be freed */
-    uint64_t seen_seq;       /* readers listed by owner were woken for their frames up to here */
-    struct uuid seen_cursor; /* of that frame; 0: not known */
+    uint64_t seen_seq;       /* listed members were woken for their frames up to here */
+    struct uuid seen_cursor; /* the cursor of that frame; 0: not known */
     struct hlist pages;      /* the most recently used first */
     size_t page_count;
     char name[]; /* of an application topic, for which the hub keeps its stream id */
 };
 
-static void wake(void *user) {
-    struct feeds *feeds = user;
-    /* A loop that ended has no members left to tell. */
-    enum status status = io_loop_post(feeds->loop, &feeds->advanced);
-    assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
-    (void)status;
+/* ---- topics ---- */
+
+void shared_epoch_unref(struct shared_epoch *epoch) {
+    if (epoch && --epoch->references == 0)
+        free(epoch);
 }
 
-static void run_advanced(struct loop_task *task);
-
-void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub) {
-    feeds->loop = loop;
-    feeds->advanced.run = run_advanced;
-    map_init(&feeds->by_name, MAP_COUNT_MAX);
-    list_init(&feeds->pages);
-    hub_listen(hub, &feeds->listener, wake, feeds);
+static void shared_epoch_set(struct shared_epoch **place, struct shared_epoch *epoch) {
+    epoch->references++;
+    shared_epoch_unref(*place);
+    *place = epoch;
 }
 
-void feeds_close(struct feeds *feeds) {
-    assert(feeds->by_name.count == 0);
-    hub_unlisten(&feeds->listener);
-    map_release(&feeds->by_name);
+enum status feed_topic_set_epoch(struct feed_topic *topic, const struct topic_epoch *epoch,
+                                 struct shared_epoch **place) {
+    if (!topic->epoch || strcmp(topic->epoch->epoch.text, epoch->text) != 0) {
+        struct shared_epoch *made = malloc(sizeof(*made));
+        if (!made)
+            return STATUS_OUT_OF_MEMORY;
+        *made = (struct shared_epoch){.epoch = *epoch};
+        shared_epoch_set(&topic->epoch, made);
+    }
+    shared_epoch_set(place, topic->epoch);
+    return STATUS_OK;
+}
+
+void feed_topic_release(struct feed_topic *topic) {
+    shared_epoch_unref(topic->epoch);
+    topic->epoch = NULL;
+}
+
+/* ---- members by owner ---- */
+
+static struct feed_entry *entry_of(struct hlist_node *node) {
+    return container_of(node, struct feed_entry, node);
+}
+
+static struct feed_member *member_of(struct feed_entry *entry) {
+    return container_of(entry - entry->slot, struct feed_listing, entries[0])->member;
+}
+
+static struct hlist *bucket_of(const struct feed_members *members, uint32_t key) {
+    return &members->buckets[key & (members->bucket_count - 1)];
+}
+
+void feed_members_release(struct feed_members *members) {
+    assert(feed_members_is_empty(members));
+    free(members->buckets);
+}
+
+bool feed_members_is_empty(const struct feed_members *members) {
+    return !members->all.first && members->entry_count == 0;
+}
+
+/* Without memory for more buckets, the old ones only get fuller. */
+static enum status make_room(struct feed_members *members) {
+    size_t count = members->bucket_count > 0 ? 2 * members->bucket_count : BUCKETS_FIRST;
+    struct hlist *old = members->buckets;
+    size_t old_count = members->bucket_count;
+    if (members->entry_count + PRINCIPAL_KEYS_MAX <= old_count || (old && members->walks > 0))
+        return STATUS_OK;
+    struct hlist *made = calloc(count, sizeof(*made));
+    if (!made)
+        return old ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    members->buckets = made;
+    members->bucket_count = count;
+    for (size_t i = 0; i < old_count; i++)
+        for (struct hlist_node *node = old[i].first, *next; node; node = next) {
+            next = node->next;
+            hlist_remove(node);
+            hlist_push_front(bucket_of(members, entry_of(node)->key), node);
+        }
+    free(old);
+    return STATUS_OK;
+}
+
+enum status feed_members_add(struct feed_members *members, struct feed_member *member,
+                             const struct principal *principal, enum grant_view view) {
+    uint32_t keys[PRINCIPAL_KEYS_MAX];
+    if (view != GRANT_VIEW_OWN || principal->read_all) {
+        hlist_push_front(&members->all, &member->node);
+        return STATUS_OK;
+    }
+    enum status status = make_room(members);
+    if (status != STATUS_OK)
+        return status;
+    member->listing = calloc(1, sizeof(*member->listing));
+    if (!member->listing)
+        return STATUS_OUT_OF_MEMORY;
+    member->listing->member = member;
+    size_t count = principal_keys(principal, keys);
+    for (size_t i = 0; i < count; i++) {
+        struct feed_entry *entry = &member->listing->entries[i];
+        entry->key = keys[i];
+        entry->slot = (uint32_t)i;
+        hlist_push_front(bucket_of(members, keys[i]), &entry->node);
+    }
+    members->entry_count += count;
+    return STATUS_OK;
+}
+
+void feed_members_remove(struct feed_members *members, struct feed_member *member) {
+    struct feed_listing *listing = member->listing;
+    if (!listing) {
+        hlist_remove(&member->node);
+        return;
+    }
+    for (size_t i = 0; i < PRINCIPAL_KEYS_MAX; i++) {
+        struct feed_entry *entry = &listing->entries[i];
+        if (!hlist_node_is_linked(&entry->node))
+            continue;
+        hlist_remove(&entry->node);
+        members->entry_count--;
+    }
+    free(listing);
+    member->listing = NULL;
+}
+
+/* Visits the member of this entry. Returns the next entry that is of another member, because the
+ * visit may end this one, which may have two entries in a bucket. */
+static struct hlist_node *visit_entry(struct hlist_node *node, feed_visit *visit, void *user) {
+    struct feed_member *member = member_of(entry_of(node));
+    do
+        node = node->next;
+    while (node && member_of(entry_of(node)) == member);
+    visit(member, user);
+    return node;
+}
+
+void feed_members_visit_owner(struct feed_members *members, const struct owner *owner,
+                              feed_visit *visit, void *user) {
+    uint32_t keys[PRINCIPAL_KEYS_MAX];
+    size_t count = members->buckets ? owner_keys(owner, keys) : 0;
+    members->walks++;
+    for (size_t i = 0; i < count; i++)
+        for (struct hlist_node *node = bucket_of(members, keys[i])->first; node;)
+            node = entry_of(node)->key == keys[i] ? visit_entry(node, visit, user) : node->next;
+    members->walks--;
+}
+
+void feed_members_visit_all(struct feed_members *members, feed_visit *visit, void *user) {
+    members->walks++;
+    for (struct hlist_node *node = members->all.first, *next; node; node = next) {
+        next = node->next;
+        visit(container_of(node, struct feed_member, node), user);
+    }
+    members->walks--;
+}
+
+void feed_members_visit_listed(struct feed_members *members, feed_visit *visit, void *user) {
+    members->walks++;
+    for (size_t i = 0; i < members->bucket_count; i++)
+        for (struct hlist_node *node = members->buckets[i].first; node;)
+            node = entry_of(node)->slot == 0 ? visit_entry(node, visit, user) : node->next;
+    members->walks--;
 }
 
 /* ---- pages ---- */
@@ -242,14 +226,7 @@ struct page *feed_page(struct feed *feed, uint64_t after_seq) {
     return NULL;
 }
 
-static struct page *least_recent(const struct feed *feed) {
-    struct page *page = page_of(feed->pages.first);
-    while (page && page->feed_node.next)
-        page = page_of(page->feed_node.next);
-    return page;
-}
-
-/* Its frames and one form of it. The first and the last frame may each keep a block. */
+/* The frames of a page and one form of it. The first and the last frame may each keep a block. */
 static size_t bytes_of(const struct page *page) {
     bool is_replay = page->batch.count > 0 && page->batch.frames[0]->block;
     size_t bytes = sizeof(*page) + (is_replay ? 2 * FRAME_BLOCK_BYTES : 0);
@@ -260,11 +237,13 @@ static size_t bytes_of(const struct page *page) {
 
 void feed_page_add(struct feed *feed, struct page *page) {
     struct feeds *feeds = feed->feeds;
-    struct page *same = feed_page(feed, page->batch.after_seq);
-    if (same)
-        page_drop(same);
-    else if (feed->page_count == FEED_PAGES_MAX)
-        page_drop(least_recent(feed));
+    struct page *dropped = feed_page(feed, page->batch.after_seq);
+    if (!dropped && feed->page_count == FEED_PAGES_MAX)
+        for (struct page *each = page_of(feed->pages.first); each;
+             each = page_of(each->feed_node.next))
+            dropped = each; /* at last the one that was used least recently */
+    if (dropped)
+        page_drop(dropped);
     page->feed = feed;
     page->round = feeds->round;
     page->kept_bytes = bytes_of(page);
@@ -299,7 +278,7 @@ static void feed_free(struct feed *feed) {
     (void)map_remove(&feed->feeds->by_name, feed->topic.name);
     hub_unwatch(&feed->watch);
     feed_topic_release(&feed->topic);
-    readers_release(&feed->readers);
+    feed_members_release(&feed->members);
     free(feed);
 }
 
@@ -310,9 +289,8 @@ struct wake {
     bool is_gap;         /* the frames that follow were not seen */
 };
 
-static void wake_reader(struct reader *reader, void *user) {
-    struct feed_member *member = container_of(reader, struct feed_member, reader);
-    struct reader_listing *listing = reader->listing;
+static void wake_member(struct feed_member *member, void *user) {
+    struct feed_listing *listing = member->listing;
     const struct wake *wake = user;
     if (listing && listing->hidden_seq == FEED_SEEN)
         listing->hidden_seq = wake->hidden_seq;
@@ -328,24 +306,7 @@ static void see_up_to(struct feed *feed, uint64_t seq) {
     feed->seen_cursor = (struct uuid){0};
 }
 
-static void see_frame(struct feed *feed, const struct frame *frame) {
-    struct wake wake = {frame->content.seq - 1, false};
-    readers_visit_owner(&feed->readers, &frame->content.owner, wake_reader, &wake);
-    feed->seen_seq = frame->content.seq;
-    feed->seen_cursor = frame->content.cursor;
-}
-
-/* The next frame is not in memory. A store read that knows the head of a commit before the hub does
- * is no reason to wake anyone: the hub will announce that frame. */
-static void see_gap(struct feed *feed, uint64_t head_seq) {
-    if (hub_first_seq(&feed->watch) <= feed->seen_seq)
-        return;
-    struct wake wake = {feed->seen_seq, true};
-    readers_visit_listed(&feed->readers, wake_reader, &wake);
-    see_up_to(feed, head_seq);
-}
-
-/* Wakes the readers that are listed by owner for the frames that are new. */
+/* Wakes the members that are listed by owner for the frames that are new. */
 static void wake_listed(struct feed *feed) {
     struct frame *frames[FRAMES_MAX];
     enum hub_take_result result;
@@ -356,24 +317,21 @@ static void wake_listed(struct feed *feed) {
                                 .frames = frames};
         result = hub_take(&feed->watch, &take);
         for (size_t i = 0; i < take.count; i++) {
-            see_frame(feed, frames[i]);
+            const struct frame_content *content = &frames[i]->content;
+            struct wake wake = {content->seq - 1, false};
+            feed_members_visit_owner(&feed->members, &content->owner, wake_member, &wake);
+            feed->seen_seq = content->seq;
+            feed->seen_cursor = content->cursor;
             frame_unref(frames[i]);
         }
-        if (result == HUB_BELOW)
-            see_gap(feed, take.head_seq);
+        /* The next frame is not in memory. A store read that knows the head of a commit before the
+         * hub does is no reason to wake anyone: the hub will announce that frame. */
+        if (result == HUB_BELOW && hub_first_seq(&feed->watch) > feed->seen_seq) {
+            struct wake wake = {feed->seen_seq, true};
+            feed_members_visit_listed(&feed->members, wake_member, &wake);
+            see_up_to(feed, take.head_seq);
+        }
     } while (result == HUB_FRAMES);
-}
-
-static void feed_advanced(struct feed *feed) {
-    struct wake wake = {0, true};
-    drop_last_pages(feed);
-    feed->is_waking = true;
-    readers_visit_all(&feed->readers, wake_reader, &wake);
-    if (feed->readers.entry_count > 0)
-        wake_listed(feed);
-    feed->is_waking = false;
-    if (feed->member_count == 0)
-        feed_free(feed);
 }
 
 static void run_advanced(struct loop_task *task) {
@@ -382,12 +340,44 @@ static void run_advanced(struct loop_task *task) {
         struct hub_watch *watch = hub_listener_next(&feeds->listener);
         if (!watch)
             return;
-        feed_advanced(container_of(watch, struct feed, watch));
+        struct feed *feed = container_of(watch, struct feed, watch);
+        struct wake wake = {0, true};
+        drop_last_pages(feed);
+        feed->is_waking = true;
+        feed_members_visit_all(&feed->members, wake_member, &wake);
+        if (feed->members.entry_count > 0)
+            wake_listed(feed);
+        feed->is_waking = false;
+        if (feed->member_count == 0)
+            feed_free(feed);
     }
 }
 
-/* Names that wait for their topics are many, so that the text of others is kept once, by the hub.
- */
+static void post_advanced(void *user) {
+    struct feeds *feeds = user;
+    /* A loop that ended has no members left to wake. */
+    enum status status = io_loop_post(feeds->loop, &feeds->advanced);
+    assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
+    (void)status;
+}
+
+void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub) {
+    feeds->loop = loop;
+    feeds->advanced.run = run_advanced;
+    map_init(&feeds->by_name, MAP_COUNT_MAX);
+    list_init(&feeds->pages);
+    hub_listen(hub, &feeds->listener, post_advanced, feeds);
+}
+
+void feeds_close(struct feeds *feeds) {
+    assert(feeds->by_name.count == 0);
+    hub_unlisten(&feeds->listener);
+    map_release(&feeds->by_name);
+}
+
+/* ---- joining ---- */
+
+/* The names of topics that clients wait for are many, so only the hub keeps the text of others. */
 static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
     enum topic_kind kind = topic_kind_of(topic, NULL);
     bool has_own_name = kind == TOPIC_APPLICATION;
@@ -412,26 +402,6 @@ static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
     return feed;
 }
 
-/* ---- members ---- */
-
-static enum status add_reader(struct feed *feed, struct feed_member *member,
-                              const struct principal *principal, enum grant_view view) {
-    bool is_first = feed->readers.entry_count == 0;
-    if (!feed->is_shared) {
-        readers_add_to_all(&feed->readers, &member->reader);
-        return STATUS_OK;
-    }
-    enum status status = readers_add(&feed->readers, &member->reader, principal, view);
-    if (member->reader.listing)
-        member->reader.listing->own_count = FEED_UNKNOWN;
-    /* No reader was listed, so none missed the frames before. */
-    if (status == STATUS_OK && is_first && reader_is_listed(&member->reader)) {
-        see_up_to(feed, hub_head_seq(&feed->watch));
-        feed->has_settled = false;
-    }
-    return status;
-}
-
 enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_member *member,
                       const struct principal *principal, enum grant_view view) {
     struct feed *feed = map_find(&feeds->by_name, topic);
@@ -439,20 +409,32 @@ enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_membe
         feed = feed_make(feeds, topic);
     if (!feed)
         return STATUS_OUT_OF_MEMORY;
-    member->reader = (struct reader){0};
-    enum status status = add_reader(feed, member, principal, view);
-    if (status == STATUS_OK) {
-        member->feed = feed;
-        feed->member_count++;
-    } else if (feed->member_count == 0 && !feed->is_waking) {
-        feed_free(feed);
+    bool is_first = feed->members.entry_count == 0;
+    member->node = (struct hlist_node){0};
+    member->listing = NULL;
+    /* All frames of another topic have one owner. */
+    enum status status = feed_members_add(&feed->members, member, principal,
+                                          feed->is_shared ? view : GRANT_VIEW_ALL);
+    if (status != STATUS_OK) {
+        if (feed->member_count == 0 && !feed->is_waking)
+            feed_free(feed);
+        return status;
     }
-    return status;
+    if (member->listing)
+        member->listing->own_count = FEED_UNKNOWN;
+    /* No member was listed, so none missed the frames before. */
+    if (member->listing && is_first) {
+        see_up_to(feed, hub_head_seq(&feed->watch));
+        feed->has_settled = false;
+    }
+    member->feed = feed;
+    feed->member_count++;
+    return STATUS_OK;
 }
 
 void feed_leave(struct feed_member *member) {
     struct feed *feed = member->feed;
-    readers_remove(&feed->readers, &member->reader);
+    feed_members_remove(&feed->members, member);
     member->feed = NULL;
     if (--feed->member_count == 0 && !feed->is_waking)
         feed_free(feed);
@@ -460,31 +442,31 @@ void feed_leave(struct feed_member *member) {
 
 void feed_settled(struct feed_member *member, uint64_t head_seq) {
     struct feed *feed = member->feed;
-    if (!reader_is_listed(&member->reader))
+    if (!member->listing)
         return;
-    /* The hub may not have known the head of the topic before. Readers that have not settled
+    /* The hub may not have known the head of the topic before. Members that have not settled
      * examine every frame, so the first one that does sets where waking begins. */
     if (!feed->has_settled && head_seq > feed->seen_seq)
         see_up_to(feed, head_seq);
     feed->has_settled = true;
-    member->reader.listing->hidden_seq = FEED_SEEN;
-    member->reader.listing->own_count = 0;
+    member->listing->hidden_seq = FEED_SEEN;
+    member->listing->own_count = 0;
 }
 
 void feed_taken(struct feed_member *member, size_t count) {
-    struct reader_listing *listing = member->reader.listing;
+    struct feed_listing *listing = member->listing;
     if (listing && listing->own_count != FEED_UNKNOWN)
         listing->own_count = count < listing->own_count ? listing->own_count - (uint32_t)count : 0;
 }
 
 uint32_t feed_own_count(const struct feed_member *member) {
-    return member->reader.listing ? member->reader.listing->own_count : FEED_UNKNOWN;
+    return member->listing ? member->listing->own_count : FEED_UNKNOWN;
 }
 
 uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor) {
     static const struct uuid none;
     const struct feed *feed = member->feed;
-    const struct reader_listing *listing = member->reader.listing;
+    const struct feed_listing *listing = member->listing;
     bool is_seen = listing && listing->hidden_seq == FEED_SEEN;
     *cursor = is_seen && uuid_compare(&feed->seen_cursor, &none) != 0 ? &feed->seen_cursor : NULL;
     if (is_seen)

@@ -1,12 +1,13 @@
-/* The epoch of a topic, which most subscriptions of the topic have in common.
- * Belongs to the thread of its subscriptions.
- * Memory: counted references; the last one frees it.
- * NULL for an epoch that cannot be made.
- * The text never changes. */
+/* The feeds of a loop: the topics that its connections read. Each topic is watched once in the hub,
+ * for all its members.
+ * Thread: the loop's.
+ * Memory: a feed lives while it has a member; a member is part of its subscription. A member that
+ * is listed by owner has a listing besides, and the lists take about eight bytes for each entry.
+ * Errors: STATUS_OUT_OF_MEMORY for a topic that cannot be watched, or a member that cannot be
+ * listed. Invariant: a commit costs the loop one task, however many topics it advanced. On a shared
+ * topic each member is woken for every frame that it may read, and rarely for another one. */
 #ifndef DELIVERY_FEED_H
 #define DELIVERY_FEED_H
-
-#include <stdlib.h>
 
 #include "auth/grant.h"
 #include "base/list.h"
@@ -16,86 +17,17 @@
 #include "io/loop.h"
 #include "topic/position.h"
 
-/* ---- epochs ---- */
+struct feed;
+struct writer;
 
+/* The epoch of a topic, which most subscriptions of the topic have in common. The text never
+ * changes. */
 struct shared_epoch {
     size_t references;
     struct topic_epoch epoch;
 };
 
-/* Without a reference so far. */
-static inline struct shared_epoch *shared_epoch_make(const struct topic_epoch *epoch) {
-    struct shared_epoch *made = malloc(sizeof(*made));
-    if (made)
-        *made = (struct shared_epoch){.epoch = *epoch};
-    return made;
-}
-
-static inline void shared_epoch_unref(struct shared_epoch *epoch) {
-    if (epoch && --epoch->references == 0)
-        free(epoch);
-}
-
-/* Refers to this epoch, instead of the one before. */
-static inline void shared_epoch_set(struct shared_epoch **place, struct shared_epoch *epoch) {
-    epoch->references++;
-    shared_epoch_unref(*place);
-    *place = epoch;
-}
-
-/* ---- readers ---- */
-
-struct reader_entry {
-    struct hlist_node node;
-    uint32_t key;
-    uint32_t slot; /* its index in the listing */
-};
-
-/* Of a reader that is listed by owner. */
-struct reader_listing {
-    struct reader *reader;
-    struct reader_entry entries[PRINCIPAL_KEYS_MAX];
-    uint64_t hidden_seq; /* these two are the feed's */
-    uint32_t own_count;
-};
-
-struct reader {
-    struct hlist_node node;         /* in the list of all */
-    struct reader_listing *listing; /* NULL: it reads everything */
-};
-
-struct readers {
-    struct hlist all;
-    struct hlist *buckets; /* by key; NULL: none yet */
-    size_t bucket_count;   /* a power of two */
-    size_t entry_count;    /* in the buckets */
-    size_t walks;          /* under way: the buckets must not change */
-};
-
-typedef void reader_visit(struct reader *reader, void *user);
-
-/* A table of zeroes is empty. After the last reader has left. */
-void readers_release(struct readers *readers);
-bool readers_is_empty(const struct readers *readers);
-/* principal and view decide which frames it sees; the principal is not kept. */
-MUST_CHECK enum status readers_add(struct readers *readers, struct reader *reader,
-                                   const struct principal *principal, enum grant_view view);
-void readers_add_to_all(struct readers *readers, struct reader *reader);
-void readers_remove(struct readers *readers, struct reader *reader);
-/* Whether it is listed by owner, and sees only frames of that owner. */
-static inline bool reader_is_listed(const struct reader *reader) {
-    return reader->listing;
-}
-
-void readers_visit_all(struct readers *readers, reader_visit *visit, void *user);
-/* The readers that are listed by owner: those of this owner, or every one. */
-void readers_visit_owner(struct readers *readers, const struct owner *owner, reader_visit *visit,
-                         void *user);
-void readers_visit_listed(struct readers *readers, reader_visit *visit, void *user);
-
-/* ---- feeds ---- */
-
-struct writer;
+void shared_epoch_unref(struct shared_epoch *epoch);
 
 /* What the subscriptions of a topic on one thread share. It outlives them. */
 struct feed_topic {
@@ -103,21 +35,66 @@ struct feed_topic {
     struct slice name; /* or a stream id of the kind ADDRESS_STORED_STREAM, until bound */
     const struct policy *policy;
     struct writer *writer;      /* raises the floor of a damaged journal */
-    struct shared_epoch *epoch; /* that the store named last; NULL: none yet */
+    struct shared_epoch *epoch; /* the last one that the store named; NULL: none yet */
 };
 
+/* The store named this epoch of the topic: place refers to it, instead of the one before. */
+MUST_CHECK enum status feed_topic_set_epoch(struct feed_topic *topic,
+                                            const struct topic_epoch *epoch,
+                                            struct shared_epoch **place);
 /* After its last subscription. */
 void feed_topic_release(struct feed_topic *topic);
 
-struct feed;
+/* ---- members ---- */
 
-/* One that reads a topic. */
+struct feed_entry {
+    struct hlist_node node;
+    uint32_t key;
+    uint32_t slot; /* its index in the listing */
+};
+
+/* The entries of a member that is listed by owner, and sees only frames of that owner. */
+struct feed_listing {
+    struct feed_member *member;
+    struct feed_entry entries[PRINCIPAL_KEYS_MAX];
+    uint64_t hidden_seq; /* for a settled member: see feed_hidden_seq */
+    uint32_t own_count;  /* frames for it since it settled; FEED_UNKNOWN: not counted */
+};
+
 struct feed_member {
     struct feed *feed;
-    struct reader reader;
-    /* The topic advanced. May end this member, and no other. */
+    struct hlist_node node;       /* in the list of all */
+    struct feed_listing *listing; /* NULL: it reads everything */
+    /* The topic advanced. May end this member and add others, but end no other. */
     void (*advanced)(struct feed_member *member);
 };
+
+/* The members of a topic by the owner whose frames they see. Zeroes: empty. */
+struct feed_members {
+    struct hlist all;      /* those that read everything */
+    struct hlist *buckets; /* the others by key; NULL: none yet */
+    size_t bucket_count;   /* a power of two */
+    size_t entry_count;    /* in the buckets */
+    size_t walks;          /* under way: the buckets must not change */
+};
+
+typedef void feed_visit(struct feed_member *member, void *user);
+
+/* After the last member has left. */
+void feed_members_release(struct feed_members *members);
+bool feed_members_is_empty(const struct feed_members *members);
+/* principal and view decide which frames it sees; the principal is not kept. */
+MUST_CHECK enum status feed_members_add(struct feed_members *members, struct feed_member *member,
+                                        const struct principal *principal, enum grant_view view);
+void feed_members_remove(struct feed_members *members, struct feed_member *member);
+/* A visit may end the visited member and add others, but end no other. */
+void feed_members_visit_all(struct feed_members *members, feed_visit *visit, void *user);
+/* The members that are listed by owner: those of this owner, or every one. */
+void feed_members_visit_owner(struct feed_members *members, const struct owner *owner,
+                              feed_visit *visit, void *user);
+void feed_members_visit_listed(struct feed_members *members, feed_visit *visit, void *user);
+
+/* ---- feeds ---- */
 
 #define FEED_UNKNOWN UINT32_MAX
 
@@ -146,9 +123,9 @@ void feed_settled(struct feed_member *member, uint64_t head_seq);
 /* The member was sent frames that it may read. */
 void feed_taken(struct feed_member *member, size_t count);
 /* How far a settled member may move its position without examining frames; 0: not at all. cursor:
- * of the last frame there, or NULL where it is not known. */
+ * of the last frame there, or NULL if it is not known. */
 uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor);
-/* The frames of its own since the member settled; FEED_UNKNOWN: not counted. */
+/* The frames for this member since it settled; FEED_UNKNOWN: not counted. */
 uint32_t feed_own_count(const struct feed_member *member);
 /* For the subscriptions of its members. Policy and writer are the caller's to set. */
 struct feed_topic *feed_topic(struct feed *feed);

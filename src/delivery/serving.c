@@ -34,14 +34,14 @@ static struct scheduler *scheduler_of(const struct subscriber *subscriber) {
     return &subscriber->session->delivery->scheduler;
 }
 
-static struct subscriber *subscriber_of(struct driver *driver) {
-    return container_of(driver, struct subscriber, driver);
+static struct subscriber *subscriber_of(struct subscription *subscription) {
+    return container_of(subscription, struct subscriber, subscription);
 }
 
 /* The turn sent that many frames. */
 static void end_turn(struct subscriber *subscriber, size_t frames, bool has_more) {
     subscriber->turn.is_live =
-        subscriber->state == SUBSCRIBER_LIVE && !subscriber->driver.subscription.is_replaying;
+        subscriber->state == SUBSCRIBER_LIVE && !subscriber->subscription.is_replaying;
     if (scheduler_served(scheduler_of(subscriber), &subscriber->turn, frames, has_more))
         session_count(subscriber->session, METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
 }
@@ -55,8 +55,8 @@ static bool is_pruned(const struct page *page, struct hub_watch *watch) {
 
 /* The page that another subscriber at the same position was sent. */
 static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
-    struct subscription *subscription = &subscriber->driver.subscription;
-    struct page *page = feed_page(subscriber->driver.member.feed, subscription->sent_seq);
+    struct subscription *subscription = &subscriber->subscription;
+    struct page *page = feed_page(subscriber->subscription.member.feed, subscription->sent_seq);
     /* Frames that one client did not ask for would be missing for the others. */
     bool is_filtered = subscription->log && subscription->log->wants;
     if (!page || is_filtered || page->batch.count > frames_max ||
@@ -64,7 +64,7 @@ static struct page *shared_page(struct subscriber *subscriber, size_t frames_max
         is_pruned(page, subscription->topic->watch) ||
         !page_suits(page, subscription->principal, (enum grant_view)subscription->view))
         return NULL;
-    driver_pass(&subscriber->driver, &page->batch, page->head_seq);
+    subscription_pass(&subscriber->subscription, &page->batch, page->head_seq);
     return page;
 }
 
@@ -73,7 +73,7 @@ static struct page *shared_page(struct subscriber *subscriber, size_t frames_max
 static void page_sent(struct subscriber *subscriber, const struct page *page) {
     const struct delivery_batch *batch = &page->batch;
     bool covers = subscriber->session->dialect->page_covers_range;
-    subscription_sent(&subscriber->driver.subscription,
+    subscription_sent(&subscriber->subscription,
                       covers ? batch->through_seq : batch->frames[batch->count - 1]->content.seq);
 }
 
@@ -93,12 +93,12 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     struct push *push = NULL;
     size_t frames = page->batch.count;
     bool is_last = page->batch.through_seq >= page->head_seq;
-    bool has_more = driver_lag(&subscriber->driver) > 0;
+    bool has_more = subscription_lag(&subscriber->subscription) > 0;
     enum status status = page_push(page, subscriber->form, session->delivery, &push);
     page_sent(subscriber, page);
-    subscription_begun(&subscriber->driver.subscription);
+    subscription_begun(&subscriber->subscription);
     if (status == STATUS_OK)
-        telemetry_handed(session->dialect->label, subscriber->driver.subscription.topic->policy,
+        telemetry_handed(session->dialect->label, subscriber->subscription.topic->policy,
                          page->batch.frames, frames, clock_mono_now_ns());
     if (!is_shared)
         page_free(page);
@@ -122,12 +122,13 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
  * them.
  */
 static void end_hidden(struct subscriber *subscriber) {
-    bool has_more = driver_lag(&subscriber->driver) > 0 || subscriber->state == SUBSCRIBER_REPLAY;
+    bool has_more =
+        subscription_lag(&subscriber->subscription) > 0 || subscriber->state == SUBSCRIBER_REPLAY;
     end_turn(subscriber, 0, has_more);
 }
 
-static void on_frames(struct driver *driver, struct delivery_batch *batch) {
-    struct subscriber *subscriber = subscriber_of(driver);
+static void on_frames(struct subscription *subscription, struct delivery_batch *batch) {
+    struct subscriber *subscriber = subscriber_of(subscription);
     struct page *page = NULL;
     bool is_whole = batch->count == batch->through_seq - batch->after_seq;
     /* Before the frames are encoded: that takes about as long as reading the next ones. */
@@ -136,8 +137,7 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         end_hidden(subscriber);
         return;
     }
-    enum status status =
-        page_make(&page, driver->subscription.topic->name, driver->subscription.head_seq, batch);
+    enum status status = page_make(&page, subscription->topic->name, subscription->head_seq, batch);
     delivery_batch_release(batch);
     if (status != STATUS_OK) {
         end_turn(subscriber, 0, false);
@@ -145,17 +145,17 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         return;
     }
     /* Seqs of two epochs do not overlap, so a page belongs to one epoch. */
-    page->epoch = *subscription_epoch(&driver->subscription);
+    page->epoch = *subscription_epoch(subscription);
     if (is_whole)
-        feed_page_add(driver->member.feed, page);
+        feed_page_add(subscription->member.feed, page);
     send_page(subscriber, page, is_whole);
 }
 
-static void on_head(struct driver *driver) {
-    struct subscriber *subscriber = subscriber_of(driver);
+static void on_head(struct subscription *subscription) {
+    struct subscriber *subscriber = subscriber_of(subscription);
     struct session *session = subscriber->session;
     end_turn(subscriber, 0, false);
-    subscription_begun(&driver->subscription);
+    subscription_begun(subscription);
     if (subscriber->state != SUBSCRIBER_REPLAY)
         return;
     subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
@@ -163,26 +163,25 @@ static void on_head(struct driver *driver) {
         return;
     enum status status = session->dialect->caught_up(subscriber, &session->replies);
     if (session->dialect->page_covers_range)
-        subscription_sent(&driver->subscription, subscriber_position(subscriber));
+        subscription_sent(subscription, subscriber_position(subscriber));
     session_send(session, status);
 }
 
 /* While reads pass over frames of others, the client's other topics go on. */
-static void on_read(struct driver *driver) {
-    struct subscriber *subscriber = subscriber_of(driver);
-    const struct subscription *subscription = &driver->subscription;
+static void on_read(struct subscription *subscription) {
+    struct subscriber *subscriber = subscriber_of(subscription);
     bool found_none = subscription->sent_seq + 1 < subscription->next_seq;
     scheduler_wait(scheduler_of(subscriber), &subscriber->turn, !found_none);
     session_next_job(subscriber->session);
 }
 
-static void on_ahead(struct driver *driver) {
-    struct subscriber *subscriber = subscriber_of(driver);
+static void on_ahead(struct subscription *subscription) {
+    struct subscriber *subscriber = subscriber_of(subscription);
     scheduler_wait(scheduler_of(subscriber), &subscriber->turn, true);
 }
 
-static void on_stale(struct driver *driver) {
-    struct subscriber *subscriber = subscriber_of(driver);
+static void on_stale(struct subscription *subscription) {
+    struct subscriber *subscriber = subscriber_of(subscription);
     struct session *session = subscriber->session;
     end_turn(subscriber, 0, false);
     enum status status = session->dialect->stale(subscriber, &session->replies);
@@ -200,13 +199,13 @@ static bool is_refusal(enum status status) {
     return status == STATUS_FORBIDDEN_TOPIC || status == STATUS_STREAM_ID_CONFLICT;
 }
 
-static void on_failed(struct driver *driver) {
-    struct subscriber *subscriber = subscriber_of(driver);
+static void on_failed(struct subscription *subscription) {
+    struct subscriber *subscriber = subscriber_of(subscription);
     struct session *session = subscriber->session;
-    enum status failed = driver->subscription.status;
+    enum status failed = subscription->status;
     end_turn(subscriber, 0, false);
     if (is_refusal(failed))
-        session_log_refused(session, driver->subscription.topic->name, failed);
+        session_log_refused(session, subscription->topic->name, failed);
     if (!is_refusal(failed) || !session->dialect->refused) {
         session_end(session, failed);
         return;
@@ -217,7 +216,7 @@ static void on_failed(struct driver *driver) {
     session_send(session, status);
 }
 
-static const struct driver_sink push_sink = {
+static const struct subscription_sink push_sink = {
     .frames = on_frames,
     .at_head = on_head,
     .read = on_read,
@@ -252,8 +251,8 @@ static void send_part(struct subscriber *subscriber) {
     }
     subscriber_snapshot_next(snapshot);
     if (is_last) {
-        subscriber->driver.subscription.has_fork = snapshot->snapshot->has_fork;
-        subscription_place(&subscriber->driver.subscription, snapshot->snapshot->watermark,
+        subscriber->subscription.has_fork = snapshot->snapshot->has_fork;
+        subscription_place(&subscriber->subscription, snapshot->snapshot->watermark,
                            &snapshot->snapshot->epoch);
         subscriber_snapshot_drop(subscriber);
         subscriber_set_state(subscriber, SUBSCRIBER_REPLAY);
@@ -292,13 +291,13 @@ static void serve_frames(struct subscriber *subscriber, size_t frames_max) {
     if (page)
         send_page(subscriber, page, true);
     else
-        driver_step(&subscriber->driver, frames_max, SESSION_PUSH_BYTES, &push_sink);
+        subscription_serve(&subscriber->subscription, frames_max, SESSION_PUSH_BYTES, &push_sink);
 }
 
 /* The bootstrap notice says where it begins, so it waits until that is known. */
 static bool is_bootstrap_due(const struct subscriber *subscriber) {
     return subscriber->state == SUBSCRIBER_BOOTSTRAP &&
-           (subscriber->snapshot || subscriber->driver.subscription.state == SUBSCRIPTION_OPEN);
+           (subscriber->snapshot || subscriber->subscription.state == SUBSCRIPTION_OPEN);
 }
 
 static void serve_turn(struct subscriber *subscriber, size_t frames_max) {

@@ -1,3 +1,8 @@
+/* A step takes frames from memory: from the page that was read, or from the hub's window. If the
+ * position is below the window, it requests a read, and continues with the page that comes back.
+ * The first read compares the position with the store; it is also how a client that cannot resume
+ * becomes stale. Frames that the principal may not read move the position and are left out. While a
+ * subscription replays, it requests the page behind the one that is being sent. */
 #include "delivery/subscription.h"
 
 #include <assert.h>
@@ -39,18 +44,6 @@ static void set_position(struct subscription *subscription, uint64_t next_seq) {
     subscription->is_settled = false;
 }
 
-static enum status set_epoch(struct subscription *subscription, const struct topic_epoch *epoch) {
-    struct feed_topic *topic = subscription->topic;
-    if (!topic->epoch || strcmp(topic->epoch->epoch.text, epoch->text) != 0) {
-        struct shared_epoch *made = shared_epoch_make(epoch);
-        if (!made)
-            return STATUS_OUT_OF_MEMORY;
-        shared_epoch_set(&topic->epoch, made);
-    }
-    shared_epoch_set(&subscription->epoch, topic->epoch);
-    return STATUS_OK;
-}
-
 const struct topic_epoch *subscription_epoch(const struct subscription *subscription) {
     static const struct topic_epoch none;
     return subscription->epoch ? &subscription->epoch->epoch : &none;
@@ -79,6 +72,7 @@ enum status subscription_init(struct subscription *subscription, struct feed_top
     assert(options->has_cursor + options->has_event_cursor + options->has_since <= 1);
     assert(!options->wants || topic_is_log(topic->name));
     *subscription = (struct subscription){
+        .member = subscription->member,
         .topic = topic,
         .principal = options->principal,
         .view = (uint8_t)options->view,
@@ -103,14 +97,10 @@ enum status subscription_init(struct subscription *subscription, struct feed_top
     return STATUS_OK;
 }
 
-/* A cursor in a topic that does not exist is compared with its epoch when the topic appears. */
-static bool needs_start(const struct subscription *subscription) {
-    return subscription->state != SUBSCRIPTION_OPEN ||
-           (subscription->is_absent && subscription->next_seq > 1);
-}
-
 void subscription_begun(struct subscription *subscription) {
-    if (needs_start(subscription))
+    /* A cursor in a topic that does not exist is compared with its epoch when the topic appears. */
+    bool waits_with_cursor = subscription->is_absent && subscription->next_seq > 1;
+    if (subscription->state != SUBSCRIPTION_OPEN || waits_with_cursor)
         return;
     free(subscription->start);
     subscription->start = NULL;
@@ -134,6 +124,33 @@ static bool is_behind(const struct subscription *subscription) {
     return subscription->next_seq <= subscription->head_seq;
 }
 
+static uint64_t frames_behind(const struct subscription *subscription, uint64_t head_seq) {
+    uint64_t next_seq = subscription->next_seq;
+    return head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
+}
+
+uint64_t subscription_lag(const struct subscription *subscription) {
+    return frames_behind(subscription, subscription->head_seq);
+}
+
+/* The frames for it are counted by its feed. */
+static bool is_counted(const struct subscription *subscription) {
+    return subscription->is_settled && feed_own_count(&subscription->member) != FEED_UNKNOWN;
+}
+
+/* By the present head: a session that is blocked requests no frames, and so learns no head. */
+uint64_t subscription_own_lag(const struct subscription *subscription) {
+    return is_counted(subscription)
+               ? feed_own_count(&subscription->member)
+               : frames_behind(subscription, subscription_newest_head(subscription));
+}
+
+bool subscription_hides_lag(const struct subscription *subscription) {
+    return is_behind(subscription) && !is_counted(subscription) &&
+           subscription->view == GRANT_VIEW_OWN &&
+           topic_row(topic_kind_of(subscription->topic->name, NULL))->ownership == TOPIC_SHARED;
+}
+
 static struct uuid cursor_of(const struct subscription *subscription) {
     return subscription->log ? subscription->log->cursor : (struct uuid){{0}};
 }
@@ -155,6 +172,27 @@ void subscription_release(struct subscription *subscription) {
     }
     free(subscription->start);
     free(subscription->log);
+}
+
+enum status subscription_open(struct subscription *subscription, struct feeds *feeds,
+                              struct slice topic, const struct subscription_rules *rules,
+                              const struct subscription_options *options) {
+    enum status status =
+        feed_join(feeds, topic, &subscription->member, options->principal, options->view);
+    if (status != STATUS_OK)
+        return status;
+    struct feed_topic *shared = feed_topic(subscription->member.feed);
+    shared->policy = policy_of(rules->policies, shared->name);
+    shared->writer = rules->writer;
+    status = subscription_init(subscription, shared, options);
+    if (status != STATUS_OK)
+        feed_leave(&subscription->member);
+    return status;
+}
+
+void subscription_close(struct subscription *subscription) {
+    subscription_release(subscription);
+    feed_leave(&subscription->member);
 }
 
 void subscription_idle(struct subscription *subscription) {
@@ -291,7 +329,7 @@ static void note_head(struct subscription *subscription, uint64_t head_seq) {
 void subscription_place(struct subscription *subscription, uint64_t after_seq,
                         const struct topic_epoch *epoch) {
     drop_read(subscription);
-    if (set_epoch(subscription, epoch) != STATUS_OK) {
+    if (feed_topic_set_epoch(subscription->topic, epoch, &subscription->epoch) != STATUS_OK) {
         subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
         return;
     }
@@ -299,6 +337,14 @@ void subscription_place(struct subscription *subscription, uint64_t after_seq,
     set_position(subscription, after_seq + 1);
     /* The snapshot may be later than the last read of the store. */
     note_head(subscription, after_seq);
+}
+
+/* At the head, from now on only wake-ups of the feed bring frames for it. */
+static void settle(struct subscription *subscription) {
+    if (subscription->state != SUBSCRIPTION_OPEN || is_behind(subscription))
+        return;
+    subscription->is_settled = true;
+    feed_settled(&subscription->member, subscription->head_seq);
 }
 
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
@@ -310,24 +356,23 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
     note_head(subscription, head_seq);
     if (!is_behind(subscription))
         set_replaying(subscription, false);
+    feed_taken(&subscription->member, batch->count);
+    settle(subscription);
 }
 
-/* A position behind everything that was passed, without the id of an event that the principal may
- * not read: the start of its millisecond, unless the position is already behind that. */
-static struct uuid hidden_cursor(const struct subscription *subscription,
-                                 const struct uuid *cursor) {
-    struct uuid first = uuid7_first(uuid7_timestamp_ms(cursor));
-    const struct uuid *before = &subscription->log->cursor;
-    return uuid_compare(&first, before) > 0 ? first : *before;
-}
-
+/* Moves the event cursor behind everything that was passed, without the id of an event that the
+ * principal may not read: to the start of its millisecond, unless the position is behind that. */
 static void pass_hidden_cursor(struct subscription *subscription, const struct uuid *cursor) {
-    if (subscription->log)
-        subscription->log->cursor = hidden_cursor(subscription, cursor);
+    struct uuid first = uuid7_first(uuid7_timestamp_ms(cursor));
+    if (subscription->log && uuid_compare(&first, &subscription->log->cursor) > 0)
+        subscription->log->cursor = first;
 }
 
-void subscription_skip(struct subscription *subscription, uint64_t through_seq,
-                       const struct uuid *cursor) {
+void subscription_skip_hidden(struct subscription *subscription) {
+    const struct uuid *cursor;
+    if (!subscription->is_settled)
+        return;
+    uint64_t through_seq = feed_hidden_seq(&subscription->member, &cursor);
     if (subscription->state != SUBSCRIPTION_OPEN || subscription->read ||
         through_seq < subscription->next_seq)
         return;
@@ -337,17 +382,14 @@ void subscription_skip(struct subscription *subscription, uint64_t through_seq,
         pass_hidden_cursor(subscription, cursor);
 }
 
-static bool is_wanted(const struct subscription *subscription,
-                      const struct frame_content *content) {
-    const struct subscription_log *log = subscription->log;
-    return !log || !log->wants || log->wants(log->wants_user, content);
-}
-
 static void give(struct subscription *subscription, struct delivery_batch *batch,
                  struct frame *frame) {
     assert(frame->content.seq == subscription->next_seq);
+    const struct subscription_log *log = subscription->log;
     bool may_read = grant_may_read(subscription->principal, (enum grant_view)subscription->view,
                                    &frame->content.owner);
+    bool is_wanted =
+        may_read && (!log || !log->wants || log->wants(log->wants_user, &frame->content));
     subscription->next_seq++;
     batch->through_seq++;
     batch->taken++;
@@ -356,7 +398,7 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     else
         pass_hidden_cursor(subscription, &frame->content.cursor);
     batch->through_cursor = cursor_of(subscription);
-    if (may_read && is_wanted(subscription, &frame->content))
+    if (is_wanted)
         batch->frames[batch->count++] = frame;
     else
         frame_unref(frame);
@@ -397,24 +439,6 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
     note_head(subscription, hub_head_seq(subscription->topic->watch));
 }
 
-static enum hub_take_result give_window(struct subscription *subscription,
-                                        struct delivery_batch *batch) {
-    struct frame *frames[DELIVERY_FRAMES_MAX];
-    struct hub_take take = {
-        .next_seq = subscription->next_seq,
-        .count_max = batch->count_max,
-        .bytes_max = batch->bytes_max,
-        .frames = frames,
-        .place = &subscription->place,
-    };
-    enum hub_take_result result = hub_take(subscription->topic->watch, &take);
-    note_head(subscription, take.head_seq);
-    for (size_t i = 0; i < take.count; i++)
-        give(subscription, batch, frames[i]);
-    set_replaying(subscription, result == HUB_BELOW || (take.is_replay && is_behind(subscription)));
-    return result;
-}
-
 enum subscription_step subscription_next(struct subscription *subscription,
                                          struct delivery_batch *batch) {
     assert(!subscription_is_reading(subscription));
@@ -438,17 +462,56 @@ enum subscription_step subscription_next(struct subscription *subscription,
             subscription->view != GRANT_VIEW_NONE && hub_head_seq(subscription->topic->watch) > 0;
         return may_begin ? ask_read(subscription, batch) : STEP_WAIT;
     }
-    switch (give_window(subscription, batch)) {
-    case HUB_FRAMES:
-        return STEP_FRAMES;
-    case HUB_AT_HEAD:
-        return STEP_WAIT;
-    case HUB_BELOW:
-        break;
-    }
+    struct frame *frames[DELIVERY_FRAMES_MAX];
+    struct hub_take take = {.next_seq = subscription->next_seq,
+                            .count_max = batch->count_max,
+                            .bytes_max = batch->bytes_max,
+                            .frames = frames,
+                            .place = &subscription->place};
+    enum hub_take_result result = hub_take(subscription->topic->watch, &take);
+    note_head(subscription, take.head_seq);
+    for (size_t i = 0; i < take.count; i++)
+        give(subscription, batch, frames[i]);
+    set_replaying(subscription, result == HUB_BELOW || (take.is_replay && is_behind(subscription)));
+    if (result != HUB_BELOW)
+        return result == HUB_FRAMES ? STEP_FRAMES : STEP_WAIT;
     if (subscription->ahead && subscription->ahead->after_seq + 1 == subscription->next_seq)
         return STEP_AHEAD;
     return ask_read(subscription, batch);
+}
+
+void subscription_serve(struct subscription *subscription, size_t frames_max, size_t bytes_max,
+                        const struct subscription_sink *sink) {
+    struct delivery_batch batch;
+    /* Not initialized: clearing the room for all frames costs more than a delivery. */
+    batch.count_max = frames_max;
+    batch.bytes_max = bytes_max;
+    subscription_skip_hidden(subscription);
+    enum subscription_step step = subscription_next(subscription, &batch);
+    if (step == STEP_FRAMES)
+        feed_taken(&subscription->member, batch.count);
+    settle(subscription);
+    switch (step) {
+    case STEP_FRAMES:
+        sink->frames(subscription, &batch);
+        return;
+    case STEP_WAIT:
+        sink->at_head(subscription);
+        return;
+    case STEP_READ:
+        sink->read(subscription);
+        return;
+    case STEP_AHEAD:
+        assert(sink->ahead);
+        sink->ahead(subscription);
+        return;
+    case STEP_STALE:
+        sink->stale(subscription);
+        return;
+    case STEP_FAILED:
+        sink->failed(subscription);
+        return;
+    }
 }
 
 /* On the log: its last event. The owner of that event is not known here, so its id is hidden from
@@ -462,15 +525,6 @@ static void set_head_cursor(struct subscription *subscription) {
         set_cursor(subscription, cursor);
     else
         pass_hidden_cursor(subscription, cursor);
-}
-
-/* A bootstrap that skips everything there is. */
-static void begin_at_head(struct subscription *subscription) {
-    uint64_t head_seq = subscription->head_seq;
-    set_head_cursor(subscription);
-    journal_read_release(subscription->read);
-    set_position(subscription, head_seq + 1);
-    subscription->start->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
 }
 
 /* The stream id belongs to a topic now. The principal waited for the stream; whether it may read
@@ -493,73 +547,71 @@ static enum status bind_topic(struct subscription *subscription, struct slice to
     return STATUS_OK;
 }
 
-/* The time that was asked for has become a position. On the log, a time later than the last event
- * becomes the cursor of that event: a later cursor would be refused after a reconnect. */
-static void place_since(struct subscription *subscription) {
-    struct subscription_start *start = subscription->start;
-    start->asked.has_since = false;
-    start->asked.has_cursor = true;
-    start->asked.after_seq = subscription->next_seq - 1;
-    if (!is_behind(subscription)) {
-        set_head_cursor(subscription);
-    } else {
-        const struct uuid first = uuid7_first(start->asked.since_ms);
-        set_cursor(subscription, &first);
-    }
-}
-
-/* What the client is told about the beginning. */
-static void take_start(struct subscription *subscription, const struct journal_read *read) {
-    struct subscription_start *start = subscription->start;
-    if (!start)
-        return;
-    start->window = read->window;
-    if (!read->exists)
-        start->window.replay_budget_events = subscription->topic->policy->replay_budget_events;
-    if (read->mode == JOURNAL_READ_BOOTSTRAP) {
-        subscription->is_bootstrap = true;
-        start->bootstrap = read->bootstrap;
-    }
-}
-
-/* The read answered where the position is. */
+/* The read answered where the position is, and what the client is told about the beginning. */
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
+    struct subscription_start *start = subscription->start;
     enum status status = read->found.data ? bind_topic(subscription, read->found) : STATUS_OK;
     if (status == STATUS_OK && (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded)) {
         subscription->has_fork = read->has_fork;
-        status = set_epoch(subscription, &read->epoch);
+        status = feed_topic_set_epoch(subscription->topic, &read->epoch, &subscription->epoch);
     }
     if (status != STATUS_OK) {
         subscription_fail(subscription, status);
         return;
     }
-    subscription->view = (uint8_t)(read->found.data ? subscription->view : read->view);
+    if (!read->found.data)
+        subscription->view = (uint8_t)read->view;
     subscription->is_absent = !read->exists;
     hub_learn_head(subscription->topic->watch, read->window.head_seq);
     subscription->head_seq = read->window.head_seq;
-    take_start(subscription, read);
+    if (start) {
+        start->window = read->window;
+        if (!read->exists)
+            start->window.replay_budget_events = subscription->topic->policy->replay_budget_events;
+        if (read->mode == JOURNAL_READ_BOOTSTRAP) {
+            subscription->is_bootstrap = true;
+            start->bootstrap = read->bootstrap;
+        }
+    }
     subscription_set_state(subscription, read->is_stale ? SUBSCRIPTION_STALE : SUBSCRIPTION_OPEN);
     if (read->is_stale)
         return;
     if (read->mode != JOURNAL_READ_CONTINUE)
         set_position(subscription, read->next_seq);
-    if (read->mode == JOURNAL_READ_RESUME_TIME)
-        place_since(subscription);
-    if (read->mode == JOURNAL_READ_BOOTSTRAP && subscription->start->asked.from_head)
-        begin_at_head(subscription);
+    if (read->mode == JOURNAL_READ_RESUME_TIME) {
+        /* The time that was asked for has become a position. On the log, a time later than the last
+         * event becomes the cursor of that event: a later cursor would be refused after a
+         * reconnect. */
+        start->asked.has_since = false;
+        start->asked.has_cursor = true;
+        start->asked.after_seq = subscription->next_seq - 1;
+        const struct uuid first = uuid7_first(start->asked.since_ms);
+        if (is_behind(subscription))
+            set_cursor(subscription, &first);
+        else
+            set_head_cursor(subscription);
+    }
+    if (read->mode == JOURNAL_READ_BOOTSTRAP && start->asked.from_head) {
+        uint64_t head_seq = subscription->head_seq;
+        set_head_cursor(subscription);
+        journal_read_release(subscription->read);
+        set_position(subscription, head_seq + 1);
+        start->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
+    }
 }
 
-/* While such a read ran, the topic or its head was not known. */
-static void keep_first(struct subscription *subscription, struct journal_read *read) {
-    const struct replay_page page = {read->frames, read->count};
-    replay_place *place = subscription->is_replaying ? &subscription->place : NULL;
-    if (read->mode != JOURNAL_READ_CONTINUE || !read->watch)
-        read->is_kept = hub_refill(subscription->topic->watch, &page, read->edition, place);
+bool subscription_read_run(struct subscription *subscription, struct store_session *store) {
+    return journal_read_run(subscription->read, store);
 }
 
-void subscription_read_done(struct subscription *subscription) {
+void subscription_read_done(struct subscription *subscription, enum status status) {
     struct journal_read *read = subscription->read;
     assert(subscription_is_reading(subscription));
+    if (status != STATUS_OK) {
+        subscription_fail(subscription, status);
+        drop_read(subscription);
+        return;
+    }
     if (read->is_in_memory) {
         subscription_set_state(subscription, SUBSCRIPTION_OPEN);
         drop_read(subscription);
@@ -570,10 +622,15 @@ void subscription_read_done(struct subscription *subscription) {
     else
         subscription_fail(subscription, read->status);
     subscription->is_sparse = read->is_sparse;
-    if (read->count > 0 && !read->is_sparse)
-        keep_first(subscription, read);
-    else if (!read->is_sparse && subscription->state != SUBSCRIPTION_STALE)
+    if (read->count > 0 && !read->is_sparse) {
+        /* While another read ran, the topic or its head was not known to the hub. */
+        const struct replay_page page = {read->frames, read->count};
+        replay_place *place = subscription->is_replaying ? &subscription->place : NULL;
+        if (read->mode != JOURNAL_READ_CONTINUE || !read->watch)
+            read->is_kept = hub_refill(subscription->topic->watch, &page, read->edition, place);
+    } else if (!read->is_sparse && subscription->state != SUBSCRIPTION_STALE) {
         drop_read(subscription);
+    }
 }
 
 void subscription_ahead_done(struct subscription *subscription) {
@@ -606,125 +663,4 @@ struct stale_topic subscription_stale(const struct subscription *subscription) {
             principal_may_replay_all(subscription->principal) && topic_is_from_log(name),
         .epoch = &subscription->read->epoch,
     };
-}
-
-void subscription_read_failed(struct subscription *subscription, enum status status) {
-    assert(subscription_is_reading(subscription));
-    subscription_fail(subscription, status);
-    drop_read(subscription);
-}
-
-/* ---- steps ---- */
-
-enum status driver_open(struct driver *driver, struct feeds *feeds, struct slice topic,
-                        const struct driver_rules *rules,
-                        const struct subscription_options *options) {
-    enum status status =
-        feed_join(feeds, topic, &driver->member, options->principal, options->view);
-    if (status != STATUS_OK)
-        return status;
-    struct feed_topic *shared = feed_topic(driver->member.feed);
-    shared->policy = policy_of(rules->policies, shared->name);
-    shared->writer = rules->writer;
-    status = subscription_init(&driver->subscription, shared, options);
-    if (status != STATUS_OK)
-        feed_leave(&driver->member);
-    return status;
-}
-
-void driver_close(struct driver *driver) {
-    subscription_release(&driver->subscription);
-    feed_leave(&driver->member);
-}
-
-/* At the head, from now on only wake-ups of the feed bring frames for it. */
-static void settle(struct driver *driver) {
-    struct subscription *subscription = &driver->subscription;
-    if (subscription->state != SUBSCRIPTION_OPEN || driver_lag(driver) > 0)
-        return;
-    subscription->is_settled = true;
-    feed_settled(&driver->member, subscription->head_seq);
-}
-
-void driver_skip_hidden(struct driver *driver) {
-    const struct uuid *cursor;
-    if (!driver->subscription.is_settled)
-        return;
-    uint64_t through_seq = feed_hidden_seq(&driver->member, &cursor);
-    subscription_skip(&driver->subscription, through_seq, cursor);
-}
-
-void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq) {
-    subscription_pass(&driver->subscription, batch, head_seq);
-    feed_taken(&driver->member, batch->count);
-    settle(driver);
-}
-
-void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
-                 const struct driver_sink *sink) {
-    struct delivery_batch batch;
-    /* Not initialized: clearing the room for all frames costs more than a delivery. */
-    batch.count_max = frames_max;
-    batch.bytes_max = bytes_max;
-    driver_skip_hidden(driver);
-    enum subscription_step step = subscription_next(&driver->subscription, &batch);
-    if (step == STEP_FRAMES)
-        feed_taken(&driver->member, batch.count);
-    settle(driver);
-    switch (step) {
-    case STEP_FRAMES:
-        sink->frames(driver, &batch);
-        return;
-    case STEP_WAIT:
-        sink->at_head(driver);
-        return;
-    case STEP_READ:
-        sink->read(driver);
-        return;
-    case STEP_AHEAD:
-        assert(sink->ahead);
-        sink->ahead(driver);
-        return;
-    case STEP_STALE:
-        sink->stale(driver);
-        return;
-    case STEP_FAILED:
-        sink->failed(driver);
-        return;
-    }
-}
-
-bool driver_read_run(struct driver *driver, struct store_session *store) {
-    return journal_read_run(driver->subscription.read, store);
-}
-
-void driver_read_done(struct driver *driver, enum status status) {
-    if (status == STATUS_OK)
-        subscription_read_done(&driver->subscription);
-    else
-        subscription_read_failed(&driver->subscription, status);
-}
-
-uint64_t driver_lag(const struct driver *driver) {
-    uint64_t head_seq = driver->subscription.head_seq;
-    uint64_t next_seq = driver->subscription.next_seq;
-    return head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
-}
-
-/* By the present head: a session that is blocked asks for no frames, and so learns no head. */
-uint64_t driver_own_lag(const struct driver *driver) {
-    const struct subscription *subscription = &driver->subscription;
-    if (subscription->is_settled && feed_own_count(&driver->member) != FEED_UNKNOWN)
-        return feed_own_count(&driver->member);
-    uint64_t head_seq = subscription_newest_head(subscription);
-    uint64_t next_seq = subscription->next_seq;
-    uint64_t lag = head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
-    return lag > driver_lag(driver) ? lag : driver_lag(driver);
-}
-
-bool driver_hides_lag(const struct driver *driver) {
-    const struct subscription *subscription = &driver->subscription;
-    bool is_counted = subscription->is_settled && feed_own_count(&driver->member) != FEED_UNKNOWN;
-    return driver_lag(driver) > 0 && !is_counted && subscription->view == GRANT_VIEW_OWN &&
-           topic_row(topic_kind_of(subscription->topic->name, NULL))->ownership == TOPIC_SHARED;
 }

@@ -272,7 +272,7 @@ static enum status send_init_ack(struct session *session) {
 /* The client begins again without a cursor. */
 static void refuse_stale(struct session *session, const struct subscriber *subscriber) {
     struct audit *audit = session->dialect_state;
-    const struct continuity *continuity = subscription_continuity(&subscriber->driver.subscription);
+    const struct continuity *continuity = subscription_continuity(&subscriber->subscription);
     session_log_stale(subscriber);
     audit->position.asked.given = false;
     session->close_code = CLOSE_INVALID_MESSAGE;
@@ -284,11 +284,11 @@ static void refuse_stale(struct session *session, const struct subscriber *subsc
 static void opened(struct session *session, struct session_opening *opening) {
     struct audit *audit = session->dialect_state;
     struct subscriber *subscriber = opening->subscribers[0];
-    if (subscriber->driver.subscription.state == SUBSCRIPTION_STALE) {
+    if (subscriber->subscription.state == SUBSCRIPTION_STALE) {
         refuse_stale(session, subscriber);
         return;
     }
-    if (subscriber->driver.subscription.state == SUBSCRIPTION_OPEN) {
+    if (subscriber->subscription.state == SUBSCRIPTION_OPEN) {
         if (send_init_ack(session) != STATUS_OK) {
             outlet_close(session->outlet);
             return;

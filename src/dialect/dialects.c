@@ -105,7 +105,7 @@ struct query_cursor log_position_now(const struct log_position *position,
     struct query_cursor asked = position->asked;
     /* A time may be later than the last event. It is a position only after the store was read. */
     asked.given &= !asked.is_since;
-    const struct uuid *cursor = subscriber ? &subscriber->driver.subscription.log->cursor : &none;
+    const struct uuid *cursor = subscriber ? &subscriber->subscription.log->cursor : &none;
     if (uuid_compare(cursor, &none) == 0)
         return asked;
     struct event_cursor at = event_cursor_of(cursor);
@@ -125,7 +125,7 @@ enum status log_position_slow(const struct log_position *position, const struct 
     enum status status = query_cursor_write(&cursor, &now);
     struct object_writer object = object_begin(out);
     if (subscriber)
-        object_number(&object, SLICE("lag"), driver_own_lag(&subscriber->driver));
+        object_number(&object, SLICE("lag"), subscription_own_lag(&subscriber->subscription));
     object_number(&object, SLICE("strikes"), session_strike_count(session));
     object_number(&object, SLICE("max_strikes"), options->strikes_max);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));

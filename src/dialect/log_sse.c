@@ -96,7 +96,7 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct subscriber *subscriber = session_first(session);
     enum status status = event_stream_heartbeat(session, out);
     if (status != STATUS_OK || !subscriber || !subscriber_has_position(subscriber) ||
-        subscriber->driver.subscription.sent_seq == subscriber_position(subscriber))
+        subscriber->subscription.sent_seq == subscriber_position(subscriber))
         return status;
     struct query_cursor now = log_position_now(&state->position, session);
     return now.given ? send_position(session, "progress", &now, out) : STATUS_OK;
@@ -122,7 +122,7 @@ static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *
 static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
     struct session *session = subscriber->session;
     struct log_stream *state = session->dialect_state;
-    const struct continuity *continuity = subscription_continuity(&subscriber->driver.subscription);
+    const struct continuity *continuity = subscription_continuity(&subscriber->subscription);
     char reasons[64];
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
@@ -145,7 +145,7 @@ static enum status send_stale(struct subscriber *subscriber, struct buffer *out)
 /* A client that began at a time has no bootstrap of its subscription. */
 static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     if (subscription->state == SUBSCRIPTION_OPEN && !subscription->is_bootstrap)
         session_send(session, send_bootstrap(subscriber, &session->replies));
     event_stream_opened(session, opening);

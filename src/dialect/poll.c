@@ -21,7 +21,7 @@
 #define DRIVER      SLICE("memory")
 
 struct poll {
-    struct driver driver;
+    struct subscription subscription;
     struct call call; /* of a read */
     struct exchange *exchange;
     struct deadline deadline; /* of a poll that waits */
@@ -32,7 +32,7 @@ struct poll {
     bool fairness_applied;
     uint64_t wait_ms;
     enum frame_form form;
-    bool is_open;     /* the driver is */
+    bool is_open;     /* the subscription is */
     bool *wants_more; /* of the step under way: another must follow */
     struct consumer_state consumer;
     bool is_counting; /* the frames behind the page are being counted */
@@ -52,7 +52,7 @@ static void poll_free(void *work) {
     struct poll *poll = work;
     deadline_drop(&poll->deadline);
     if (poll->is_open)
-        driver_close(&poll->driver);
+        subscription_close(&poll->subscription);
     buffer_release(&poll->messages);
     free(poll);
 }
@@ -113,7 +113,7 @@ static void answer_failed(struct poll *poll, enum status status) {
 }
 
 static void answer_stale(struct poll *poll) {
-    const struct subscription *subscription = &poll->driver.subscription;
+    const struct subscription *subscription = &poll->subscription;
     struct buffer details;
     struct poller poller;
     reject(poll);
@@ -137,7 +137,7 @@ static void answer_stale(struct poll *poll) {
  * no position yet, but it is never evicted. */
 static void answer_evicted(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
-    const struct subscription *subscription = &poll->driver.subscription;
+    const struct subscription *subscription = &poll->subscription;
     uint64_t after_seq = subscription->start->asked.after_seq;
     struct buffer details;
     struct poller poller;
@@ -217,7 +217,7 @@ static void put_bootstrap(struct object_writer *object, const struct subscriptio
 }
 
 static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *out) {
-    const struct subscription *subscription = &poll->driver.subscription;
+    const struct subscription *subscription = &poll->subscription;
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), subscription->topic->name);
     object_text(&object, SLICE("driver"), DRIVER);
@@ -241,7 +241,7 @@ static void answer_page(struct poll *poll);
 
 static void count_run(struct call *call, struct store_session *store) {
     struct poll *poll = container_of(call, struct poll, call);
-    const struct subscription *subscription = &poll->driver.subscription;
+    const struct subscription *subscription = &poll->subscription;
     const struct replay_reader reader = {.principal = subscription->principal,
                                          .view = (enum grant_view)subscription->view};
     call->status = replay_lag_count(store, subscription->topic->name, &reader,
@@ -266,8 +266,9 @@ static bool find_lag(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
     if (poll->is_counted)
         return true;
-    if (!driver_hides_lag(&poll->driver)) {
-        poll->lag.frames = smaller(driver_lag(&poll->driver), driver_own_lag(&poll->driver));
+    if (!subscription_hides_lag(&poll->subscription)) {
+        poll->lag.frames = smaller(subscription_lag(&poll->subscription),
+                                   subscription_own_lag(&poll->subscription));
         return true;
     }
     poll->is_counting = true;
@@ -279,7 +280,7 @@ static bool find_lag(struct poll *poll) {
 
 static void answer_page(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
-    const struct subscription *subscription = &poll->driver.subscription;
+    const struct subscription *subscription = &poll->subscription;
     if (!find_lag(poll))
         return;
     const struct consumer_page page = {.lag = poll->lag.frames,
@@ -337,7 +338,7 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
             status = message_write(&poll->messages, batch->frames[i], poll->form);
         poll->count++;
     }
-    telemetry_handed(LABEL_DIALECT_POLL, poll->driver.subscription.topic->policy, batch->frames,
+    telemetry_handed(LABEL_DIALECT_POLL, poll->subscription.topic->policy, batch->frames,
                      batch->count, clock_now().mono_ns);
     delivery_batch_release(batch);
     return status;
@@ -360,12 +361,12 @@ static void await_news(struct poll *poll) {
     io_loop_deadline_in(poll->exchange->loop, &poll->deadline, DEADLINE_WAIT, wait_of(poll));
 }
 
-static struct poll *poll_of(struct driver *driver) {
-    return container_of(driver, struct poll, driver);
+static struct poll *poll_of(struct subscription *subscription) {
+    return container_of(subscription, struct poll, subscription);
 }
 
-static void on_frames(struct driver *driver, struct delivery_batch *batch) {
-    struct poll *poll = poll_of(driver);
+static void on_frames(struct subscription *subscription, struct delivery_batch *batch) {
+    struct poll *poll = poll_of(subscription);
     enum status status = add_messages(poll, batch);
     if (status != STATUS_OK)
         answer_failed(poll, status);
@@ -375,8 +376,8 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         *poll->wants_more = true;
 }
 
-static void on_head(struct driver *driver) {
-    struct poll *poll = poll_of(driver);
+static void on_head(struct subscription *subscription) {
+    struct poll *poll = poll_of(subscription);
     if (poll->count == 0 && poll->wait_ms > 0)
         await_news(poll);
     else
@@ -386,18 +387,19 @@ static void on_head(struct driver *driver) {
 static void gather(struct poll *poll);
 
 static void read_run(struct call *call, struct store_session *store) {
-    call->has_more = driver_read_run(&container_of(call, struct poll, call)->driver, store);
+    call->has_more =
+        subscription_read_run(&container_of(call, struct poll, call)->subscription, store);
 }
 
 static void read_done(struct call *call) {
     struct poll *poll = container_of(call, struct poll, call);
-    driver_read_done(&poll->driver, call->status);
+    subscription_read_done(&poll->subscription, call->status);
     if (exchange_unref(poll->exchange))
         gather(poll);
 }
 
-static void on_read(struct driver *driver) {
-    struct poll *poll = poll_of(driver);
+static void on_read(struct subscription *subscription) {
+    struct poll *poll = poll_of(subscription);
     struct exchange *exchange = poll->exchange;
     poll->call.run = read_run;
     poll->call.done = read_done;
@@ -406,23 +408,23 @@ static void on_read(struct driver *driver) {
 
 /* A bootstrap is never stale: if its first frames were pruned before the client got any, it starts
  * again at the oldest frame. */
-static void on_stale(struct driver *driver) {
-    struct poll *poll = poll_of(driver);
+static void on_stale(struct subscription *subscription) {
+    struct poll *poll = poll_of(subscription);
     if (poll->count > 0) {
         answer_page(poll);
-    } else if (driver->subscription.is_bootstrap) {
-        subscription_restart(&driver->subscription);
+    } else if (subscription->is_bootstrap) {
+        subscription_restart(subscription);
         *poll->wants_more = true;
     } else {
         answer_stale(poll);
     }
 }
 
-static void on_failed(struct driver *driver) {
-    answer_failed(poll_of(driver), driver->subscription.status);
+static void on_failed(struct subscription *subscription) {
+    answer_failed(poll_of(subscription), subscription->status);
 }
 
-static const struct driver_sink poll_sink = {
+static const struct subscription_sink poll_sink = {
     .frames = on_frames,
     .at_head = on_head,
     .read = on_read,
@@ -440,22 +442,22 @@ static void gather(struct poll *poll) {
         uint64_t room = poll->limit - poll->count;
         wants_more = false;
         poll->wants_more = &wants_more;
-        driver_step(&poll->driver, (size_t)smaller(room, DELIVERY_FRAMES_MAX), POLL_PAGE_BYTES,
-                    &poll_sink);
+        subscription_serve(&poll->subscription, (size_t)smaller(room, DELIVERY_FRAMES_MAX),
+                           POLL_PAGE_BYTES, &poll_sink);
     } while (wants_more);
 }
 
 static void member_advanced(struct feed_member *member) {
-    struct poll *poll = container_of(member, struct poll, driver.member);
-    if (poll->exchange->conn && !subscription_is_reading(&poll->driver.subscription))
+    struct poll *poll = container_of(member, struct poll, subscription.member);
+    if (poll->exchange->conn && !subscription_is_reading(&poll->subscription))
         gather(poll);
 }
 
 static void answer_waiting(struct poll *poll) {
-    bool is_waiting = poll->exchange->conn && !subscription_is_reading(&poll->driver.subscription);
+    bool is_waiting = poll->exchange->conn && !subscription_is_reading(&poll->subscription);
     if (!is_waiting || poll->exchange->answered || poll->is_counting)
         return;
-    driver_skip_hidden(&poll->driver);
+    subscription_skip_hidden(&poll->subscription);
     answer_page(poll);
 }
 
@@ -535,24 +537,24 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
     exchange->work_free = poll_free;
     exchange->drain = poll_drain;
     poll->exchange = exchange;
-    poll->driver.member.advanced = member_advanced;
+    poll->subscription.member.advanced = member_advanced;
     poll->consumer = *consumer;
     poll->wait_ms = query->wait_ms;
     poll->form = query->form;
     struct subscription_options options = query->options;
     options.principal = exchange->principal;
     options.view = exchange->view;
-    const struct driver_rules rules = {delivery_of(exchange)->policies,
-                                       delivery_of(exchange)->writer};
-    enum status status = driver_open(&poll->driver, &delivery_loop_of(exchange)->feeds,
-                                     exchange->match.parameters[0], &rules, &options);
+    const struct subscription_rules rules = {delivery_of(exchange)->policies,
+                                             delivery_of(exchange)->writer};
+    enum status status = subscription_open(&poll->subscription, &delivery_loop_of(exchange)->feeds,
+                                           exchange->match.parameters[0], &rules, &options);
     if (status != STATUS_OK)
         return status;
     poll->is_open = true;
-    metrics_add(
-        options.has_cursor || options.has_since ? METRIC_SYNC_REPLAY_STARTED
-                                                : METRIC_SYNC_REPLAY_BOOTSTRAP,
-        METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.topic->policy->topic_class), 1);
+    metrics_add(options.has_cursor || options.has_since ? METRIC_SYNC_REPLAY_STARTED
+                                                        : METRIC_SYNC_REPLAY_BOOTSTRAP,
+                METRIC_LABELS(LABEL_DIALECT_POLL, poll->subscription.topic->policy->topic_class),
+                1);
     limit_apply(poll, query->limit);
     gather(poll);
     return STATUS_OK;

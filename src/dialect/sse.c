@@ -87,7 +87,7 @@ const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
 
 /* An event, because an EventSource does not see comments. It has no id: it is no position. */
 static enum status send_pending(struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     struct buffer body;
     if (!subscription_is_pending(subscription))
         return STATUS_OK;
@@ -107,7 +107,7 @@ static enum status send_pending(struct subscriber *subscriber, struct buffer *ou
  * first frame would resume at the stale position, or at the head and miss frames. A snapshot has no
  * id before its last part. */
 static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     const char *epoch = subscription_epoch(subscription)->text;
     char id[POSITION_BYTES_MAX];
     struct slice position = position_write(subscription->start->bootstrap.from_seq - 1, epoch, id);
@@ -117,7 +117,7 @@ static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, subscriber->driver.subscription.topic->name);
+        status = json_write_string(&body, subscriber->subscription.topic->name);
     if (status == STATUS_OK)
         status = buffer_printf(&body, ",\"epoch\":\"%s\",", epoch);
     size_t begin = body.size;
@@ -169,18 +169,18 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     enum status status = event_stream_heartbeat(session, out);
     if (status != STATUS_OK || !subscriber || !subscriber_has_position(subscriber))
         return status;
-    uint64_t after = subscriber->driver.subscription.sent_seq;
+    uint64_t after = subscriber->subscription.sent_seq;
     uint64_t through = subscriber_position(subscriber);
     if (through == after)
         return status;
     char id[POSITION_BYTES_MAX];
-    const struct topic_epoch *epoch = subscription_epoch(&subscriber->driver.subscription);
+    const struct topic_epoch *epoch = subscription_epoch(&subscriber->subscription);
     struct slice position = position_write(through, epoch->text, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, subscriber->driver.subscription.topic->name);
+        status = json_write_string(&body, subscriber->subscription.topic->name);
     if (status == STATUS_OK)
         status =
             buffer_printf(&body, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}", after, through);
@@ -206,7 +206,7 @@ static enum status send_slow(struct session *session, struct buffer *out) {
 /* The notice of a bootstrap says it too, also of one that follows a stale position. */
 static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     bool resumes = subscription->state == SUBSCRIPTION_OPEN && !subscription->is_bootstrap;
     if (resumes && send_pending(subscriber, &session->replies) != STATUS_OK) {
         outlet_close(session->outlet);

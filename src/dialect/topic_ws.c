@@ -104,7 +104,7 @@ static void put_stream_id(struct object_writer *object, struct slice topic) {
 }
 
 static enum status write_hello(const struct subscriber *subscriber, struct buffer *body) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     const struct topic_window *window = &subscription->start->window;
     const struct delivery *shared = subscriber->session->delivery->shared;
     struct buffer bootstrap;
@@ -217,7 +217,7 @@ static enum status send_reauth(struct session *session, uint64_t left_ms, struct
 
 /* Covers the hidden frames since the last message, if there are any. */
 static enum status send_progress(const struct subscriber *subscriber, struct buffer *out) {
-    uint64_t after = subscriber->driver.subscription.sent_seq;
+    uint64_t after = subscriber->subscription.sent_seq;
     uint64_t through = subscriber_position(subscriber);
     char body[64];
     if (through == after)
@@ -249,7 +249,7 @@ static enum status receive(struct session *session, struct slice text) {
  * resume leaves at the turn too, in one piece with the first page. */
 static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     bool resumes = subscription->state == SUBSCRIPTION_OPEN && !subscription->is_bootstrap;
     if (resumes && send_hello(subscriber, &session->replies) != STATUS_OK) {
         outlet_close(session->outlet);

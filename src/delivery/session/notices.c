@@ -11,7 +11,7 @@
 
 /* A subscriber that frames of others do not wake has not learned the newest head. */
 static uint64_t head_of(const struct subscriber *subscriber) {
-    return subscription_newest_head(&subscriber->driver.subscription);
+    return subscription_newest_head(&subscriber->subscription);
 }
 
 /* [{"topic":…,"watermark":…}] of the subscribers that have started. */
@@ -26,12 +26,12 @@ static enum status write_list(const struct session *session, bool heads, struct 
             status = buffer_append_byte(out, ',');
         has_one = true;
         struct object_writer object = object_begin(out);
-        object_text(&object, SLICE("topic"), subscriber->driver.subscription.topic->name);
+        object_text(&object, SLICE("topic"), subscriber->subscription.topic->name);
         if (heads)
             object_number(&object, SLICE("watermark"), head_of(subscriber));
         else
             position_put(&object, SLICE("watermark"), subscriber_position(subscriber),
-                         subscription_given_epoch(&subscriber->driver.subscription));
+                         subscription_given_epoch(&subscriber->subscription));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;
     }
@@ -57,10 +57,10 @@ enum status notice_covered(const struct session *session, struct buffer *out) {
             status = buffer_append_byte(out, ',');
         has_one = true;
         struct object_writer object = object_begin(out);
-        object_text(&object, SLICE("topic"), subscriber->driver.subscription.topic->name);
+        object_text(&object, SLICE("topic"), subscriber->subscription.topic->name);
         object_text(&object, SLICE("epoch"),
-                    slice_of(subscription_epoch(&subscriber->driver.subscription)->text));
-        object_number(&object, SLICE("after"), subscriber->driver.subscription.sent_seq);
+                    slice_of(subscription_epoch(&subscriber->subscription)->text));
+        object_number(&object, SLICE("after"), subscriber->subscription.sent_seq);
         object_number(&object, SLICE("through"), subscriber_position(subscriber));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;
@@ -76,7 +76,8 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         if (subscriber_is_started(subscriber) &&
-            (!worst || driver_own_lag(&subscriber->driver) > driver_own_lag(&worst->driver)))
+            (!worst || subscription_own_lag(&subscriber->subscription) >
+                           subscription_own_lag(&worst->subscription)))
             worst = subscriber;
     enum status status = notice_positions(session, &cursors);
     struct object_writer object = object_begin(out);
@@ -84,8 +85,8 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
     object_text(&object, SLICE("message"),
                 SLICE("The connection does not read what it is sent; come back and resume."));
     if (worst) {
-        object_text(&object, SLICE("topic"), worst->driver.subscription.topic->name);
-        object_number(&object, SLICE("lag"), driver_own_lag(&worst->driver));
+        object_text(&object, SLICE("topic"), worst->subscription.topic->name);
+        object_number(&object, SLICE("lag"), subscription_own_lag(&worst->subscription));
     }
     object_number(&object, SLICE("strikes"), session_strike_count(session));
     object_number(&object, SLICE("max_strikes"), options->strikes_max);
@@ -115,7 +116,7 @@ enum status notice_end(const struct session *session, enum status why, uint64_t 
 }
 
 enum status notice_stale(const struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     struct stale_topic stale = subscription_stale(subscription);
     return stale_write_json(out, &stale, 1);
 }
@@ -124,7 +125,7 @@ enum status notice_refused(const struct subscriber *subscriber, enum status why,
                            struct buffer *out) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = buffer_over(text, sizeof(text));
-    struct slice topic = subscriber->driver.subscription.topic->name;
+    struct slice topic = subscriber->subscription.topic->name;
     enum status status = address_stream(topic, &stream);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(why)));
@@ -138,8 +139,7 @@ enum status notice_refused(const struct subscriber *subscriber, enum status why,
 enum status notice_bootstrap(const struct subscriber *subscriber, struct buffer *out) {
     if (subscriber->snapshot)
         return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
-    const struct continuity_bootstrap *bootstrap =
-        &subscriber->driver.subscription.start->bootstrap;
+    const struct continuity_bootstrap *bootstrap = &subscriber->subscription.start->bootstrap;
     return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
                          bootstrap->truncated ? "true" : "false");
 }
@@ -157,9 +157,8 @@ void notice_resume(const struct session *session, char text[124]) {
     enum status status = STATUS_OK;
     for (const struct subscriber *subscriber = session_first(session);
          status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
-        struct slice topic = subscriber->driver.subscription.topic->name;
-        const struct topic_epoch *epoch =
-            subscription_given_epoch(&subscriber->driver.subscription);
+        struct slice topic = subscriber->subscription.topic->name;
+        const struct topic_epoch *epoch = subscription_given_epoch(&subscriber->subscription);
         if (!subscriber_has_position(subscriber))
             continue;
         status = buffer_printf(&reason, "%s%.*s=%" PRIu64 "%s%s",

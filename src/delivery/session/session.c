@@ -155,7 +155,7 @@ struct cause session_cause(const struct session *session, const struct subscribe
     struct slice principal = {NULL, 0};
     struct slice peer = {NULL, 0};
     struct slice topic =
-        subscriber ? subscriber->driver.subscription.topic->name : (struct slice){NULL, 0};
+        subscriber ? subscriber->subscription.topic->name : (struct slice){NULL, 0};
     if (session->principal)
         principal =
             (struct slice){names->principal, principal_name(session->principal, names->principal)};
@@ -187,7 +187,7 @@ void session_log_stale(const struct subscriber *subscriber) {
     struct cause_names names;
     telemetry_stale(subscriber->session->delivery->shared->telemetry,
                     session_cause(subscriber->session, subscriber, &names),
-                    subscription_continuity(&subscriber->driver.subscription));
+                    subscription_continuity(&subscriber->subscription));
 }
 
 void session_log_refused(struct session *session, struct slice topic, enum status status) {

@@ -63,7 +63,7 @@ enum subscriber_state {
 };
 
 struct subscriber {
-    struct driver driver;
+    struct subscription subscription;
     struct turn turn;
     struct session *session;
     struct hlist_node node;               /* in the session's subscribers */

@@ -182,7 +182,7 @@ static bool is_same(const struct principal *a, const struct principal *b) {
 
 /* Owners of runs and workers were read when the subscriber began, and do not change. */
 static bool still_may_read(const struct subscriber *subscriber, const struct principal *principal) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     struct slice name = subscription->topic->name;
     struct slice topic = topic_is_log(name) ? topic_name(TOPIC_AUDIT) : name;
     struct grant before = grant_check(subscription->principal, topic, NULL);
@@ -195,7 +195,7 @@ static enum status check_still_entitled(const struct subscriber *subscriber,
                                         const struct principal *principal) {
     if (!still_may_read(subscriber, principal))
         return STATUS_FORBIDDEN_TOPIC;
-    if (subscriber->driver.subscription.replay_all && !principal_may_replay_all(principal))
+    if (subscriber->subscription.replay_all && !principal_may_replay_all(principal))
         return STATUS_MISSING_SCOPE;
     return STATUS_OK;
 }
@@ -228,7 +228,7 @@ enum status session_refresh(struct session *session, const struct principal *pri
     session->principal = principal_shared(principal);
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        subscriber->driver.subscription.principal = session->principal;
+        subscriber->subscription.principal = session->principal;
     session->has_reauth_notice = false;
     session_forget_expiry(session);
     session_arm_expiry(session);

@@ -85,7 +85,7 @@ void session_drain(struct session *session) {
 static void skip_hidden(struct session *session) {
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        driver_skip_hidden(&subscriber->driver);
+        subscription_skip_hidden(&subscriber->subscription);
 }
 
 /* The heartbeat covered every position. */
@@ -93,7 +93,7 @@ static void positions_sent(struct session *session) {
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         if (subscriber_has_position(subscriber))
-            subscription_sent(&subscriber->driver.subscription, subscriber_position(subscriber));
+            subscription_sent(&subscriber->subscription, subscriber_position(subscriber));
 }
 
 static void heartbeat(struct session *session) {
@@ -114,7 +114,8 @@ static uint64_t total_lag(const struct session *session) {
     uint64_t lag = 0;
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        lag += subscriber_is_started(subscriber) ? driver_own_lag(&subscriber->driver) : 0;
+        lag +=
+            subscriber_is_started(subscriber) ? subscription_own_lag(&subscriber->subscription) : 0;
     return lag;
 }
 
@@ -123,7 +124,8 @@ static const struct subscriber *furthest_behind(const struct session *session) {
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         if (subscriber_is_started(subscriber) &&
-            (!worst || driver_own_lag(&subscriber->driver) > driver_own_lag(&worst->driver)))
+            (!worst || subscription_own_lag(&subscriber->subscription) >
+                           subscription_own_lag(&worst->subscription)))
             worst = subscriber;
     return worst;
 }
@@ -143,7 +145,7 @@ static void evict(struct session *session) {
 static void release_frames(struct session *session) {
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        subscription_idle(&subscriber->driver.subscription);
+        subscription_idle(&subscriber->subscription);
 }
 
 static void forget_strikes(struct session *session) {

@@ -86,7 +86,7 @@ static void begin_together(struct session *session, enum session_job job) {
 static void begin_opening(struct session *session) {
     struct session_opening *opening = session->work->opening;
     for (size_t i = 0; i < opening->count; i++)
-        if (subscription_ask_position(&opening->subscribers[i]->driver.subscription) != STATUS_OK)
+        if (subscription_ask_position(&opening->subscribers[i]->subscription) != STATUS_OK)
             opening->status = STATUS_OUT_OF_MEMORY;
     begin_together(session, SESSION_JOB_OPEN);
 }
@@ -172,11 +172,11 @@ enum status session_open_one(struct session *session, struct subscriber *subscri
 void session_read_ahead(struct subscriber *subscriber, const struct delivery_batch *batch) {
     struct session *session = subscriber->session;
     if (session_job(session) != SESSION_JOB_NONE ||
-        !subscription_ask_ahead(&subscriber->driver.subscription, batch))
+        !subscription_ask_ahead(&subscriber->subscription, batch))
         return;
     /* The frames are read when the position gets there. */
     if (!make_work(session)) {
-        subscription_ahead_done(&subscriber->driver.subscription);
+        subscription_ahead_done(&subscriber->subscription);
         return;
     }
     session->work->reading = subscriber;
@@ -210,8 +210,7 @@ static bool open_run(struct session_opening *opening, struct job_slice *slice) {
     while (!has_more && opening->read_count < opening->count) {
         if (slice_is_over(slice))
             return true;
-        struct journal_read *read =
-            opening->subscribers[opening->read_count]->driver.subscription.read;
+        struct journal_read *read = opening->subscribers[opening->read_count]->subscription.read;
         slice->topics_left--;
         if (read) {
             read->rows = slice->rows;
@@ -232,10 +231,10 @@ static void job_run(struct call *call, struct store_session *store) {
         call->has_more = open_run(work->opening, &slice);
         return;
     case SESSION_JOB_READ:
-        call->has_more = driver_read_run(&work->reading->driver, store);
+        call->has_more = subscription_read_run(&work->reading->subscription, store);
         return;
     case SESSION_JOB_AHEAD:
-        call->has_more = journal_read_run(work->reading->driver.subscription.ahead, store);
+        call->has_more = journal_read_run(work->reading->subscription.ahead, store);
         return;
     case SESSION_JOB_PART:
         subscriber_snapshot_read(work->reading->snapshot);

@@ -167,11 +167,11 @@ bool subscriber_has_position(const struct subscriber *subscriber) {
 }
 
 uint64_t subscriber_position(const struct subscriber *subscriber) {
-    return subscriber->driver.subscription.next_seq - 1;
+    return subscriber->subscription.next_seq - 1;
 }
 
 bool subscriber_is_reading(const struct subscriber *subscriber) {
-    return subscription_is_reading(&subscriber->driver.subscription) ||
+    return subscription_is_reading(&subscriber->subscription) ||
            (subscriber->snapshot && subscriber_snapshot_is_reading(subscriber->snapshot));
 }
 
@@ -185,7 +185,7 @@ bool subscriber_wants_job(const struct subscriber *subscriber) {
 
 /* Another thread uses something of it. */
 static bool is_lent(const struct subscriber *subscriber) {
-    return subscriber_is_reading(subscriber) || subscriber->driver.subscription.ahead;
+    return subscriber_is_reading(subscriber) || subscriber->subscription.ahead;
 }
 
 static struct scheduler *scheduler_of(const struct subscriber *subscriber) {
@@ -196,9 +196,9 @@ static void subscriber_free(struct subscriber *subscriber) {
     assert(!is_lent(subscriber));
     hlist_remove(&subscriber->node);
     metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
-                METRIC_LABELS(subscriber->driver.subscription.topic->policy->topic_class), 1);
+                METRIC_LABELS(subscriber->subscription.topic->policy->topic_class), 1);
     subscriber_snapshot_drop(subscriber);
-    driver_close(&subscriber->driver);
+    subscription_close(&subscriber->subscription);
     slab_give(&subscriber->session->delivery->subscribers, subscriber);
 }
 
@@ -208,7 +208,7 @@ void subscriber_drop(struct subscriber *subscriber) {
         if (subscriber->snapshot)
             subscriber_snapshot_cancel(subscriber->snapshot);
         else
-            driver_read_done(&subscriber->driver, STATUS_SHUTTING_DOWN);
+            subscription_read_done(&subscriber->subscription, STATUS_SHUTTING_DOWN);
     }
     subscriber_set_state(subscriber, SUBSCRIBER_LEAVING);
     /* The session's other topics do not wait for a read that nobody needs. */
@@ -241,7 +241,7 @@ void subscriber_ready(struct subscriber *subscriber) {
 }
 
 static void member_advanced(struct feed_member *member) {
-    subscriber_ready(container_of(member, struct subscriber, driver.member));
+    subscriber_ready(container_of(member, struct subscriber, subscription.member));
 }
 
 enum status subscriber_new(struct session *session, struct slice topic,
@@ -253,20 +253,21 @@ enum status subscriber_new(struct session *session, struct slice topic,
     if (!subscriber)
         return STATUS_OUT_OF_MEMORY;
     subscriber->session = session;
-    subscriber->driver.member.advanced = member_advanced;
+    subscriber->subscription.member.advanced = member_advanced;
     subscriber->frames_max = DELIVERY_FRAMES_MAX;
     filled.principal = session->principal;
-    const struct driver_rules rules = {delivery->shared->policies, delivery->shared->writer};
-    enum status status = driver_open(&subscriber->driver, &delivery->feeds, topic, &rules, &filled);
+    const struct subscription_rules rules = {delivery->shared->policies, delivery->shared->writer};
+    enum status status =
+        subscription_open(&subscriber->subscription, &delivery->feeds, topic, &rules, &filled);
     if (status != STATUS_OK)
         goto out;
-    const struct policy *policy = subscriber->driver.subscription.topic->policy;
+    const struct policy *policy = subscriber->subscription.topic->policy;
     const struct turn_place place = {principal_key(session->principal, key),
-                                     subscriber->driver.member.feed, policy->qos_tier,
+                                     subscriber->subscription.member.feed, policy->qos_tier,
                                      session_turn(session)};
     status = scheduler_join(&delivery->scheduler, &place, &subscriber->turn);
     if (status != STATUS_OK) {
-        driver_close(&subscriber->driver);
+        subscription_close(&subscriber->subscription);
         goto out;
     }
     hlist_push_front(&session->subscribers, &subscriber->node);
@@ -280,7 +281,7 @@ out:
 
 /* A bootstrap of a summary topic is its snapshot, and then the frames behind the snapshot. */
 static void bootstrap(struct subscriber *subscriber) {
-    struct subscription *subscription = &subscriber->driver.subscription;
+    struct subscription *subscription = &subscriber->subscription;
     const struct feed_topic *topic = subscription->topic;
     subscriber_set_state(subscriber, SUBSCRIBER_BOOTSTRAP);
     if (!policy_has_snapshot(topic->policy) || !subscriber->session->dialect->snapshot ||
@@ -292,7 +293,7 @@ static void bootstrap(struct subscriber *subscriber) {
 }
 
 void subscriber_start(struct subscriber *subscriber) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     /* The client waits without an answer; the log tells operators why. */
     if (subscription->view == GRANT_VIEW_NONE)
         session_log_refused(subscriber->session, subscription->topic->name, STATUS_OWNER_MISMATCH);
@@ -309,21 +310,20 @@ void subscriber_start(struct subscriber *subscriber) {
 }
 
 void subscriber_restart(struct subscriber *subscriber) {
-    subscription_restart(&subscriber->driver.subscription);
-    if (subscriber->driver.subscription.state != SUBSCRIPTION_FAILED)
+    subscription_restart(&subscriber->subscription);
+    if (subscriber->subscription.state != SUBSCRIPTION_FAILED)
         bootstrap(subscriber);
     scheduler_add(scheduler_of(subscriber), &subscriber->turn);
 }
 
 /* The client asked for the topic by another name too. */
 static bool is_repeated(const struct subscriber *subscriber) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     const struct subscriber *other = session_first(subscriber->session);
     if (!subscription->owns_topic || !subscriber_is_started(subscriber))
         return false;
-    while (other &&
-           (other == subscriber || !subscriber_is_started(other) ||
-            !slice_equal(other->driver.subscription.topic->name, subscription->topic->name)))
+    while (other && (other == subscriber || !subscriber_is_started(other) ||
+                     !slice_equal(other->subscription.topic->name, subscription->topic->name)))
         other = subscriber_next(other);
     return other;
 }
@@ -344,11 +344,11 @@ void subscriber_read_back(struct subscriber *subscriber, enum status status) {
     if (subscriber->snapshot && subscriber_snapshot_is_reading(subscriber->snapshot))
         subscriber_snapshot_read_end(subscriber->snapshot, status);
     else
-        driver_read_done(&subscriber->driver, status);
+        subscription_read_done(&subscriber->subscription, status);
     settle(subscriber);
 }
 
 void subscriber_ahead_back(struct subscriber *subscriber) {
-    subscription_ahead_done(&subscriber->driver.subscription);
+    subscription_ahead_done(&subscriber->subscription);
     settle(subscriber);
 }

@@ -446,7 +446,7 @@ static enum status push_error(struct session *session, enum status error, struct
 }
 
 static enum status send_caught_up(struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     struct buffer body;
     (void)out;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);

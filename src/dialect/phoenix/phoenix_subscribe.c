@@ -93,7 +93,7 @@ static size_t count_others(const struct session *session, const struct subscribe
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         if (subscriber->state != SUBSCRIBER_LEAVING &&
-            !subscribe_has_topic(subscribe, subscriber->driver.subscription.topic->name))
+            !subscribe_has_topic(subscribe, subscriber->subscription.topic->name))
             count++;
     return count;
 }
@@ -235,7 +235,7 @@ static void call_done(struct session *session, struct session_lookup *call, enum
 }
 
 static enum status write_window(const struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription *subscription = &subscriber->subscription;
     const struct policy *policy = subscription->topic->policy;
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = buffer_over(text, sizeof(text));
@@ -274,7 +274,7 @@ static enum status write_names(const struct session *session, struct buffer *out
             status = buffer_append_byte(out, ',');
         has_one = true;
         if (status == STATUS_OK)
-            status = json_write_string(out, subscriber->driver.subscription.topic->name);
+            status = json_write_string(out, subscriber->subscription.topic->name);
     }
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
@@ -292,7 +292,7 @@ static enum status write_windows(const struct session_opening *opening, struct b
 
 static bool has_pending(const struct session_opening *opening) {
     for (size_t i = 0; i < opening->count; i++)
-        if (subscription_is_pending(&opening->subscribers[i]->driver.subscription))
+        if (subscription_is_pending(&opening->subscribers[i]->subscription))
             return true;
     return false;
 }
@@ -343,7 +343,7 @@ static enum status reply_stale(struct session *session, const struct session_ope
     if (!stale)
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < opening->count; i++) {
-        const struct subscription *subscription = &opening->subscribers[i]->driver.subscription;
+        const struct subscription *subscription = &opening->subscribers[i]->subscription;
         if (subscription->state != SUBSCRIPTION_STALE)
             continue;
         session_log_stale(opening->subscribers[i]);
@@ -361,7 +361,7 @@ static enum status reply_stale(struct session *session, const struct session_ope
 static enum status opening_result(const struct session_opening *opening) {
     enum status status = opening->status;
     for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
-        const struct subscription *subscription = &opening->subscribers[i]->driver.subscription;
+        const struct subscription *subscription = &opening->subscribers[i]->subscription;
         status =
             subscription->state == SUBSCRIPTION_STALE ? STATUS_STALE_CURSOR : subscription->status;
     }
@@ -376,7 +376,7 @@ static void start_all(struct session *session, const struct subscribe *subscribe
         next = subscriber_next(subscriber);
         /* The subscribers of the opening are not started yet. */
         if (subscriber_is_started(subscriber) &&
-            subscribe_has_topic(subscribe, subscriber->driver.subscription.topic->name))
+            subscribe_has_topic(subscribe, subscriber->subscription.topic->name))
             subscriber_drop(subscriber);
     }
     subscribers_dropped(session);
@@ -440,7 +440,7 @@ static void drop_named(struct session *session, const struct subscribe *wanted) 
          subscriber = next) {
         char text[STREAM_ID_BYTES_MAX];
         struct buffer stream = buffer_over(text, sizeof(text));
-        struct slice topic = subscriber->driver.subscription.topic->name;
+        struct slice topic = subscriber->subscription.topic->name;
         next = subscriber_next(subscriber);
         if (subscriber->state == SUBSCRIBER_LEAVING || address_stream(topic, &stream) != STATUS_OK)
             continue;

@@ -84,7 +84,7 @@ static inline enum subscription_step client_next(struct client *client) {
         if (step != STEP_READ)
             return step;
         journal_read_run(client->subscription.read, client->session);
-        subscription_read_done(&client->subscription);
+        subscription_read_done(&client->subscription, STATUS_OK);
     }
 }
 

@@ -17,7 +17,7 @@ static const struct principal stranger = {.identity.user_id = SLICE("x")};
 
 /* A client of the summaries that takes its frames when the feed wakes it. */
 struct client {
-    struct driver driver;
+    struct subscription subscription;
     const struct principal *principal;
     bool is_open;
     bool is_woken;
@@ -83,7 +83,7 @@ static void fixture_open(size_t window_frames, uint64_t seed) {
 
 static void client_close(struct client *client) {
     if (client->is_open)
-        driver_close(&client->driver);
+        subscription_close(&client->subscription);
     client->is_open = false;
 }
 
@@ -112,8 +112,8 @@ static void commit(size_t count) {
 
 /* ---- clients ---- */
 
-static struct client *client_of(struct driver *driver) {
-    return container_of(driver, struct client, driver);
+static struct client *client_of(struct subscription *subscription) {
+    return container_of(subscription, struct client, subscription);
 }
 
 static bool owns(const struct client *client, uint64_t seq) {
@@ -129,8 +129,8 @@ static void check(struct client *client, uint64_t through_seq) {
             assert_true(client->checked_seq + 1 <= client->received_seq);
 }
 
-static void on_frames(struct driver *driver, struct delivery_batch *batch) {
-    struct client *client = client_of(driver);
+static void on_frames(struct subscription *subscription, struct delivery_batch *batch) {
+    struct client *client = client_of(subscription);
     assert_int_equal(batch->after_seq, client->sent_seq);
     for (size_t i = 0; i < batch->count; i++) {
         uint64_t seq = batch->frames[i]->content.seq;
@@ -140,35 +140,35 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
     }
     if (batch->count > 0) {
         client->sent_seq = batch->through_seq;
-        subscription_sent(&driver->subscription, batch->through_seq);
+        subscription_sent(subscription, batch->through_seq);
         check(client, batch->through_seq);
     }
     delivery_batch_release(batch);
-    client->wants_more = driver_lag(driver) > 0;
+    client->wants_more = subscription_lag(subscription) > 0;
 }
 
-static void on_head(struct driver *driver) {
-    client_of(driver)->wants_more = false;
+static void on_head(struct subscription *subscription) {
+    client_of(subscription)->wants_more = false;
 }
 
-static void on_read(struct driver *driver) {
-    driver_read_run(driver, fixture.session);
-    driver_read_done(driver, STATUS_OK);
-    client_of(driver)->wants_more = true;
+static void on_read(struct subscription *subscription) {
+    subscription_read_run(subscription, fixture.session);
+    subscription_read_done(subscription, STATUS_OK);
+    client_of(subscription)->wants_more = true;
 }
 
-static void on_failed(struct driver *driver) {
-    fail_msg("%s", status_code(driver->subscription.status));
+static void on_failed(struct subscription *subscription) {
+    fail_msg("%s", status_code(subscription->status));
 }
 
-static const struct driver_sink sink = {.frames = on_frames,
-                                        .at_head = on_head,
-                                        .read = on_read,
-                                        .stale = on_failed,
-                                        .failed = on_failed};
+static const struct subscription_sink sink = {.frames = on_frames,
+                                              .at_head = on_head,
+                                              .read = on_read,
+                                              .stale = on_failed,
+                                              .failed = on_failed};
 
 static void woken(struct feed_member *member) {
-    struct client *client = container_of(member, struct client, driver.member);
+    struct client *client = container_of(member, struct client, subscription.member);
     client->is_woken = true;
     client->wakes++;
 }
@@ -177,17 +177,18 @@ static void client_open(struct client *client, const struct principal *principal
                         uint64_t after_seq) {
     const struct subscription_options options = {
         .principal = principal, .view = GRANT_VIEW_OWN, .has_cursor = true, .after_seq = after_seq};
-    const struct driver_rules rules = {.policies = &fixture.policies};
-    client->driver = (struct driver){.member.advanced = woken};
+    const struct subscription_rules rules = {.policies = &fixture.policies};
+    client->subscription = (struct subscription){.member.advanced = woken};
     client->principal = principal;
     client->is_open = client->is_woken = true; /* a new subscriber has a turn */
     client->sent_seq = client->checked_seq = after_seq;
-    assert_ok(driver_open(&client->driver, &fixture.feeds, SLICE(SUMMARIES), &rules, &options));
+    assert_ok(subscription_open(&client->subscription, &fixture.feeds, SLICE(SUMMARIES), &rules,
+                                &options));
 }
 
 static void client_step(struct client *client) {
     client->is_woken = false;
-    driver_step(&client->driver, 16, BYTES_MAX, &sink);
+    subscription_serve(&client->subscription, 16, BYTES_MAX, &sink);
     client->is_woken |= client->wants_more;
 }
 
@@ -198,8 +199,8 @@ static void client_serve(struct client *client) {
 
 /* What a heartbeat does. Returns the position. */
 static uint64_t client_cover(struct client *client) {
-    struct subscription *subscription = &client->driver.subscription;
-    driver_skip_hidden(&client->driver);
+    struct subscription *subscription = &client->subscription;
+    subscription_skip_hidden(&client->subscription);
     if (subscription_is_reading(subscription))
         return client->sent_seq;
     uint64_t through_seq = subscription->next_seq - 1;
@@ -272,14 +273,14 @@ static void a_woken_member_skips_what_lies_before_its_frame_without_reading(void
     for (int i = 0; i < 20; i++)
         commit(4);
     assert_int_equal(client->wakes, 0);
-    assert_int_equal(driver_own_lag(&client->driver), 0);
+    assert_int_equal(subscription_own_lag(&client->subscription), 0);
     fixture.publisher->seed = 0;
     commit(1);
     assert_true(client->is_woken);
-    assert_int_equal(driver_own_lag(&client->driver), 1);
+    assert_int_equal(subscription_own_lag(&client->subscription), 1);
     assert_int_equal(client_cover(client), 82);
     client_serve(client);
-    assert_int_equal(driver_own_lag(&client->driver), 0);
+    assert_int_equal(subscription_own_lag(&client->subscription), 0);
     assert_int_equal(client->received_seq, 83);
     assert_int_equal(client->sent_seq, 83);
     assert_int_equal(store_session_rows_read(fixture.session), rows);
@@ -307,7 +308,7 @@ static void random_act(uint64_t *seed) {
     case 1:
     case 2:
     case 3:
-        if (!subscription_is_reading(&client->driver.subscription))
+        if (!subscription_is_reading(&client->subscription))
             client_cover(client);
         return;
     case 4:
@@ -365,7 +366,7 @@ static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
     (void)state;
     fixture_open(64, 1);
     client_open(&fixture.clients[0], &user, 2);
-    struct feed *feed = fixture.clients[0].driver.member.feed;
+    struct feed *feed = fixture.clients[0].subscription.member.feed;
     for (uint64_t seq = 0; seq < FEED_PAGES_MAX; seq++)
         add_page(feed, seq, 100);
     assert_int_equal(feed_page(feed, 0)->batch.after_seq, 0);
@@ -386,7 +387,7 @@ static void a_page_that_ends_at_the_head_goes_when_the_topic_advances(void **sta
     (void)state;
     fixture_open(64, 1);
     client_open(&fixture.clients[0], &user, 2);
-    struct feed *feed = fixture.clients[0].driver.member.feed;
+    struct feed *feed = fixture.clients[0].subscription.member.feed;
     add_page(feed, 3, 100);
     add_page(feed, 99, 100);
     commit(1);

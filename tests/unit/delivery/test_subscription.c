@@ -36,7 +36,7 @@ static void events_committed_during_a_read_count_as_more(void **state) {
         journal_read_run(subscription->read, fixture.client.session);
         if (!after_read)
             publisher_commit(fixture.publisher, 2);
-        subscription_read_done(subscription);
+        subscription_read_done(subscription, STATUS_OK);
         if (after_read)
             publisher_commit(fixture.publisher, 2);
         assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_FRAMES);
@@ -391,7 +391,7 @@ static void the_log_by_event_cursor_opens_with_one_read(void **state) {
     fixture.client.batch.bytes_max = 65536;
     assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
     journal_read_run(subscription->read, fixture.client.session);
-    subscription_read_done(subscription);
+    subscription_read_done(subscription, STATUS_OK);
     assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_FRAMES);
     assert_int_equal(fixture.client.batch.after_seq, 90);
     assert_int_equal(fixture.client.batch.count, 10);

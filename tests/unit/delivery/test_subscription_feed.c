@@ -1,5 +1,5 @@
-/* A driver over a real store, a real hub and an io loop that the test turns by hand. A sink records
- * its calls as words. */
+/* A subscription with its feed over a real store, a real hub and an io loop that the test turns by
+ * hand. A sink records its calls as words. */
 #include "delivery/subscription.h"
 
 #include "death.h"
@@ -15,7 +15,7 @@ struct fixture {
     struct store_session *session; /* of the reads */
     struct policy_table policies;
     struct feeds feeds;
-    struct driver driver;
+    struct subscription subscription;
     struct buffer said; /* the calls of the sink */
     size_t advanced;    /* calls of the member */
     size_t given;       /* frames */
@@ -30,44 +30,44 @@ static unsigned long long number(uint64_t value) {
     return value;
 }
 
-static void record_frames(struct driver *driver, struct delivery_batch *batch) {
+static void record_frames(struct subscription *subscription, struct delivery_batch *batch) {
     assert_ok(buffer_printf(&fixture.said, "frames(%llu,%llu]:%zu ", number(batch->after_seq),
                             number(batch->through_seq), batch->count));
     for (size_t i = 0; i < batch->count; i++)
         assert_int_equal(frame_number(batch->frames[i]), batch->after_seq + 1 + i);
     fixture.given += batch->count;
     if (fixture.asks_ahead)
-        (void)!subscription_ask_ahead(&driver->subscription, batch);
-    subscription_sent(&driver->subscription, batch->through_seq);
+        (void)!subscription_ask_ahead(subscription, batch);
+    subscription_sent(subscription, batch->through_seq);
     delivery_batch_release(batch);
 }
 
-static void record_head(struct driver *driver) {
-    (void)driver;
+static void record_head(struct subscription *subscription) {
+    (void)subscription;
     assert_ok(buffer_append_slice(&fixture.said, SLICE("head ")));
 }
 
-static void record_read(struct driver *driver) {
-    (void)driver;
+static void record_read(struct subscription *subscription) {
+    (void)subscription;
     assert_ok(buffer_append_slice(&fixture.said, SLICE("read ")));
 }
 
-static void record_ahead(struct driver *driver) {
-    (void)driver;
+static void record_ahead(struct subscription *subscription) {
+    (void)subscription;
     assert_ok(buffer_append_slice(&fixture.said, SLICE("ahead ")));
 }
 
-static void record_stale(struct driver *driver) {
-    const struct continuity *continuity = subscription_continuity(&driver->subscription);
+static void record_stale(struct subscription *subscription) {
+    const struct continuity *continuity = subscription_continuity(subscription);
     assert_ok(buffer_printf(&fixture.said, "stale:%s@%llu ", reason_code(continuity->reasons[0]),
                             number(continuity->after_seq)));
 }
 
-static void record_failed(struct driver *driver) {
-    assert_ok(buffer_printf(&fixture.said, "failed:%s ", status_code(driver->subscription.status)));
+static void record_failed(struct subscription *subscription) {
+    assert_ok(buffer_printf(&fixture.said, "failed:%s ", status_code(subscription->status)));
 }
 
-static const struct driver_sink recording_sink = {
+static const struct subscription_sink recording_sink = {
     .frames = record_frames,
     .at_head = record_head,
     .read = record_read,
@@ -102,7 +102,7 @@ static const struct io_loop_hooks hooks = {.accept = ignore_accept,
                                            .ended = ignore_loop};
 
 static void count_advanced(struct feed_member *member) {
-    assert_ptr_equal(member, &fixture.driver.member);
+    assert_ptr_equal(member, &fixture.subscription.member);
     fixture.advanced++;
 }
 
@@ -137,13 +137,14 @@ static void fixture_drive(const char *topic, uint64_t after_seq) {
                                                  .view = GRANT_VIEW_ALL,
                                                  .has_cursor = has_cursor,
                                                  .after_seq = has_cursor ? after_seq : 0};
-    const struct driver_rules rules = {.policies = &fixture.policies};
-    fixture.driver.member.advanced = count_advanced;
-    assert_ok(driver_open(&fixture.driver, &fixture.feeds, slice_of(topic), &rules, &options));
+    const struct subscription_rules rules = {.policies = &fixture.policies};
+    fixture.subscription.member.advanced = count_advanced;
+    assert_ok(subscription_open(&fixture.subscription, &fixture.feeds, slice_of(topic), &rules,
+                                &options));
 }
 
 static void fixture_close(void) {
-    driver_close(&fixture.driver);
+    subscription_close(&fixture.subscription);
     /* No member is left, so the topic is not watched. */
     assert_int_equal(fixture.feeds.by_name.count, 0);
     io_loop_end_post(&fixture.io);
@@ -158,12 +159,12 @@ static void fixture_close(void) {
 }
 
 static void step(size_t frames_max) {
-    driver_step(&fixture.driver, frames_max, BYTES_MAX, &recording_sink);
+    subscription_serve(&fixture.subscription, frames_max, BYTES_MAX, &recording_sink);
 }
 
 static void run_read(void) {
-    driver_read_run(&fixture.driver, fixture.session);
-    driver_read_done(&fixture.driver, STATUS_OK);
+    subscription_read_run(&fixture.subscription, fixture.session);
+    subscription_read_done(&fixture.subscription, STATUS_OK);
 }
 
 static void prune(uint64_t below_seq) {
@@ -208,7 +209,7 @@ static void a_driver_below_the_window_reads_the_store(void **state) {
     run_read();
     step(16);
     assert_said("frames(42,58]:16 ");
-    assert_int_equal(driver_lag(&fixture.driver), 42);
+    assert_int_equal(subscription_lag(&fixture.subscription), 42);
     step(16);
     assert_said("read ");
     run_read();
@@ -223,11 +224,11 @@ static void a_replay_reaches_the_head_without_a_gap(void **state) {
     fixture_drive(SUMMARIES, 0);
     do {
         step(7);
-        if (subscription_is_reading(&fixture.driver.subscription))
+        if (subscription_is_reading(&fixture.subscription))
             run_read();
-    } while (fixture.given == 0 || driver_lag(&fixture.driver) > 0);
+    } while (fixture.given == 0 || subscription_lag(&fixture.subscription) > 0);
     assert_int_equal(fixture.given, 30);
-    assert_int_equal(fixture.driver.subscription.next_seq, 31);
+    assert_int_equal(fixture.subscription.next_seq, 31);
     buffer_clear(&fixture.said);
     step(7);
     assert_said("head ");
@@ -245,11 +246,11 @@ static void a_step_respects_both_limits(void **state) {
     commit(9);
     step(4);
     assert_said("frames(0,4]:4 ");
-    assert_int_equal(driver_lag(&fixture.driver), 5);
+    assert_int_equal(subscription_lag(&fixture.subscription), 5);
     /* Each payload has seven bytes, and one frame is given whatever its size. */
-    driver_step(&fixture.driver, 16, 14, &recording_sink);
+    subscription_serve(&fixture.subscription, 16, 14, &recording_sink);
     assert_said("frames(4,6]:2 ");
-    driver_step(&fixture.driver, 16, 1, &recording_sink);
+    subscription_serve(&fixture.subscription, 16, 1, &recording_sink);
     assert_said("frames(6,7]:1 ");
     fixture_close();
 }
@@ -263,7 +264,7 @@ static void a_bootstrap_begins_where_the_policy_of_the_topic_allows(void **state
     run_read();
     step(16);
     assert_said("read frames(30,40]:10 ");
-    assert_true(fixture.driver.subscription.is_bootstrap);
+    assert_true(fixture.subscription.is_bootstrap);
     fixture_close();
 }
 
@@ -295,10 +296,10 @@ static void a_driver_keeps_a_copy_of_the_topic_name(void **state) {
     fixture_open(0, 32);
     fixture_drive(name, 0);
     memset(name, 'x', sizeof(name) - 1);
-    assert_slice(fixture.driver.subscription.topic->name, SUMMARIES);
-    assert_ptr_equal(fixture.driver.subscription.topic->policy,
+    assert_slice(fixture.subscription.topic->name, SUMMARIES);
+    assert_ptr_equal(fixture.subscription.topic->policy,
                      policy_of(&fixture.policies, SLICE(SUMMARIES)));
-    assert_ptr_equal(fixture.driver.subscription.topic, feed_topic(fixture.driver.member.feed));
+    assert_ptr_equal(fixture.subscription.topic, feed_topic(fixture.subscription.member.feed));
     fixture_close();
 }
 
@@ -308,7 +309,7 @@ static void a_closed_driver_receives_no_commits(void **state) {
     fixture_drive(SUMMARIES, 0);
     commit(1);
     assert_int_equal(fixture.advanced, 1);
-    driver_close(&fixture.driver);
+    subscription_close(&fixture.subscription);
     commit(1);
     assert_int_equal(fixture.advanced, 1);
     fixture_drive(SUMMARIES, 0);
@@ -332,7 +333,7 @@ static void a_driver_that_pruning_overtook_is_stale(void **state) {
     assert_said("read stale:retention_floor_breach@16 ");
     step(16);
     assert_said("stale:retention_floor_breach@16 ");
-    subscription_restart(&fixture.driver.subscription);
+    subscription_restart(&fixture.subscription);
     step(16);
     run_read();
     step(16);
@@ -345,7 +346,7 @@ static void a_driver_whose_read_could_not_run_fails(void **state) {
     fixture_open(10, 8);
     fixture_drive(SUMMARIES, 0);
     step(16);
-    driver_read_done(&fixture.driver, STATUS_LIMIT_REACHED);
+    subscription_read_done(&fixture.subscription, STATUS_LIMIT_REACHED);
     step(16);
     assert_said("read failed:limit_reached ");
     step(16);
@@ -358,10 +359,10 @@ static void a_driver_whose_read_ran_and_failed_fails(void **state) {
     fixture_open(10, 8);
     fixture_drive(SUMMARIES, 0);
     step(16);
-    driver_read_run(&fixture.driver, fixture.session);
-    journal_read_release(fixture.driver.subscription.read);
-    fixture.driver.subscription.read->status = STATUS_STORE_UNAVAILABLE;
-    driver_read_done(&fixture.driver, STATUS_OK);
+    subscription_read_run(&fixture.subscription, fixture.session);
+    journal_read_release(fixture.subscription.read);
+    fixture.subscription.read->status = STATUS_STORE_UNAVAILABLE;
+    subscription_read_done(&fixture.subscription, STATUS_OK);
     step(16);
     assert_said("read failed:store_unavailable ");
     fixture_close();
@@ -373,19 +374,19 @@ static void a_driver_whose_read_ran_and_failed_fails(void **state) {
 static void begin_ahead(void) {
     fixture_open(400, 1024);
     fixture_drive(SUMMARIES, 0);
-    assert_ok(subscription_ask_position(&fixture.driver.subscription));
+    assert_ok(subscription_ask_position(&fixture.subscription));
     run_read();
     fixture.asks_ahead = true;
     step(16);
     run_read();
     step(16);
     assert_said("read frames(0,16]:16 ");
-    assert_non_null(fixture.driver.subscription.ahead);
+    assert_non_null(fixture.subscription.ahead);
 }
 
 static void end_ahead(void) {
-    journal_read_run(fixture.driver.subscription.ahead, fixture.session);
-    subscription_ahead_done(&fixture.driver.subscription);
+    journal_read_run(fixture.subscription.ahead, fixture.session);
+    subscription_ahead_done(&fixture.subscription);
 }
 
 static void a_driver_waits_for_the_frames_that_are_read_ahead(void **state) {
@@ -404,10 +405,10 @@ static void a_driver_waits_for_the_frames_that_are_read_ahead(void **state) {
 }
 
 static void step_without_ahead(void *user) {
-    struct driver_sink sink = recording_sink;
+    struct subscription_sink sink = recording_sink;
     (void)user;
     sink.ahead = NULL;
-    driver_step(&fixture.driver, 16, BYTES_MAX, &sink);
+    subscription_serve(&fixture.subscription, 16, BYTES_MAX, &sink);
 }
 
 static void a_sink_that_reads_ahead_must_take_the_answer(void **state) {
@@ -432,8 +433,8 @@ struct gathered {
 
 static struct gathered gathered;
 
-static void gather_frames(struct driver *driver, struct delivery_batch *batch) {
-    (void)driver;
+static void gather_frames(struct subscription *subscription, struct delivery_batch *batch) {
+    (void)subscription;
     for (size_t i = 0; i < batch->count; i++)
         gathered.last_seq = batch->frames[i]->content.seq;
     gathered.count += batch->count;
@@ -442,28 +443,28 @@ static void gather_frames(struct driver *driver, struct delivery_batch *batch) {
     gathered.wants_more = !gathered.is_answered;
 }
 
-static void gather_head(struct driver *driver) {
-    (void)driver;
+static void gather_head(struct subscription *subscription) {
+    (void)subscription;
     gathered.is_answered = true;
 }
 
-static void gather_read(struct driver *driver) {
-    driver_read_run(driver, fixture.session);
-    driver_read_done(driver, STATUS_OK);
+static void gather_read(struct subscription *subscription) {
+    subscription_read_run(subscription, fixture.session);
+    subscription_read_done(subscription, STATUS_OK);
     gathered.wants_more = true;
 }
 
-static void gather_stale(struct driver *driver) {
-    subscription_restart(&driver->subscription);
+static void gather_stale(struct subscription *subscription) {
+    subscription_restart(subscription);
     gathered.restarts++;
     gathered.wants_more = true;
 }
 
-static void gather_failed(struct driver *driver) {
-    fail_msg("%s", status_code(driver->subscription.status));
+static void gather_failed(struct subscription *subscription) {
+    fail_msg("%s", status_code(subscription->status));
 }
 
-static const struct driver_sink gathering_sink = {
+static const struct subscription_sink gathering_sink = {
     .frames = gather_frames,
     .at_head = gather_head,
     .read = gather_read,
@@ -475,7 +476,8 @@ static void gather(size_t limit) {
     gathered = (struct gathered){.limit = limit, .wants_more = true};
     while (gathered.wants_more) {
         gathered.wants_more = false;
-        driver_step(&fixture.driver, limit - gathered.count, BYTES_MAX, &gathering_sink);
+        subscription_serve(&fixture.subscription, limit - gathered.count, BYTES_MAX,
+                           &gathering_sink);
     }
     assert_true(gathered.is_answered);
 }
@@ -491,7 +493,7 @@ static void a_sink_without_read_ahead_gathers_a_page_from_store_and_window(void 
     gather(3);
     assert_int_equal(gathered.count, 3);
     assert_int_equal(gathered.last_seq, 23);
-    assert_int_equal(driver_lag(&fixture.driver), 1);
+    assert_int_equal(subscription_lag(&fixture.subscription), 1);
     fixture_close();
 }
 
@@ -525,5 +527,5 @@ int main(void) {
         cmocka_unit_test(a_sink_without_read_ahead_gathers_a_page_from_store_and_window),
         cmocka_unit_test(a_sink_may_restart_a_stale_driver_within_a_step),
     };
-    return cmocka_run_group_tests_name("driver", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("delivery/subscription_feed", tests, NULL, NULL);
 }

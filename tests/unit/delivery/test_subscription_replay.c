@@ -19,7 +19,7 @@ static void replay_open(struct client *client, struct publisher *publisher, uint
                     .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after_seq});
     assert_ok(subscription_ask_position(&client->subscription));
     journal_read_run(client->subscription.read, client->session);
-    subscription_read_done(&client->subscription);
+    subscription_read_done(&client->subscription, STATUS_OK);
 }
 
 /* Replays to the head and always reads ahead. Each read ahead runs when the replay waits for it.
@@ -89,7 +89,7 @@ static void frames_that_another_replay_has_read_meanwhile_are_not_read_again(voi
     delivery_batch_release(&fixture.client.batch);
     uint64_t rows = store_session_rows_read(other.session);
     journal_read_run(other.subscription.read, other.session);
-    subscription_read_done(&other.subscription);
+    subscription_read_done(&other.subscription, STATUS_OK);
     assert_int_equal(store_session_rows_read(other.session), rows);
     assert_int_equal(subscription_next(&other.subscription, &other.batch), STEP_FRAMES);
     assert_int_equal(other.batch.count, 16);
@@ -341,7 +341,7 @@ static void pages_that_overlap_are_kept_as_one(void **state) {
     journal_read_run(other.subscription.read, other.session);
     assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
     delivery_batch_release(&fixture.client.batch);
-    subscription_read_done(&other.subscription);
+    subscription_read_done(&other.subscription, STATUS_OK);
     for (uint64_t seq = 1; seq <= 24; seq++)
         assert_true(hub_holds(&other.watch, seq));
     assert_false(hub_holds(&other.watch, 25));
@@ -421,7 +421,7 @@ static void a_page_that_was_read_before_a_prune_is_not_kept_after_it(void **stat
     hub_prune(fixture.hub, SLICE(SUMMARIES), 15);
     journal_read_run(subscription->read, fixture.client.session);
     publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 15);
-    subscription_read_done(subscription);
+    subscription_read_done(subscription, STATUS_OK);
     for (uint64_t seq = 1; seq <= 20; seq++)
         assert_false(hub_holds(&fixture.client.watch, seq));
     /* The reader itself has the frames. A client that comes later does not get them. */
@@ -449,8 +449,8 @@ static void reads_that_wait_find_the_frames_of_the_first(void **state) {
     journal_read_run(second->read, other.session);
     assert_true(first->read->is_kept);
     assert_true(second->read->is_in_memory);
-    subscription_read_done(first);
-    subscription_read_done(second);
+    subscription_read_done(first, STATUS_OK);
+    subscription_read_done(second, STATUS_OK);
     assert_int_equal(client_next(&other), STEP_FRAMES);
     delivery_batch_release(&other.batch);
     client_close(&other);
@@ -482,7 +482,7 @@ static void frames_that_were_read_are_given_though_retention_prunes_them(void **
     struct subscription *subscription = &fixture.client.subscription;
     assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
     journal_read_run(subscription->read, fixture.client.session);
-    subscription_read_done(subscription);
+    subscription_read_done(subscription, STATUS_OK);
     publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 100);
     hub_prune(fixture.hub, SLICE(SUMMARIES), 100);
     /* A bootstrap is never stale. */

@@ -70,7 +70,7 @@ static enum subscription_step next(struct follower *me) {
         if (step != STEP_READ)
             return step;
         journal_read_run(me->subscription.read, me->session);
-        subscription_read_done(&me->subscription);
+        subscription_read_done(&me->subscription, STATUS_OK);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Readers listed by owner: who is visited for a frame, while readers come and go. */
+/* Members listed by owner: which of them are visited for a frame, while members come and go. */
 #include "delivery/feed.h"
 
 #include "test.h"
@@ -6,7 +6,7 @@
 #define READERS 200
 
 struct named {
-    struct reader reader;
+    struct feed_member member;
     struct principal principal;
     char user[16];
     char org[16];
@@ -14,17 +14,17 @@ struct named {
     bool leaves; /* when it is visited */
 };
 
-static struct readers readers;
+static struct feed_members members;
 static struct named all[READERS];
 
-static void visit(struct reader *reader, void *user) {
-    struct named *named = container_of(reader, struct named, reader);
+static void visit(struct feed_member *member, void *user) {
+    struct named *named = container_of(member, struct named, member);
     (void)user;
     named->visits++;
     if (!named->leaves)
         return;
-    readers_remove(&readers, reader);
-    memset(reader, 0xee, sizeof(*reader));
+    feed_members_remove(&members, member);
+    memset(member, 0xee, sizeof(*member));
 }
 
 /* A user, a guest or neither, in one of a few organisations or in none. */
@@ -40,12 +40,12 @@ static void add(size_t i) {
     if (i % 4 > 0)
         named->principal.identity.org_id = slice_of(named->org);
     named->principal.read_all = i % 50 == 0;
-    assert_ok(readers_add(&readers, &named->reader, &named->principal,
-                          i % 31 == 0 ? GRANT_VIEW_OWN_OR_UNOWNED : GRANT_VIEW_OWN));
+    assert_ok(feed_members_add(&members, &named->member, &named->principal,
+                               i % 31 == 0 ? GRANT_VIEW_OWN_OR_UNOWNED : GRANT_VIEW_OWN));
 }
 
 static void fill(void) {
-    memset(&readers, 0, sizeof(readers));
+    memset(&members, 0, sizeof(members));
     for (size_t i = 0; i < READERS; i++)
         add(i);
 }
@@ -53,14 +53,14 @@ static void fill(void) {
 static void empty(void) {
     for (size_t i = 0; i < READERS; i++)
         if (!all[i].leaves || all[i].visits == 0)
-            readers_remove(&readers, &all[i].reader);
-    assert_true(readers_is_empty(&readers));
-    readers_release(&readers);
+            feed_members_remove(&members, &all[i].member);
+    assert_true(feed_members_is_empty(&members));
+    feed_members_release(&members);
 }
 
 static void visit_for(const struct owner *owner) {
-    readers_visit_all(&readers, visit, NULL);
-    readers_visit_owner(&readers, owner, visit, NULL);
+    feed_members_visit_all(&members, visit, NULL);
+    feed_members_visit_owner(&members, owner, visit, NULL);
 }
 
 static const struct owner owners[] = {
@@ -70,7 +70,7 @@ static const struct owner owners[] = {
     {.user_id = SLICE("nobody")}, {.user_id = {NULL, 0}},
 };
 
-static void a_frame_visits_exactly_the_readers_that_may_read_it(void **state) {
+static void a_frame_visits_exactly_the_members_that_may_read_it(void **state) {
     (void)state;
     fill();
     for (size_t o = 0; o < sizeof(owners) / sizeof(owners[0]); o++) {
@@ -78,7 +78,7 @@ static void a_frame_visits_exactly_the_readers_that_may_read_it(void **state) {
             all[i].visits = 0;
         visit_for(&owners[o]);
         for (size_t i = 0; i < READERS; i++) {
-            bool is_in_all = !reader_is_listed(&all[i].reader);
+            bool is_in_all = !all[i].member.listing;
             bool may_read = grant_may_read(&all[i].principal, GRANT_VIEW_OWN, &owners[o]);
             assert_int_equal(all[i].visits, is_in_all || may_read ? 1 : 0);
         }
@@ -86,7 +86,7 @@ static void a_frame_visits_exactly_the_readers_that_may_read_it(void **state) {
     empty();
 }
 
-static void readers_that_leave_when_visited_hide_no_other(void **state) {
+static void members_that_leave_when_visited_hide_no_other(void **state) {
     (void)state;
     for (size_t o = 0; o < sizeof(owners) / sizeof(owners[0]); o++) {
         fill();
@@ -102,33 +102,33 @@ static void readers_that_leave_when_visited_hide_no_other(void **state) {
     }
 }
 
-static void every_listed_reader_is_visited_once_also_when_it_leaves(void **state) {
+static void every_listed_member_is_visited_once_also_when_it_leaves(void **state) {
     (void)state;
     fill();
     for (size_t i = 0; i < READERS; i++)
-        all[i].leaves = reader_is_listed(&all[i].reader);
-    readers_visit_listed(&readers, visit, NULL);
-    assert_int_equal(readers.entry_count, 0);
+        all[i].leaves = all[i].member.listing != NULL;
+    feed_members_visit_listed(&members, visit, NULL);
+    assert_int_equal(members.entry_count, 0);
     for (size_t i = 0; i < READERS; i++)
         assert_int_equal(all[i].visits, all[i].leaves ? 1 : 0);
     empty();
 }
 
-static void add_others(struct reader *reader, void *user) {
+static void add_others(struct feed_member *member, void *user) {
     size_t *added = user;
-    (void)reader;
+    (void)member;
     if (*added < READERS)
         add((*added)++);
 }
 
-static void readers_may_be_added_during_a_visit(void **state) {
+static void members_may_be_added_during_a_visit(void **state) {
     (void)state;
     size_t added = 0;
-    memset(&readers, 0, sizeof(readers));
+    memset(&members, 0, sizeof(members));
     while (added < 8)
         add(added++);
     for (int i = 0; i < 100; i++)
-        readers_visit_listed(&readers, add_others, &added);
+        feed_members_visit_listed(&members, add_others, &added);
     assert_int_equal(added, READERS);
     for (size_t i = 0; i < READERS; i++)
         all[i].visits = 0;
@@ -141,10 +141,10 @@ static void readers_may_be_added_during_a_visit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_frame_visits_exactly_the_readers_that_may_read_it),
-        cmocka_unit_test(readers_that_leave_when_visited_hide_no_other),
-        cmocka_unit_test(every_listed_reader_is_visited_once_also_when_it_leaves),
-        cmocka_unit_test(readers_may_be_added_during_a_visit),
+        cmocka_unit_test(a_frame_visits_exactly_the_members_that_may_read_it),
+        cmocka_unit_test(members_that_leave_when_visited_hide_no_other),
+        cmocka_unit_test(every_listed_member_is_visited_once_also_when_it_leaves),
+        cmocka_unit_test(members_may_be_added_during_a_visit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
