@@ -128,7 +128,6 @@
     X(SESSION_TURNS_MAX,                  512,       ITEMS, LOOP,         1, "turns of subscribers between two polls of the sockets")                        \
     X(FEED_PAGES_BYTES,                   4 << 20,   BYTES, LOOP,         1, "encoded pages of topics, for clients that come to their positions")          \
     X(FEED_PAGES_MAX,                     8,         ITEMS, LOOP,         1, "such pages of one topic")                                                    \
-    X(NOTICE_POSITIONS_BYTES_MAX,         16 << 20,  BYTES, LOOP,         1, "positions of all topics of a session, each with the longest name")             \
     X(EVENT_STREAM_BYTES_MAX,             128 << 20, BYTES, LOOP,         2, "events encoded for one server-sent-events push")                               \
     X(TOPIC_WS_PUSH_BYTES_MAX,            128 << 20, BYTES, LOOP,         2, "messages encoded for one topic WebSocket push")                                \
     X(AUDIT_WS_PUSH_BYTES_MAX,            128 << 20, BYTES, LOOP,         1, "messages encoded for one audit WebSocket push")                                \

@@ -53,8 +53,8 @@ void push_unref(struct push *push) {
 
 /* ---- pages ---- */
 
-/* Of a dialect, beside the text of the frames: members, headers and numbers. More than this costs a
- * copy. */
+/* What a dialect adds to the text of the frames: members, headers and numbers. More than this costs
+ * a copy. */
 #define PAGE_OWN_BYTES       1024
 #define PAGE_FRAME_OWN_BYTES 160
 
@@ -75,7 +75,7 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     made->batch.through_cursor = batch->through_cursor;
     made->batch.count = batch->count;
     memcpy(made->batch.frames, batch->frames, batch->count * sizeof(struct frame *));
-    memset(made->pushes, 0, sizeof(made->pushes));
+    memset(made->encodings, 0, sizeof(made->encodings));
     made->feed_node = (struct hlist_node){0};
     made->age_node = (struct list_node){0};
     batch->count = 0;
@@ -85,9 +85,8 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
 
 void page_free(struct page *page) {
     delivery_batch_release(&page->batch);
-    for (size_t i = 0; i < PAGE_FORMS_MAX; i++)
-        if (page->pushes[i])
-            push_unref(page->pushes[i]);
+    for (size_t i = 0; i < PAGE_FORMS_MAX && page->encodings[i].form; i++)
+        push_unref(page->encodings[i].push);
     free(page);
 }
 
@@ -101,38 +100,32 @@ bool page_suits(const struct page *page, const struct principal *principal, enum
     return true;
 }
 
-/* The text of the frames, with some bytes of a dialect for each of them and for the whole. */
-static size_t expected_bytes(const struct page *page) {
-    size_t bytes = PAGE_OWN_BYTES + page->batch.count * PAGE_FRAME_OWN_BYTES;
-    for (size_t i = 0; i < page->batch.count; i++) {
-        const struct frame *frame = page->batch.frames[i];
-        bytes += frame->forms[FRAME_FULL].size;
-    }
-    return bytes;
-}
-
-static enum status encode(const struct page *page, const struct page_form *form, void *user,
-                          struct push **push) {
-    struct buffer out;
-    enum status status = push_begin(&out, expected_bytes(page), form->bytes_max);
-    if (status != STATUS_OK)
-        return status;
-    status = form->encode(page, user, &out);
-    if (status == STATUS_OK)
-        *push = push_end(&out);
-    else
-        buffer_release(&out);
-    return status;
-}
-
 enum status page_push(struct page *page, const struct page_form *form, void *user,
                       struct push **push) {
-    assert(form->index < PAGE_FORMS_MAX);
-    struct push **slot = &page->pushes[form->index];
-    enum status status = *slot ? STATUS_OK : encode(page, form, user, slot);
-    if (status == STATUS_OK)
-        *push = push_ref(*slot);
-    return status;
+    size_t at = 0;
+    while (at < PAGE_FORMS_MAX && page->encodings[at].form && page->encodings[at].form != form)
+        at++;
+    if (at < PAGE_FORMS_MAX && page->encodings[at].form) {
+        *push = push_ref(page->encodings[at].push);
+        return STATUS_OK;
+    }
+    /* The text of the frames, with some bytes of a dialect for each of them and for the whole. */
+    size_t bytes = PAGE_OWN_BYTES + page->batch.count * PAGE_FRAME_OWN_BYTES;
+    for (size_t i = 0; i < page->batch.count; i++)
+        bytes += page->batch.frames[i]->forms[FRAME_FULL].size;
+    struct buffer out;
+    enum status status = push_begin(&out, bytes, form->bytes_max);
+    if (status != STATUS_OK)
+        return status;
+    status = form->encode(page, form, user, &out);
+    if (status != STATUS_OK) {
+        buffer_release(&out);
+        return status;
+    }
+    *push = push_end(&out);
+    if (at < PAGE_FORMS_MAX)
+        page->encodings[at] = (struct page_encoding){form, push_ref(*push)};
+    return STATUS_OK;
 }
 
 void delivery_batch_release(struct delivery_batch *batch) {

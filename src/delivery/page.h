@@ -50,16 +50,23 @@ struct delivery_batch {
 
 void delivery_batch_release(struct delivery_batch *batch);
 
-#define PAGE_FORMS_MAX 18
+/* Forms in which one page is kept. A page in any further form is encoded for each subscriber. */
+#define PAGE_FORMS_MAX 16
 
 struct feed;
+struct page_form;
+
+struct page_encoding {
+    const struct page_form *form; /* NULL: this place is free, and so are all behind it */
+    struct push *push;
+};
 
 struct page {
     struct slice topic; /* a copy: a bound name ends with the subscription that made the page */
     uint64_t head_seq;
     struct topic_epoch epoch;
     struct delivery_batch batch;
-    struct push *pushes[PAGE_FORMS_MAX];
+    struct page_encoding encodings[PAGE_FORMS_MAX];
     /* Of the feed that keeps it. */
     struct feed *feed;
     struct hlist_node feed_node;
@@ -69,10 +76,16 @@ struct page {
     char topic_text[];
 };
 
+/* How a dialect encodes pages: one constant for each of its forms, which is identified by its
+ * address. */
 struct page_form {
-    unsigned index;
     size_t bytes_max;
-    MUST_CHECK enum status (*encode)(const struct page *page, void *user, struct buffer *out);
+    MUST_CHECK enum status (*encode)(const struct page *page, const struct page_form *form,
+                                     void *user, struct buffer *out);
+    /* For the dialect: what it sends of each frame, and whether the bytes are packed, as chunks or
+     * compressed. */
+    unsigned content;
+    bool is_packed;
 };
 
 /* Takes over the frames of the batch, which is empty afterwards. */

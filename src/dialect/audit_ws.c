@@ -42,46 +42,30 @@ static void audit_free(void *state) {
 /* ---- forms ---- */
 
 /* All clients of the page get the same server_time, so that its bytes are shared. */
-static enum status put_event(struct delivery_loop *delivery, const struct frame *frame,
-                             bool compress, struct buffer *out) {
-    char cursor_text[EVENT_CURSOR_SIZE_MAX];
-    struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
-    int size = (int)event_cursor_encode(&cursor, cursor_text);
-    struct slice event = frame->content.payload;
-    size_t begin = out->size;
-    enum status status = buffer_append_slice(out, SLICE("{\"type\":\"event\",\"event\":"));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, event);
-    if (status == STATUS_OK)
+static enum status encode(const struct page *page, const struct page_form *form, void *user,
+                          struct buffer *out) {
+    struct delivery_loop *delivery = user;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
+        const struct frame_content *content = &page->batch.frames[i]->content;
+        char cursor_text[EVENT_CURSOR_SIZE_MAX];
+        struct event_cursor cursor = event_cursor_of(&content->cursor);
+        int size = (int)event_cursor_encode(&cursor, cursor_text);
+        size_t begin = out->size;
+        buffer_append_slice(out, SLICE("{\"type\":\"event\",\"event\":"));
+        buffer_append_slice(out, content->payload);
         status = buffer_printf(out, ",\"cursor\":\"%.*s\",\"server_time\":%" PRIu64 "}", size,
                                cursor_text, clock_wall_ms(&delivery->io->clock));
-    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, 0, compress) : status;
-}
-
-static enum status encode(const struct page *page, struct delivery_loop *delivery, bool compress,
-                          struct buffer *out) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
-        status = put_event(delivery, page->batch.frames[i], compress, out);
+        if (status == STATUS_OK)
+            status = websocket_wrap(delivery, out, begin, 0, form->is_packed);
+    }
     return status;
 }
 
-static enum status encode_plain(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, tools, false, out);
-}
-
-static enum status encode_deflated(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, tools, true, out);
-}
-
-static const struct page_form plain_form = {PAGE_FORM_AUDIT_WS, AUDIT_WS_PUSH_BYTES_MAX,
-                                            encode_plain};
-static const struct page_form deflated_form = {PAGE_FORM_AUDIT_WS_DEFLATE, AUDIT_WS_PUSH_BYTES_MAX,
-                                               encode_deflated};
-
-const struct page_form *audit_ws_form(bool compress) {
-    return compress ? &deflated_form : &plain_form;
-}
+static const struct page_form forms[][2] = {
+    {{AUDIT_WS_PUSH_BYTES_MAX, encode, FRAME_FULL, false},
+     {AUDIT_WS_PUSH_BYTES_MAX, encode, FRAME_FULL, true}},
+};
 
 /* ---- errors ---- */
 
@@ -125,16 +109,15 @@ static enum status send_error(struct session *session, enum status why, struct s
     return status;
 }
 
-/* {"name":text,"retry_after_ms"?,"resume_after":cursor}; the cursor is null before the first event.
- */
-static enum status write_details(const struct session *session, enum status why, const char *name,
-                                 const char *text, struct buffer *out) {
+/* Details: {"name":text,"retry_after_ms"?,"resume_after":cursor}; the cursor is null before the
+ * first event. */
+static enum status send_error_detail(struct session *session, enum status why, const char *name,
+                                     const char *text, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_position_now(&audit->position, session);
-    struct buffer cursor;
-    buffer_init(&cursor, SHORT_NOTICE_BYTES_MAX);
-    enum status status = query_cursor_write(&cursor, &now);
-    struct object_writer object = object_begin(out);
+    struct buffer details;
+    buffer_init(&details, SHORT_NOTICE_BYTES_MAX);
+    struct object_writer object = object_begin(&details);
     object_text(&object, slice_of(name), slice_of(text));
     if (why == STATUS_QUOTA_EXCEEDED) {
         object_text(&object, SLICE("quota"), SLICE("subscriptions"));
@@ -143,17 +126,9 @@ static enum status write_details(const struct session *session, enum status why,
     }
     if (status_http(why) == 429)
         object_number(&object, SLICE("retry_after_ms"), CONN_RETRY_MS);
-    object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
-    enum status ended = object_end(&object);
-    buffer_release(&cursor);
-    return status == STATUS_OK ? ended : status;
-}
-
-static enum status send_error_detail(struct session *session, enum status why, const char *name,
-                                     const char *text, struct buffer *out) {
-    struct buffer details;
-    buffer_init(&details, SHORT_NOTICE_BYTES_MAX);
-    enum status status = write_details(session, why, name, text, &details);
+    object_json(&object, SLICE("resume_after"), SLICE(""));
+    buffer_note(&details, query_cursor_write(&details, &now));
+    enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = send_error(session, why, buffer_slice(&details), out);
     buffer_release(&details);
@@ -174,7 +149,9 @@ static enum status send_slow(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct buffer details;
     buffer_init(&details, SHORT_NOTICE_BYTES_MAX);
-    enum status status = log_position_slow(&audit->position, session, &details);
+    struct object_writer object = object_begin(&details);
+    log_position_put_slow(&audit->position, session, &object);
+    enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = send_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
     buffer_release(&details);
@@ -189,12 +166,9 @@ static enum status send_reconnect(struct session *session, uint64_t retry_after_
     char reason[124];
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    enum status status =
-        buffer_printf(&body, "{\"retry_after_ms\":%" PRIu64 ",\"resume_after\":", retry_after_ms);
-    if (status == STATUS_OK)
-        status = query_cursor_write(&body, &now);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&body, '}');
+    buffer_printf(&body, "{\"retry_after_ms\":%" PRIu64 ",\"resume_after\":", retry_after_ms);
+    buffer_note(&body, query_cursor_write(&body, &now));
+    enum status status = buffer_append_byte(&body, '}');
     log_position_reason(&audit->position, session, reason);
     if (status == STATUS_OK)
         status = typed_send_last(session, out, "reconnect", buffer_slice(&body), code, reason);
@@ -225,11 +199,9 @@ static enum status send_cursor(struct session *session, const char *tag, const c
     struct query_cursor now = log_position_now(&audit->position, session);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    enum status status = buffer_printf(&body, "{\"%s\":", name);
-    if (status == STATUS_OK)
-        status = query_cursor_write(&body, &now);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&body, slice_of(tail));
+    buffer_printf(&body, "{\"%s\":", name);
+    buffer_note(&body, query_cursor_write(&body, &now));
+    enum status status = buffer_append_slice(&body, slice_of(tail));
     if (status == STATUS_OK)
         status = typed_send(session, out, tag, buffer_slice(&body));
     buffer_release(&body);
@@ -322,7 +294,7 @@ static enum status begin(struct session *session) {
         status = subscriber_new(session, SLICE(LOG_TOPIC), &options, &subscriber);
     if (status != STATUS_OK)
         return status;
-    subscriber->form = audit_ws_form(websocket_deflates(session));
+    subscriber->form = &forms[0][websocket_deflates(session)];
     return session_open_one(session, subscriber);
 }
 
@@ -468,8 +440,9 @@ static enum status receive(struct session *session, struct slice text) {
     return admit(session);
 }
 
-static const struct dialect audit_ws_dialect = {
+const struct dialect audit_ws_dialect = {
     .label = LABEL_DIALECT_AUDIT_WS,
+    .forms = forms,
     .receive = receive,
     .opened = opened,
     .caught_up = send_caught_up,

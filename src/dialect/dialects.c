@@ -115,24 +115,17 @@ struct query_cursor log_position_now(const struct log_position *position,
     return (struct query_cursor){.given = true, .cursor = at};
 }
 
-enum status log_position_slow(const struct log_position *position, const struct session *session,
-                              struct buffer *out) {
+void log_position_put_slow(const struct log_position *position, const struct session *session,
+                           struct object_writer *object) {
     const struct subscriber *subscriber = session_first(session);
-    const struct delivery_options *options = &session->delivery->shared->options;
     struct query_cursor now = log_position_now(position, session);
-    struct buffer cursor;
-    buffer_init(&cursor, 2 + EVENT_CURSOR_SIZE_MAX);
-    enum status status = query_cursor_write(&cursor, &now);
-    struct object_writer object = object_begin(out);
     if (subscriber)
-        object_number(&object, SLICE("lag"), subscription_own_lag(&subscriber->subscription));
-    object_number(&object, SLICE("strikes"), session_strike_count(session));
-    object_number(&object, SLICE("max_strikes"), options->strikes_max);
-    object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
-    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->delivery->io));
-    enum status ended = object_end(&object);
-    buffer_release(&cursor);
-    return status == STATUS_OK ? ended : status;
+        object_number(object, SLICE("lag"), subscription_own_lag(&subscriber->subscription));
+    object_number(object, SLICE("strikes"), session_strike_count(session));
+    object_number(object, SLICE("max_strikes"), session->delivery->shared->options.strikes_max);
+    object_json(object, SLICE("resume_after"), SLICE(""));
+    buffer_note(object->out, query_cursor_write(object->out, &now));
+    object_number(object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->delivery->io));
 }
 
 void log_position_reason(const struct log_position *position, const struct session *session,

@@ -14,6 +14,7 @@
 #include "http/exchange.h"
 #include "http/query_cursor.h"
 #include "hub/frame.h"
+#include "wire/object_writer.h"
 
 struct dialect_settings {
     struct gate *gate;
@@ -45,6 +46,12 @@ void handle_log_sse(struct exchange *exchange);
 void handle_topic_ws(struct exchange *exchange);
 void handle_audit_ws(struct exchange *exchange);
 
+extern const struct dialect sse_dialect;
+extern const struct dialect log_sse_dialect;
+extern const struct dialect topic_ws_dialect;
+extern const struct dialect audit_ws_dialect;
+extern const struct dialect phoenix_dialect;
+
 /* A poll has waited as long as its client asked for. */
 void poll_expired(struct deadline *deadline);
 
@@ -65,15 +72,6 @@ char *message_put_end(char *at, const struct frame *frame, enum frame_form form)
 /* The form that the query asks for; FRAME_FULL without the parameter. */
 MUST_CHECK enum status message_query_form(const struct exchange *exchange, enum frame_form *form);
 
-/* ---- forms ---- */
-
-/* Event streams; is_chunked: as chunks of HTTP/1.1. */
-const struct page_form *sse_form(enum frame_form form, bool is_chunked);
-const struct page_form *log_sse_form(bool is_chunked);
-/* WebSockets; compress: for clients that agreed on it. */
-const struct page_form *topic_ws_form(enum frame_form form, bool compress);
-const struct page_form *audit_ws_form(bool compress);
-
 /* ---- positions in the log ---- */
 
 struct log_position {
@@ -86,9 +84,9 @@ void log_position_ask(const struct log_position *position, struct subscription_o
 /* The session's position; given is false before the first event of a log read from its start. */
 struct query_cursor log_position_now(const struct log_position *position,
                                      const struct session *session);
-/* {"lag","strikes","max_strikes","resume_after","reconnect_after_ms"} */
-MUST_CHECK enum status log_position_slow(const struct log_position *position,
-                                         const struct session *session, struct buffer *out);
+/* The members lag, strikes, max_strikes, resume_after and reconnect_after_ms. */
+void log_position_put_slow(const struct log_position *position, const struct session *session,
+                           struct object_writer *object);
 /* "resume_after CURSOR", for the reason of a close; empty where there is none. */
 void log_position_reason(const struct log_position *position, const struct session *session,
                          char text[124]);

@@ -23,17 +23,17 @@ static enum status put_piece(const struct session *session, struct buffer *out,
     return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
-enum status event_stream_encode(const struct page *page, bool is_chunked, event_stream_put *put,
-                                struct buffer *out) {
+enum status event_stream_encode(const struct page *page, const struct page_form *form,
+                                event_stream_put *put, struct buffer *out) {
     uint64_t after = page->batch.after_seq;
     size_t begin = out->size;
-    enum status status = is_chunked ? http1_chunk_begin(out) : STATUS_OK;
+    enum status status = form->is_packed ? http1_chunk_begin(out) : STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
-        struct frame *frame = page->batch.frames[i];
-        status = put(page, frame, after, out);
+        const struct frame *frame = page->batch.frames[i];
+        status = put(page, frame, (enum frame_form)form->content, after, out);
         after = frame->content.seq;
     }
-    return status == STATUS_OK && is_chunked ? http1_chunk_close(out, begin) : status;
+    return status == STATUS_OK && form->is_packed ? http1_chunk_close(out, begin) : status;
 }
 
 /* ---- notices ---- */
@@ -50,7 +50,7 @@ enum status event_stream_send_id(const struct session *session, struct buffer *o
     return status;
 }
 
-enum status event_stream_send(const struct session *session, struct buffer *out, const char *event,
+enum status event_stream_send(struct session *session, struct buffer *out, const char *event,
                               struct slice data) {
     return event_stream_send_id(session, out, event, (struct slice){NULL, 0}, data);
 }
@@ -65,8 +65,10 @@ enum status event_stream_heartbeat(struct session *session, struct buffer *out) 
     return status;
 }
 
-enum status event_stream_end(struct session *session, struct buffer *out) {
+enum status event_stream_send_last(struct session *session, struct buffer *out,
+                                   enum close_code code) {
     const struct event_stream *state = session->dialect_state;
+    (void)code;
     return state->is_chunked ? http1_chunk_end(out) : STATUS_OK;
 }
 
@@ -79,27 +81,16 @@ enum status event_stream_leaving(struct session *session, uint64_t retry_after_m
     if (status == STATUS_OK)
         status = put_piece(session, out, buffer_slice(&piece));
     if (status == STATUS_OK)
-        status = event_stream_end(session, out);
+        status = event_stream_send_last(session, out, CLOSE_RESTARTING);
     buffer_release(&piece);
     return status;
 }
 
-enum status event_stream_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
-    struct buffer body;
-    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    session_log_error(session, STATUS_REAUTH_REQUIRED);
-    enum status status = notice_reauth(left_ms, &body);
-    if (status == STATUS_OK)
-        status = event_stream_send(session, out, "reauth_required", buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
 /* Not followed by the last chunk, so that no client takes the answer to be complete. */
-enum status event_stream_failed(struct session *session, enum status failed, struct buffer *out) {
+enum status event_stream_failed(struct session *session, enum status reason, struct buffer *out) {
     char body[96];
-    int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
-    session_log_error(session, failed);
+    int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(reason));
+    session_log_error(session, reason);
     return event_stream_send(session, out, "error", (struct slice){body, (size_t)size});
 }
 
@@ -122,23 +113,25 @@ static enum status write_head(struct exchange *exchange, bool is_chunked, struct
     size_t cors_count =
         cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, cors);
     struct buffer piece;
-    enum status status = http1_response_begin(head, 200, false);
-    for (size_t i = 0; status == STATUS_OK && i < sizeof(headers) / sizeof(headers[0]); i++)
-        status = http1_response_header(head, headers[i].name, headers[i].value);
-    for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
-        status = http1_response_header(head, cors[i].name, cors[i].value);
-    if (status == STATUS_OK && exchange_id_header(exchange, &request_id))
-        status = http1_response_header(head, request_id.name, request_id.value);
-    if (status == STATUS_OK)
-        status = is_chunked ? http1_response_end_chunked(head) : http1_response_end_bare(head);
+    http1_response_begin(head, 200, false);
+    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+        http1_response_header(head, headers[i].name, headers[i].value);
+    for (size_t i = 0; i < cors_count; i++)
+        http1_response_header(head, cors[i].name, cors[i].value);
+    if (exchange_id_header(exchange, &request_id))
+        http1_response_header(head, request_id.name, request_id.value);
+    if (is_chunked)
+        http1_response_end_chunked(head);
+    else
+        http1_response_end_bare(head);
     buffer_init(&piece, 64);
-    if (status == STATUS_OK)
-        status = sse_retry(&piece, io_loop_backoff_ms(exchange->loop));
-    if (status == STATUS_OK)
-        status = is_chunked ? http1_chunk(head, buffer_slice(&piece))
-                            : buffer_append_slice(head, buffer_slice(&piece));
+    buffer_note(head, sse_retry(&piece, io_loop_backoff_ms(exchange->loop)));
+    if (is_chunked)
+        buffer_note(head, http1_chunk(head, buffer_slice(&piece)));
+    else
+        buffer_append_slice(head, buffer_slice(&piece));
     buffer_release(&piece);
-    return status;
+    return buffer_status(head);
 }
 
 struct session *event_stream_make(struct exchange *exchange, const struct dialect *dialect,

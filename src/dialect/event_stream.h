@@ -1,7 +1,9 @@
 /* The common part of the dialects that are event streams: the head, the pieces and the notices.
- * Belongs to the session's loop. The session's state is a struct event_stream, freed by the
- * dialect's state_free. Appends whole pieces to the caller's buffer, all or nothing. Errors: the
- * buffer's, and bytes that an event may not hold. Only durable events have an id. */
+ * Thread: the loop of the session.
+ * Memory: the session's state begins with a struct event_stream, freed by the dialect's state_free.
+ * Appends whole pieces to the caller's buffer, all or nothing.
+ * Errors: the buffer's, and bytes that an event may not hold.
+ * Invariant: only durable events have an id. */
 #ifndef DIALECT_EVENT_STREAM_H
 #define DIALECT_EVENT_STREAM_H
 
@@ -24,28 +26,28 @@ void event_stream_begin(struct session *session, struct slice topic,
 void event_stream_answer_head(struct exchange *exchange);
 
 /* Encodes one frame. after: the frames between it and this one are hidden from the subscriber. */
-typedef enum status event_stream_put(const struct page *page, struct frame *frame, uint64_t after,
-                                     struct buffer *out);
+typedef enum status event_stream_put(const struct page *page, const struct frame *frame,
+                                     enum frame_form form, uint64_t after, struct buffer *out);
 
-/* For encoders: the frames of a page. */
-MUST_CHECK enum status event_stream_encode(const struct page *page, bool is_chunked,
+/* For the encoders of pages, whose content is an enum frame_form, and which are packed as chunks.
+ */
+MUST_CHECK enum status event_stream_encode(const struct page *page, const struct page_form *form,
                                            event_stream_put *put, struct buffer *out);
 
-/* Notices. */
-MUST_CHECK enum status event_stream_send(const struct session *session, struct buffer *out,
+/* ---- messages and notices; some are for the table of a dialect ---- */
+
+MUST_CHECK enum status event_stream_send(struct session *session, struct buffer *out,
                                          const char *event, struct slice data);
 /* The same with an id, the position for a client that reconnects; id.data NULL: none. */
 MUST_CHECK enum status event_stream_send_id(const struct session *session, struct buffer *out,
                                             const char *event, struct slice id, struct slice data);
-MUST_CHECK enum status event_stream_end(struct session *session, struct buffer *out);
-/* For the dialect's table. */
+MUST_CHECK enum status event_stream_send_last(struct session *session, struct buffer *out,
+                                              enum close_code code);
 void event_stream_opened(struct session *session, struct session_opening *opening);
 MUST_CHECK enum status event_stream_heartbeat(struct session *session, struct buffer *out);
 MUST_CHECK enum status event_stream_leaving(struct session *session, uint64_t retry_after_ms,
                                             struct buffer *out);
-MUST_CHECK enum status event_stream_reauth(struct session *session, uint64_t left_ms,
-                                           struct buffer *out);
-MUST_CHECK enum status event_stream_failed(struct session *session, enum status failed,
+MUST_CHECK enum status event_stream_failed(struct session *session, enum status reason,
                                            struct buffer *out);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "delivery/session/notices.h"
 #include "delivery/session/session.h"
 #include "delivery/session/subscriber.h"
 #include "dialect/dialects.h"
@@ -19,54 +20,44 @@ struct log_stream {
 
 /* ---- forms ---- */
 
-static enum status put_frame(const struct page *page, struct frame *frame, uint64_t after,
-                             struct buffer *out) {
+static enum status put_frame(const struct page *page, const struct frame *frame,
+                             enum frame_form form, uint64_t after, struct buffer *out) {
     char id[EVENT_CURSOR_SIZE_MAX];
     struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
     size_t size = event_cursor_encode(&cursor, id);
     (void)page;
+    (void)form;
     (void)after;
     return sse_event(out, &(struct sse_event){.id = {id, size}, .data = frame->content.payload});
 }
 
-static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
-    (void)tools;
-    return event_stream_encode(page, true, put_frame, out);
+static enum status encode(const struct page *page, const struct page_form *form, void *user,
+                          struct buffer *out) {
+    (void)user;
+    return event_stream_encode(page, form, put_frame, out);
 }
 
-static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
-    (void)tools;
-    return event_stream_encode(page, false, put_frame, out);
-}
-
-static const struct page_form chunked_form = {PAGE_FORM_LOG_SSE, EVENT_STREAM_BYTES_MAX,
-                                              encode_chunked};
-static const struct page_form bare_form = {PAGE_FORM_LOG_SSE_BARE, EVENT_STREAM_BYTES_MAX,
-                                           encode_bare};
-
-const struct page_form *log_sse_form(bool is_chunked) {
-    return is_chunked ? &chunked_form : &bare_form;
-}
+static const struct page_form forms[][2] = {
+    {{EVENT_STREAM_BYTES_MAX, encode, FRAME_FULL, false},
+     {EVENT_STREAM_BYTES_MAX, encode, FRAME_FULL, true}},
+};
 
 /* ---- notices ---- */
 
 static enum status send_slow(struct session *session, struct buffer *out) {
     const struct log_stream *state = session->dialect_state;
-    struct buffer details, body;
-    buffer_init(&details, 1024);
+    struct buffer body;
     buffer_init(&body, 2048);
     session_log_error(session, STATUS_SLOW_CONSUMER);
-    enum status status = log_position_slow(&state->position, session, &details);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&body, SLICE("{\"code\":\"slow_consumer\","));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&body, slice_from(buffer_slice(&details), 1));
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), SLICE("slow_consumer"));
+    log_position_put_slow(&state->position, session, &object);
+    enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = event_stream_send(session, out, "slow_consumer", buffer_slice(&body));
     if (status == STATUS_OK)
-        status = event_stream_end(session, out);
+        status = event_stream_send_last(session, out, CLOSE_SLOW_CONSUMER);
     buffer_release(&body);
-    buffer_release(&details);
     return status;
 }
 
@@ -77,11 +68,9 @@ static enum status send_position(struct session *session, const char *event,
     size_t id_size = event_cursor_encode(&position->cursor, id);
     struct buffer body;
     buffer_init(&body, 256);
-    enum status status = buffer_append_slice(&body, SLICE("{\"after_cursor\":"));
-    if (status == STATUS_OK)
-        status = query_cursor_write(&body, position);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&body, '}');
+    buffer_append_slice(&body, SLICE("{\"after_cursor\":"));
+    buffer_note(&body, query_cursor_write(&body, position));
+    enum status status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
         status = event_stream_send_id(session, out, event, (struct slice){id, id_size},
                                       buffer_slice(&body));
@@ -151,19 +140,23 @@ static void opened(struct session *session, struct session_opening *opening) {
     event_stream_opened(session, opening);
 }
 
-static const struct dialect log_sse_dialect = {
+const struct dialect log_sse_dialect = {
     .label = LABEL_DIALECT_AUDIT_SSE,
     .has_one_topic = true,
+    .forms = forms,
     .opened = opened,
     .bootstrap = send_bootstrap,
     .stale = send_stale,
     .restarts_stale = true,
     .failed = event_stream_failed,
-    .reauth = event_stream_reauth,
+    .reauth = notice_reauth,
     .heartbeat = heartbeat,
     .slow = send_slow,
     .leaving = event_stream_leaving,
     .state_free = free,
+    .names = {.reauth = "reauth_required"},
+    .notice_bytes_max = NOTICE_BYTES_MAX,
+    .send = event_stream_send,
 };
 
 /* ---- asking ---- */
@@ -203,7 +196,7 @@ static void begin(struct session *session, enum grant_view view) {
         .from_head = state->announces_start && !state->position.asked.is_since,
     };
     log_position_ask(&state->position, &options);
-    event_stream_begin(session, SLICE(LOG_TOPIC), &options, log_sse_form(state->stream.is_chunked));
+    event_stream_begin(session, SLICE(LOG_TOPIC), &options, &forms[0][state->stream.is_chunked]);
 }
 
 void handle_log_sse(struct exchange *exchange) {

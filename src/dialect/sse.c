@@ -43,45 +43,18 @@ static enum status put_message(const struct page *page, const struct frame *fram
     return STATUS_OK;
 }
 
-static enum status put_full(const struct page *page, struct frame *frame, uint64_t after,
-                            struct buffer *out) {
-    return put_message(page, frame, FRAME_FULL, after, out);
+static enum status encode(const struct page *page, const struct page_form *form, void *user,
+                          struct buffer *out) {
+    (void)user;
+    return event_stream_encode(page, form, put_message, out);
 }
 
-static enum status put_lean(const struct page *page, struct frame *frame, uint64_t after,
-                            struct buffer *out) {
-    return put_message(page, frame, FRAME_LEAN, after, out);
-}
-
-static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
-    (void)tools;
-    return event_stream_encode(page, true, put_full, out);
-}
-
-static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
-    (void)tools;
-    return event_stream_encode(page, false, put_full, out);
-}
-
-static enum status encode_lean_chunked(const struct page *page, void *tools, struct buffer *out) {
-    (void)tools;
-    return event_stream_encode(page, true, put_lean, out);
-}
-
-static enum status encode_lean_bare(const struct page *page, void *tools, struct buffer *out) {
-    (void)tools;
-    return event_stream_encode(page, false, put_lean, out);
-}
-
-const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
-    static const struct page_form forms[FRAME_FORM_COUNT][2] = {
-        [FRAME_FULL] = {{PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTES_MAX, encode_bare},
-                        {PAGE_FORM_SSE, EVENT_STREAM_BYTES_MAX, encode_chunked}},
-        [FRAME_LEAN] = {{PAGE_FORM_SSE_LEAN_BARE, EVENT_STREAM_BYTES_MAX, encode_lean_bare},
-                        {PAGE_FORM_SSE_LEAN, EVENT_STREAM_BYTES_MAX, encode_lean_chunked}},
-    };
-    return &forms[form][is_chunked];
-}
+static const struct page_form forms[FRAME_FORM_COUNT][2] = {
+    [FRAME_FULL] = {{EVENT_STREAM_BYTES_MAX, encode, FRAME_FULL, false},
+                    {EVENT_STREAM_BYTES_MAX, encode, FRAME_FULL, true}},
+    [FRAME_LEAN] = {{EVENT_STREAM_BYTES_MAX, encode, FRAME_LEAN, false},
+                    {EVENT_STREAM_BYTES_MAX, encode, FRAME_LEAN, true}},
+};
 
 /* ---- notices ---- */
 
@@ -113,22 +86,19 @@ static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *
     struct slice position = position_write(subscription->start->bootstrap.from_seq - 1, epoch, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    enum status status = send_pending(subscriber, out);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&body, SLICE("{\"topic\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(&body, subscriber->subscription.topic->name);
-    if (status == STATUS_OK)
-        status = buffer_printf(&body, ",\"epoch\":\"%s\",", epoch);
+    buffer_note(&body, send_pending(subscriber, out));
+    buffer_append_slice(&body, SLICE("{\"topic\":"));
+    json_write_string(&body, subscriber->subscription.topic->name);
+    buffer_printf(&body, ",\"epoch\":\"%s\",", epoch);
     size_t begin = body.size;
-    if (status == STATUS_OK)
-        status = notice_bootstrap(subscriber, &body);
-    /* Drops the brace: the members follow the topic. */
-    if (status == STATUS_OK)
+    notice_bootstrap(subscriber, &body);
+    enum status status = buffer_status(&body);
+    if (status == STATUS_OK) {
+        /* Drops the brace: the members follow the topic. */
         memmove(body.data + begin, body.data + begin + 1, --body.size - begin);
-    if (status == STATUS_OK)
         status = event_stream_send_id(subscriber->session, out, "bootstrap",
                                       subscriber->snapshot ? NO_ID : position, buffer_slice(&body));
+    }
     buffer_release(&body);
     return status;
 }
@@ -151,17 +121,6 @@ static enum status send_snapshot(struct subscriber *subscriber, struct buffer *o
     return status;
 }
 
-static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
-    struct buffer body;
-    buffer_init(&body, NOTICE_BYTES_MAX);
-    session_log_error(subscriber->session, STATUS_STALE_CURSOR);
-    enum status status = notice_stale(subscriber, &body);
-    if (status == STATUS_OK)
-        status = event_stream_send(subscriber->session, out, "stale_cursor", buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
 /* The comment keeps the connection open. The event moves the position of the client past frames
  * that are hidden from it. */
 static enum status heartbeat(struct session *session, struct buffer *out) {
@@ -178,27 +137,12 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     struct slice position = position_write(through, epoch->text, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    status = buffer_append_slice(&body, SLICE("{\"topic\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(&body, subscriber->subscription.topic->name);
-    if (status == STATUS_OK)
-        status =
-            buffer_printf(&body, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}", after, through);
+    buffer_append_slice(&body, SLICE("{\"topic\":"));
+    json_write_string(&body, subscriber->subscription.topic->name);
+    buffer_printf(&body, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}", after, through);
+    status = buffer_status(&body);
     if (status == STATUS_OK)
         status = event_stream_send_id(session, out, "progress", position, buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
-static enum status send_slow(struct session *session, struct buffer *out) {
-    struct buffer body;
-    buffer_init(&body, NOTICE_BYTES_MAX);
-    session_log_error(session, STATUS_SLOW_CONSUMER);
-    enum status status = notice_slow(session, &body);
-    if (status == STATUS_OK)
-        status = event_stream_send(session, out, "slow_consumer", buffer_slice(&body));
-    if (status == STATUS_OK)
-        status = event_stream_end(session, out);
     buffer_release(&body);
     return status;
 }
@@ -215,20 +159,25 @@ static void opened(struct session *session, struct session_opening *opening) {
     event_stream_opened(session, opening);
 }
 
-static const struct dialect sse_dialect = {
+const struct dialect sse_dialect = {
     .label = LABEL_DIALECT_SSE,
     .has_one_topic = true,
+    .forms = forms,
     .opened = opened,
     .bootstrap = send_bootstrap,
     .snapshot = send_snapshot,
-    .stale = send_stale,
+    .stale = notice_stale,
     .restarts_stale = true,
     .failed = event_stream_failed,
-    .reauth = event_stream_reauth,
+    .reauth = notice_reauth,
     .heartbeat = heartbeat,
-    .slow = send_slow,
+    .slow = notice_slow,
     .leaving = event_stream_leaving,
     .state_free = free,
+    .names = {.stale = "stale_cursor", .reauth = "reauth_required", .slow = "slow_consumer"},
+    .notice_bytes_max = NOTICE_BYTES_MAX,
+    .send = event_stream_send,
+    .send_last = event_stream_send_last,
 };
 
 /* ---- asking ---- */
@@ -287,5 +236,5 @@ void handle_sse(struct exchange *exchange) {
     }
     struct session *session = event_stream_make(exchange, &sse_dialect, state);
     if (session && session_is_connected(session))
-        event_stream_begin(session, name, &options, sse_form(form, state->is_chunked));
+        event_stream_begin(session, name, &options, &forms[form][state->is_chunked]);
 }

@@ -20,29 +20,23 @@
 
 /* ---- forms ---- */
 
-struct topic_ws_format {
-    struct delivery_loop *delivery;
-    enum frame_form form;
-    bool compress;
-};
-
 /* The members before the text of the frame. */
 #define BEGIN_BYTES_MAX 64
 
 /* after: the frames between it and this message are hidden from the subscriber. The ends of the
  * message are written first, so that the header stands where it belongs. */
-static enum status put_message(const struct topic_ws_format *format, struct frame *frame,
-                               uint64_t after, struct buffer *out) {
-    struct slice text = frame->forms[format->form];
+static enum status put_message(struct delivery_loop *delivery, const struct page_form *form,
+                               const struct frame *frame, uint64_t after, struct buffer *out) {
+    struct slice text = frame->forms[form->content];
     char begin[BEGIN_BYTES_MAX], end[MESSAGE_END_BYTES_MAX];
     uint8_t header[WS_HEADER_BYTES_MAX];
     char *at = PUT_LITERAL(begin, "{\"type\":\"message\",\"after\":");
     at = decimal_write_u64(at, after);
     *at++ = ',';
     size_t begin_size = (size_t)(at - begin);
-    size_t end_size = (size_t)(message_put_end(end, frame, format->form) - end);
+    size_t end_size = (size_t)(message_put_end(end, frame, (enum frame_form)form->content) - end);
     size_t size = begin_size + text.size + end_size;
-    size_t header_size = format->compress ? 0 : ws_frame_header(header, WS_TEXT, false, size);
+    size_t header_size = form->is_packed ? 0 : ws_frame_header(header, WS_TEXT, false, size);
     size_t message_begin = out->size;
     enum status status = buffer_reserve(out, header_size + size);
     if (status != STATUS_OK)
@@ -50,70 +44,42 @@ static enum status put_message(const struct topic_ws_format *format, struct fram
     at = put_bytes(out->data + message_begin, header, header_size);
     at = put_slice(put_bytes(at, begin, begin_size), text);
     out->size = (size_t)(put_bytes(at, end, end_size) - out->data);
-    return format->compress ? websocket_wrap(format->delivery, out, message_begin, 0, true)
-                            : STATUS_OK;
+    return form->is_packed ? websocket_wrap(delivery, out, message_begin, 0, true) : STATUS_OK;
 }
 
-static enum status encode(const struct page *page, const struct topic_ws_format *format,
+static enum status encode(const struct page *page, const struct page_form *form, void *user,
                           struct buffer *out) {
     uint64_t after = page->batch.after_seq;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
-        struct frame *frame = page->batch.frames[i];
-        status = put_message(format, frame, after, out);
+        const struct frame *frame = page->batch.frames[i];
+        status = put_message(user, form, frame, after, out);
         after = frame->content.seq;
     }
     return status;
 }
 
-static enum status encode_plain(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, &(struct topic_ws_format){tools, FRAME_FULL, false}, out);
-}
-
-static enum status encode_deflated(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, &(struct topic_ws_format){tools, FRAME_FULL, true}, out);
-}
-
-static enum status encode_lean(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, &(struct topic_ws_format){tools, FRAME_LEAN, false}, out);
-}
-
-static enum status encode_lean_deflated(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, &(struct topic_ws_format){tools, FRAME_LEAN, true}, out);
-}
-
-const struct page_form *topic_ws_form(enum frame_form form, bool compress) {
-    static const struct page_form forms[FRAME_FORM_COUNT][2] = {
-        [FRAME_FULL] = {{PAGE_FORM_TOPIC_WS, TOPIC_WS_PUSH_BYTES_MAX, encode_plain},
-                        {PAGE_FORM_TOPIC_WS_DEFLATE, TOPIC_WS_PUSH_BYTES_MAX, encode_deflated}},
-        [FRAME_LEAN] = {{PAGE_FORM_TOPIC_WS_LEAN, TOPIC_WS_PUSH_BYTES_MAX, encode_lean},
-                        {PAGE_FORM_TOPIC_WS_LEAN_DEFLATE, TOPIC_WS_PUSH_BYTES_MAX,
-                         encode_lean_deflated}},
-    };
-    return &forms[form][compress];
-}
+static const struct page_form forms[FRAME_FORM_COUNT][2] = {
+    [FRAME_FULL] = {{TOPIC_WS_PUSH_BYTES_MAX, encode, FRAME_FULL, false},
+                    {TOPIC_WS_PUSH_BYTES_MAX, encode, FRAME_FULL, true}},
+    [FRAME_LEAN] = {{TOPIC_WS_PUSH_BYTES_MAX, encode, FRAME_LEAN, false},
+                    {TOPIC_WS_PUSH_BYTES_MAX, encode, FRAME_LEAN, true}},
+};
 
 /* ---- notices ---- */
 
-static void put_stream_id(struct object_writer *object, struct slice topic) {
-    struct buffer stream;
-    buffer_init(&stream, STREAM_ID_BYTES_MAX);
-    if (address_stream(topic, &stream) == STATUS_OK)
-        object_text(object, SLICE("stream_id"), buffer_slice(&stream));
-    buffer_release(&stream);
-}
-
-static enum status write_hello(const struct subscriber *subscriber, struct buffer *body) {
+static enum status send_hello(struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->subscription;
     const struct topic_window *window = &subscription->start->window;
     const struct delivery *shared = subscriber->session->delivery->shared;
-    struct buffer bootstrap;
-    buffer_init(&bootstrap, 128);
-    bool is_bootstrap = subscription->is_bootstrap || subscriber->snapshot;
-    enum status status = is_bootstrap ? notice_bootstrap(subscriber, &bootstrap) : STATUS_OK;
-    struct object_writer object = object_begin(body);
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = buffer_over(text, sizeof(text));
+    struct buffer body;
+    buffer_init(&body, NOTICE_BYTES_MAX);
+    struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("topic"), subscription->topic->name);
-    put_stream_id(&object, subscription->topic->name);
+    if (address_stream(subscription->topic->name, &stream) == STATUS_OK)
+        object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
     if (subscription_is_pending(subscription))
         object_json(&object, SLICE("pending"), SLICE("true"));
     object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
@@ -127,111 +93,35 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     object_number(&object, SLICE("replay_budget_events"), window->replay_budget_events);
     object_number(&object, SLICE("limit_applied"), subscriber->frames_max);
     object_number(&object, SLICE("heartbeat_interval_ms"), shared->options.heartbeat_ms);
-    object_json_given(&object, SLICE("bootstrap"), buffer_slice(&bootstrap));
-    enum status ended = object_end(&object);
-    buffer_release(&bootstrap);
-    return status == STATUS_OK ? ended : status;
-}
-
-static enum status send_hello(struct subscriber *subscriber, struct buffer *out) {
-    struct buffer body;
-    buffer_init(&body, NOTICE_BYTES_MAX);
-    enum status status = write_hello(subscriber, &body);
+    if (subscription->is_bootstrap || subscriber->snapshot) {
+        object_json(&object, SLICE("bootstrap"), SLICE(""));
+        notice_bootstrap(subscriber, &body);
+    }
+    enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = typed_send(subscriber->session, out, "hello", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
-    struct buffer body;
-    buffer_init(&body, NOTICE_BYTES_MAX);
-    session_log_error(subscriber->session, STATUS_STALE_CURSOR);
-    enum status status = notice_stale(subscriber, &body);
-    if (status == STATUS_OK)
-        status = typed_send(subscriber->session, out, "stale_cursor", buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
-static enum status send_snapshot(struct subscriber *subscriber, struct buffer *out) {
-    struct buffer body;
-    buffer_init(&body, TOPIC_WS_PUSH_BYTES_MAX);
-    enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
-    if (status == STATUS_OK)
-        status = typed_send(subscriber->session, out, "snapshot", buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
 /* The error that ends the session, with the position to resume from. */
-static enum status send_error(struct session *session, enum status why, uint64_t retry_after_ms,
-                              struct buffer *out) {
-    struct buffer body;
-    char reason[124];
-    enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
-    buffer_init(&body, NOTICE_BYTES_MAX);
-    notice_resume(session, reason);
-    session_log_error(session, why);
-    enum status status = notice_end(session, why, retry_after_ms, &body);
-    if (status == STATUS_OK)
-        status = typed_send_last(session, out, "error", buffer_slice(&body), code, reason);
-    buffer_release(&body);
-    return status;
-}
-
-static enum status send_slow(struct session *session, struct buffer *out) {
-    struct buffer body;
-    char reason[124];
-    buffer_init(&body, NOTICE_BYTES_MAX);
-    notice_resume(session, reason);
-    session_log_error(session, STATUS_SLOW_CONSUMER);
-    enum status status = notice_slow(session, &body);
-    if (status == STATUS_OK)
-        status = typed_send_last(session, out, "error", buffer_slice(&body), CLOSE_SLOW_CONSUMER,
-                                 reason);
-    buffer_release(&body);
-    return status;
-}
-
-static enum status send_leaving(struct session *session, uint64_t retry_after_ms,
-                                struct buffer *out) {
-    return send_error(session, STATUS_SHUTTING_DOWN, retry_after_ms, out);
-}
-
 static enum status send_failed(struct session *session, enum status why, struct buffer *out) {
-    return send_error(session, why, 0, out);
-}
-
-/* A client with a fresh token must reconnect with it: this socket takes no messages. */
-static enum status send_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
-    struct buffer body;
-    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    session_log_error(session, STATUS_REAUTH_REQUIRED);
-    enum status status = notice_reauth(left_ms, &body);
-    if (status == STATUS_OK)
-        status = typed_send(session, out, "error", buffer_slice(&body));
-    buffer_release(&body);
-    return status;
+    enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
+    return notice_end(session, &(struct notice_ending){.why = why, .code = code}, out);
 }
 
 /* Covers the hidden frames since the last message, if there are any. */
-static enum status send_progress(const struct subscriber *subscriber, struct buffer *out) {
-    uint64_t after = subscriber->subscription.sent_seq;
-    uint64_t through = subscriber_position(subscriber);
-    char body[64];
-    if (through == after)
-        return STATUS_OK;
-    int size = snprintf(body, sizeof(body), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
-                        after, through);
-    return typed_send(subscriber->session, out, "progress", (struct slice){body, (size_t)size});
-}
-
 static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct subscriber *subscriber = session_first(session);
+    uint64_t after = subscriber ? subscriber->subscription.sent_seq : 0;
+    char body[64];
     enum status status = STATUS_OK;
-    if (subscriber && subscriber_has_position(subscriber))
-        status = send_progress(subscriber, out);
+    if (subscriber && subscriber_has_position(subscriber) &&
+        subscriber_position(subscriber) != after) {
+        int size = snprintf(body, sizeof(body), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
+                            after, subscriber_position(subscriber));
+        status = typed_send(session, out, "progress", (struct slice){body, (size_t)size});
+    }
     return status == STATUS_OK ? websocket_ping(session, out) : status;
 }
 
@@ -239,7 +129,7 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
 static enum status receive(struct session *session, struct slice text) {
     (void)text;
     session_log_end(session, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
-    enum status status = send_error(session, STATUS_INVALID_MESSAGE, 0, &session->replies);
+    enum status status = send_failed(session, STATUS_INVALID_MESSAGE, &session->replies);
     if (status == STATUS_OK)
         session_close(session);
     return status;
@@ -258,20 +148,31 @@ static void opened(struct session *session, struct session_opening *opening) {
     subscriber_start(subscriber);
 }
 
-static const struct dialect topic_ws_dialect = {
+const struct dialect topic_ws_dialect = {
     .label = LABEL_DIALECT_TOPIC_WS,
     .has_one_topic = true,
+    .forms = forms,
     .receive = receive,
     .opened = opened,
     .bootstrap = send_hello,
-    .snapshot = send_snapshot,
-    .stale = send_stale,
+    .snapshot = notice_snapshot,
+    .stale = notice_stale,
     .restarts_stale = true,
     .failed = send_failed,
-    .reauth = send_reauth,
+    /* A client with a fresh token must reconnect with it: this socket takes no messages. */
+    .reauth = notice_reauth,
     .heartbeat = heartbeat,
-    .slow = send_slow,
-    .leaving = send_leaving,
+    .slow = notice_slow,
+    .leaving = notice_leaving,
+    .names = {.stale = "stale_cursor",
+              .snapshot = "snapshot",
+              .reauth = "error",
+              .slow = "error",
+              .end = "error"},
+    .notice_bytes_max = NOTICE_BYTES_MAX,
+    .snapshot_bytes_max = TOPIC_WS_PUSH_BYTES_MAX,
+    .send = typed_send,
+    .send_last = websocket_send_last,
 };
 
 /* ---- asking ---- */
@@ -287,7 +188,7 @@ static void begin(struct session *session, struct slice topic,
     struct subscriber *subscriber = NULL;
     enum status status = subscriber_new(session, topic, options, &subscriber);
     if (status == STATUS_OK) {
-        subscriber->form = topic_ws_form(query->form, websocket_deflates(session));
+        subscriber->form = &forms[query->form][websocket_deflates(session)];
         subscriber->frames_max = (uint32_t)query->limit;
         status = session_open_one(session, subscriber);
     }

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/metrics.h"
+#include "delivery/session/notices.h"
 #include "delivery/session/session.h"
 #include "delivery/session/session_close.h"
 #include "delivery/session/session_events.h"
@@ -243,6 +244,12 @@ enum status websocket_send(struct session *session, struct slice text) {
     bool compress = websocket->deflate && text.size >= DEFLATE_REPLY_BYTES_MIN &&
                     ws_deflate_fits(text.size, websocket->server_window_bits);
     return websocket_text(session->delivery, &session->replies, text, compress);
+}
+
+enum status websocket_send_last(struct session *session, struct buffer *out, enum close_code code) {
+    char reason[124];
+    notice_resume(session, reason);
+    return ws_close_write(out, (unsigned)code, slice_of(reason));
 }
 
 enum status websocket_ping(struct session *session, struct buffer *out) {

@@ -29,6 +29,9 @@ MUST_CHECK enum status websocket_text(struct delivery_loop *delivery, struct buf
                                       struct slice text, bool compress);
 /* Adds a text message to the replies of this session. */
 MUST_CHECK enum status websocket_send(struct session *session, struct slice text);
+/* The close, with the positions to resume from as its reason. */
+MUST_CHECK enum status websocket_send_last(struct session *session, struct buffer *out,
+                                           enum close_code code);
 /* A ping, for dialects whose protocol has no heartbeat. */
 MUST_CHECK enum status websocket_ping(struct session *session, struct buffer *out);
 

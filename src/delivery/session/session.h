@@ -233,32 +233,21 @@ void session_send(struct session *session, enum status status);
 
 /* ---- dialects ---- */
 
-enum page_form_index {
-    PAGE_FORM_SSE,
-    PAGE_FORM_SSE_BARE,
-    PAGE_FORM_SSE_LEAN,
-    PAGE_FORM_SSE_LEAN_BARE,
-    PAGE_FORM_LOG_SSE,
-    PAGE_FORM_LOG_SSE_BARE,
-    PAGE_FORM_TOPIC_WS,
-    PAGE_FORM_TOPIC_WS_DEFLATE,
-    PAGE_FORM_TOPIC_WS_LEAN,
-    PAGE_FORM_TOPIC_WS_LEAN_DEFLATE,
-    PAGE_FORM_AUDIT_WS,
-    PAGE_FORM_AUDIT_WS_DEFLATE,
-    PAGE_FORM_PHOENIX,
-    PAGE_FORM_PHOENIX_DEFLATE,
-    PAGE_FORM_PHOENIX_LEAN,
-    PAGE_FORM_PHOENIX_LEAN_DEFLATE,
-    PAGE_FORM_PHOENIX_FRAMES,
-    PAGE_FORM_PHOENIX_FRAMES_DEFLATE,
-    PAGE_FORM_COUNT,
+/* NULL: the dialect has no such notice, or writes it itself. */
+struct notice_names {
+    const char *stale;
+    const char *refused;
+    const char *snapshot;
+    const char *reauth;
+    const char *slow;
+    const char *end;
 };
-_Static_assert(PAGE_FORM_COUNT <= PAGE_FORMS_MAX, "a page has room for each");
 
 struct dialect {
     enum label_dialect label; /* what it is counted as */
     bool has_one_topic;       /* from its beginning; its session counts as one subscription */
+    /* Its forms of pages by content, each plain and packed. */
+    const struct page_form (*forms)[2];
     /* A message of the peer, from a WebSocket. */
     enum status (*receive)(struct session *session, struct slice text);
     /* The positions of the opening are known. The dialect starts its subscribers, or drops them. */
@@ -291,6 +280,14 @@ struct dialect {
     /* The server ends. */
     enum status (*leaving)(struct session *session, uint64_t retry_after_ms, struct buffer *out);
     void (*state_free)(void *state);
+    /* For the notices of notices.h, which have the same body in every dialect: what this one calls
+     * them, the message with such a body, and what stands behind the last message. */
+    struct notice_names names;
+    size_t notice_bytes_max;
+    size_t snapshot_bytes_max;
+    enum status (*send)(struct session *session, struct buffer *out, const char *name,
+                        struct slice body);
+    enum status (*send_last)(struct session *session, struct buffer *out, enum close_code code);
 };
 
 /* ---- log ---- */

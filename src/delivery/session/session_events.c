@@ -119,20 +119,9 @@ static uint64_t total_lag(const struct session *session) {
     return lag;
 }
 
-static const struct subscriber *furthest_behind(const struct session *session) {
-    const struct subscriber *worst = NULL;
-    for (const struct subscriber *subscriber = session_first(session); subscriber;
-         subscriber = subscriber_next(subscriber))
-        if (subscriber_is_started(subscriber) &&
-            (!worst || subscription_own_lag(&subscriber->subscription) >
-                           subscription_own_lag(&worst->subscription)))
-            worst = subscriber;
-    return worst;
-}
-
 static void evict(struct session *session) {
     struct cause_names names;
-    struct cause cause = session_cause(session, furthest_behind(session), &names);
+    struct cause cause = session_cause(session, session_furthest_behind(session), &names);
     enum status status = STATUS_OK;
     cause.close_code = session->close_code = CLOSE_SLOW_CONSUMER;
     telemetry_evicted(session->delivery->shared->telemetry, cause);

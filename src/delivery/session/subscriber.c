@@ -123,20 +123,16 @@ bool subscriber_snapshot_is_last(const struct subscriber_snapshot *snapshot) {
 enum status subscriber_snapshot_write(const struct subscriber_snapshot *snapshot,
                                       struct buffer *out) {
     const struct snapshot *source = snapshot->snapshot;
-    enum status status = buffer_append_slice(out, SLICE("{\"topic\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(out, source->topic);
-    if (status == STATUS_OK)
-        status = buffer_printf(out,
-                               ",\"format\":\"" SNAPSHOT_FORMAT
-                               "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
-                               ",\"part\":%zu,\"last\":%s,\"documents\":[",
-                               SNAPSHOT_SCHEMA_VERSION, source->epoch.text, source->watermark,
-                               snapshot->parts_sent,
-                               subscriber_snapshot_is_last(snapshot) ? "true" : "false");
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, buffer_slice(&snapshot->documents));
-    return status == STATUS_OK ? buffer_append_slice(out, SLICE("]}")) : status;
+    buffer_append_slice(out, SLICE("{\"topic\":"));
+    buffer_note(out, json_write_string(out, source->topic));
+    buffer_printf(out,
+                  ",\"format\":\"" SNAPSHOT_FORMAT
+                  "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
+                  ",\"part\":%zu,\"last\":%s,\"documents\":[",
+                  SNAPSHOT_SCHEMA_VERSION, source->epoch.text, source->watermark,
+                  snapshot->parts_sent, subscriber_snapshot_is_last(snapshot) ? "true" : "false");
+    buffer_append_slice(out, buffer_slice(&snapshot->documents));
+    return buffer_append_slice(out, SLICE("]}"));
 }
 
 /* ---- lives ---- */
@@ -181,6 +177,17 @@ bool subscriber_wants_job(const struct subscriber *subscriber) {
                         session->work->job != SESSION_JOB_AHEAD;
     /* The positions of new subscribers are read by their opening. */
     return subscriber_is_started(subscriber) && subscriber_is_reading(subscriber) && !is_under_way;
+}
+
+const struct subscriber *session_furthest_behind(const struct session *session) {
+    const struct subscriber *worst = NULL;
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        if (subscriber_is_started(subscriber) &&
+            (!worst || subscription_own_lag(&subscriber->subscription) >
+                           subscription_own_lag(&worst->subscription)))
+            worst = subscriber;
+    return worst;
 }
 
 /* Another thread uses something of it. */

@@ -52,8 +52,8 @@ bool subscriber_snapshot_is_reading(const struct subscriber_snapshot *snapshot);
 bool subscriber_snapshot_is_last(const struct subscriber_snapshot *snapshot);
 /* {"topic","format","schema_version","epoch","watermark","part","last","documents":[…]} of the part
  * that is here. */
-MUST_CHECK enum status subscriber_snapshot_write(const struct subscriber_snapshot *snapshot,
-                                                 struct buffer *out);
+enum status subscriber_snapshot_write(const struct subscriber_snapshot *snapshot,
+                                      struct buffer *out);
 
 /* ---- lives ---- */
 
@@ -77,6 +77,9 @@ void subscriber_ready(struct subscriber *subscriber);
 void subscriber_read_back(struct subscriber *subscriber, enum status status);
 /* The frames read ahead are back. May free the subscriber. */
 void subscriber_ahead_back(struct subscriber *subscriber);
+
+/* The started subscriber with the most frames to come, or NULL. */
+const struct subscriber *session_furthest_behind(const struct session *session);
 
 /* Started, and not leaving. */
 bool subscriber_is_started(const struct subscriber *subscriber);

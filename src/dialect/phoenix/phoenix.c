@@ -328,19 +328,14 @@ static enum status leave(struct session *session, const struct phoenix_address *
 
 /* ---- the other messages ---- */
 
-static enum status write_watermarks(const struct session *session, struct buffer *body) {
-    enum status status = buffer_append_slice(body, SLICE("{\"watermarks\":"));
-    if (status == STATUS_OK)
-        status = notice_watermarks(session, body);
-    return status == STATUS_OK ? buffer_append_byte(body, '}') : status;
-}
-
 static enum status answer_heartbeat(struct session *session, const struct phoenix_message *message,
                                     const struct phoenix_address *to) {
     struct buffer body;
     (void)message;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_watermarks(session, &body);
+    buffer_append_slice(&body, SLICE("{\"watermarks\":"));
+    notice_watermarks(session, &body);
+    enum status status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
         status = phoenix_send_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);
@@ -440,11 +435,6 @@ static enum status receive(struct session *session, struct slice text) {
 
 /* ---- notices ---- */
 
-static enum status push_error(struct session *session, enum status error, struct slice body) {
-    session_log_error(session, error);
-    return phoenix_send_push(session, SLICE("sync:error"), body);
-}
-
 static enum status send_caught_up(struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->subscription;
     struct buffer body;
@@ -461,41 +451,6 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
     return status;
 }
 
-static enum status send_snapshot(struct subscriber *subscriber, struct buffer *out) {
-    struct buffer body;
-    (void)out;
-    buffer_init(&body, PHOENIX_PAYLOAD_BYTES_MAX);
-    enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
-    if (status == STATUS_OK)
-        status =
-            phoenix_send_push(subscriber->session, SLICE("sync:snapshot"), buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
-static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
-    struct buffer body;
-    (void)out;
-    buffer_init(&body, NOTICE_BYTES_MAX);
-    enum status status = notice_stale(subscriber, &body);
-    if (status == STATUS_OK)
-        status = push_error(subscriber->session, STATUS_STALE_CURSOR, buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
-static enum status send_refused(struct subscriber *subscriber, enum status why,
-                                struct buffer *out) {
-    struct buffer body;
-    (void)out;
-    buffer_init(&body, 65536);
-    enum status status = notice_refused(subscriber, why, &body);
-    if (status == STATUS_OK)
-        status = push_error(subscriber->session, why, buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
 static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct phoenix *phoenix = session->dialect_state;
     struct buffer body;
@@ -503,87 +458,52 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     if (!phoenix->is_joined)
         return STATUS_OK;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = buffer_append_slice(&body, SLICE("{\"covered\":"));
-    if (status == STATUS_OK)
-        status = notice_covered(session, &body);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&body, SLICE(",\"watermarks\":"));
-    if (status == STATUS_OK)
-        status = notice_watermarks(session, &body);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&body, '}');
+    buffer_append_slice(&body, SLICE("{\"covered\":"));
+    notice_covered(session, &body);
+    buffer_append_slice(&body, SLICE(",\"watermarks\":"));
+    notice_watermarks(session, &body);
+    enum status status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
         status = phoenix_send_push(session, SLICE("sync:heartbeat"), buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status send_slow(struct session *session, struct buffer *out) {
-    char reason[124];
-    struct buffer body;
-    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = notice_slow(session, &body);
-    if (status == STATUS_OK)
-        status = push_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&body));
-    buffer_release(&body);
-    notice_resume(session, reason);
-    return status == STATUS_OK ? ws_close_write(out, CLOSE_SLOW_CONSUMER, slice_of(reason))
-                               : status;
-}
-
-/* The error that ends the session, with the positions to resume from. */
-static enum status send_end(struct session *session, enum status why, uint64_t retry_after_ms,
-                            enum close_code code, struct buffer *out) {
-    struct buffer body;
-    char reason[124];
-    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = notice_end(session, why, retry_after_ms, &body);
-    if (status == STATUS_OK)
-        status = push_error(session, why, buffer_slice(&body));
-    buffer_release(&body);
-    notice_resume(session, reason);
-    return status == STATUS_OK ? ws_close_write(out, (unsigned)code, slice_of(reason)) : status;
-}
-
-static enum status send_leaving(struct session *session, uint64_t retry_after_ms,
-                                struct buffer *out) {
-    return send_end(session, STATUS_SHUTTING_DOWN, retry_after_ms, CLOSE_RESTARTING, out);
-}
-
-static enum status send_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
-    struct buffer body;
-    (void)out;
-    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    enum status status = notice_reauth(left_ms, &body);
-    if (status == STATUS_OK)
-        status = push_error(session, STATUS_REAUTH_REQUIRED, buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
-static enum status send_failed(struct session *session, enum status failed, struct buffer *out) {
+static enum status send_failed(struct session *session, enum status reason, struct buffer *out) {
     /* The dialect has one code for everything that is too large. */
-    enum status why = failed == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : failed;
-    return send_end(session, why, 0, ws_close_code(why), out);
+    enum status why = reason == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : reason;
+    return notice_end(session, &(struct notice_ending){.why = why, .code = ws_close_code(why)},
+                      out);
 }
 
-static const struct dialect phoenix_dialect = {
+const struct dialect phoenix_dialect = {
     .label = LABEL_DIALECT_PHOENIX,
+    .forms = phoenix_forms,
     .receive = receive,
     .opened = phoenix_opened,
     .opening_gone = phoenix_opening_gone,
-    .snapshot = send_snapshot,
+    .snapshot = notice_snapshot,
     .caught_up = send_caught_up,
     .page_says_caught_up = true,
     .page_covers_range = true,
-    .stale = send_stale,
-    .refused = send_refused,
+    .stale = notice_stale,
+    .refused = notice_refused,
     .failed = send_failed,
-    .reauth = send_reauth,
+    .reauth = notice_reauth,
     .heartbeat = heartbeat,
-    .slow = send_slow,
-    .leaving = send_leaving,
+    .slow = notice_slow,
+    .leaving = notice_leaving,
     .state_free = phoenix_free,
+    .names = {.stale = "sync:error",
+              .refused = "sync:error",
+              .snapshot = "sync:snapshot",
+              .reauth = "sync:error",
+              .slow = "sync:error",
+              .end = "sync:error"},
+    .notice_bytes_max = PHOENIX_REPLY_BYTES_MAX,
+    .snapshot_bytes_max = PHOENIX_PAYLOAD_BYTES_MAX,
+    .send = phoenix_send_notice,
+    .send_last = websocket_send_last,
 };
 
 /* Only version 2 of the protocol is served; a client that names no version is served too. */

@@ -1,5 +1,6 @@
 #include "dialect/phoenix/phoenix_message.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <openssl/evp.h>
 
@@ -21,15 +22,10 @@
 /* The members of this dialect and the braces, with a number. */
 #define OWN_BYTES_MAX 80
 
-static enum frame_form form_of(enum phoenix_updates updates) {
-    return updates == PHOENIX_UPDATES_LEAN ? FRAME_LEAN : FRAME_FULL;
-}
-
-static enum status put_update(const struct frame *frame, enum frame_form form, struct buffer *out) {
+static void put_update(const struct frame *frame, enum frame_form form, struct buffer *out) {
     struct slice text = frame->forms[form];
-    enum status status = buffer_reserve(out, OWN_BYTES_MAX + text.size);
-    if (status != STATUS_OK)
-        return status;
+    if (buffer_note(out, buffer_reserve(out, OWN_BYTES_MAX + text.size)) != STATUS_OK)
+        return;
     char *at = out->data + out->size;
     *at++ = '{';
     at = PUT_LITERAL(put_slice(at, text), ",\"watermark\":");
@@ -38,179 +34,123 @@ static enum status put_update(const struct frame *frame, enum frame_form form, s
         at = PUT_LITERAL(at, ",\"hydration_required\":false");
     *at++ = '}';
     out->size = (size_t)(at - out->data);
-    return STATUS_OK;
 }
 
 /* ---- sync:update_batch ---- */
 
-static enum status begin_batch(const struct phoenix_range *range, struct buffer *out) {
-    enum status status = buffer_append_slice(out, SLICE("{\"topic\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(out, range->topic);
-    return status == STATUS_OK
-               ? buffer_printf(out, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 ",\"updates\":[",
-                               range->after, range->through)
-               : status;
+static void begin_batch(const struct phoenix_range *range, struct buffer *out) {
+    buffer_append_slice(out, SLICE("{\"topic\":"));
+    json_write_string(out, range->topic);
+    buffer_printf(out, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 ",\"updates\":[", range->after,
+                  range->through);
 }
 
 static enum status end_batch(const struct phoenix_range *range, struct buffer *out) {
-    enum status status = buffer_printf(
-        out,
-        "],\"epoch\":\"%s\",\"replay_complete\":%s,\"head_watermarks\":[{\"topic\":", range->epoch,
-        range->through >= range->head ? "true" : "false");
-    if (status == STATUS_OK)
-        status = json_write_string(out, range->topic);
-    return status == STATUS_OK ? buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", range->head)
-                               : status;
+    buffer_printf(out, "],\"epoch\":\"%s\",\"replay_complete\":%s,\"head_watermarks\":[{\"topic\":",
+                  range->epoch, range->through >= range->head ? "true" : "false");
+    json_write_string(out, range->topic);
+    return buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", range->head);
 }
 
 enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out) {
-    enum status status = begin_batch(range, out);
-    return status == STATUS_OK ? end_batch(range, out) : status;
-}
-
-static enum status write_batch(const struct page *page, enum phoenix_updates updates,
-                               struct buffer *out) {
-    const struct delivery_batch *batch = &page->batch;
-    enum frame_form form = form_of(updates);
-    size_t count = updates == PHOENIX_UPDATES_NONE ? 0 : batch->count;
-    const struct phoenix_range range = {page->topic, page->epoch.text, batch->after_seq,
-                                        batch->through_seq, page->head_seq};
-    enum status status = begin_batch(&range, out);
-    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
-        if (i > 0)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = put_update(batch->frames[i], form, out);
-    }
-    return status == STATUS_OK ? end_batch(&range, out) : status;
-}
-
-static enum status begin_push(struct buffer *out, struct slice event) {
-    return phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, event);
+    begin_batch(range, out);
+    return end_batch(range, out);
 }
 
 /* Makes a message of the push in out behind begin + gap. */
 static enum status end_push(struct delivery_loop *delivery, struct buffer *out, size_t begin,
                             size_t gap, bool compress) {
-    enum status status = phoenix_push_end(out);
+    buffer_note(out, phoenix_push_end(out));
+    enum status status = buffer_end(out, begin);
     return status == STATUS_OK ? websocket_wrap(delivery, out, begin, gap, compress) : status;
-}
-
-/* Leaves room for the header of a message that has the updates of the page, or none of them. */
-static enum status leave_gap(const struct page *page, enum phoenix_updates updates,
-                             struct buffer *out, size_t *gap) {
-    static const char zeros[WS_HEADER_BYTES_MAX];
-    enum frame_form form = form_of(updates);
-    size_t size = OWN_BYTES_MAX;
-    for (size_t i = 0; updates != PHOENIX_UPDATES_NONE && i < page->batch.count; i++)
-        size += OWN_BYTES_MAX + page->batch.frames[i]->forms[form].size;
-    *gap = ws_header_bytes(size);
-    return buffer_append(out, zeros, *gap);
 }
 
 static enum status put_batch(const struct page *page, struct delivery_loop *delivery,
                              enum phoenix_updates updates, bool compress, struct buffer *out) {
-    size_t begin = out->size, gap = 0;
-    enum status status = leave_gap(page, updates, out, &gap);
-    if (status == STATUS_OK)
-        status = begin_push(out, SLICE("sync:update_batch"));
-    if (status == STATUS_OK)
-        status = write_batch(page, updates, out);
-    return status == STATUS_OK ? end_push(delivery, out, begin, gap, compress) : status;
+    static const char zeros[WS_HEADER_BYTES_MAX];
+    const struct delivery_batch *batch = &page->batch;
+    enum frame_form form = updates == PHOENIX_UPDATES_LEAN ? FRAME_LEAN : FRAME_FULL;
+    size_t count = updates == PHOENIX_UPDATES_NONE ? 0 : batch->count;
+    const struct phoenix_range range = {page->topic, page->epoch.text, batch->after_seq,
+                                        batch->through_seq, page->head_seq};
+    size_t begin = out->size;
+    /* Leaves room for the header of a message of that size. */
+    size_t size = OWN_BYTES_MAX;
+    for (size_t i = 0; i < count; i++)
+        size += OWN_BYTES_MAX + batch->frames[i]->forms[form].size;
+    size_t gap = ws_header_bytes(size);
+    buffer_append(out, zeros, gap);
+    buffer_note(out,
+                phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, SLICE("sync:update_batch")));
+    begin_batch(&range, out);
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            buffer_append_byte(out, ',');
+        put_update(batch->frames[i], form, out);
+    }
+    end_batch(&range, out);
+    return end_push(delivery, out, begin, gap, compress);
 }
 
 /* ---- sync:frame ---- */
 
-static enum status write_bytes(struct slice payload, struct buffer *out) {
+/* The payload as base64, in the memory of bytes. */
+static enum status write_bytes(struct slice payload, struct buffer *bytes) {
     size_t size = (payload.size + 2) / 3 * 4;
-    enum status status = buffer_reserve(out, size + 3);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '"');
+    enum status status = buffer_reserve(bytes, size + 3);
     if (status != STATUS_OK)
         return status;
+    buffer_append_byte(bytes, '"');
     /* Adds a NUL, which the quote replaces. */
-    EVP_EncodeBlock((unsigned char *)out->data + out->size, (const unsigned char *)payload.data,
+    EVP_EncodeBlock((unsigned char *)bytes->data + bytes->size, (const unsigned char *)payload.data,
                     (int)payload.size);
-    out->size += size;
-    return buffer_append_byte(out, '"');
+    bytes->size += size;
+    return buffer_append_byte(bytes, '"');
 }
 
-static enum status put_frame(const struct page *page, const struct frame_content *content,
-                             struct delivery_loop *delivery, bool compress, struct buffer *out) {
-    struct buffer bytes;
-    size_t begin = out->size;
-    buffer_init(&bytes, PHOENIX_BATCH_BYTES_MAX);
-    enum status status = write_bytes(content->payload, &bytes);
-    if (status == STATUS_OK)
-        status = begin_push(out, SLICE("sync:frame"));
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), page->topic);
-    object_number(&object, SLICE("seq"), content->seq);
-    object_text(&object, SLICE("kind"), content->kind);
-    object_json(&object, SLICE("payload_bytes"), buffer_slice(&bytes));
-    object_number(&object, SLICE("schema_version"), 1);
-    enum status ended = object_end(&object);
-    if (status == STATUS_OK)
-        status = ended;
-    buffer_release(&bytes);
-    return status == STATUS_OK ? end_push(delivery, out, begin, 0, compress) : status;
-}
-
-/* The frames, then the range they cover. */
+/* The frames one by one, then the range they cover. */
 static enum status put_frames(const struct page *page, struct delivery_loop *delivery,
                               bool compress, struct buffer *out) {
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
-        status = put_frame(page, &page->batch.frames[i]->content, delivery, compress, out);
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
+        const struct frame_content *content = &page->batch.frames[i]->content;
+        struct buffer bytes;
+        size_t begin = out->size;
+        buffer_init(&bytes, PHOENIX_BATCH_BYTES_MAX);
+        buffer_note(out, write_bytes(content->payload, &bytes));
+        buffer_note(out,
+                    phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, SLICE("sync:frame")));
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("topic"), page->topic);
+        object_number(&object, SLICE("seq"), content->seq);
+        object_text(&object, SLICE("kind"), content->kind);
+        object_json(&object, SLICE("payload_bytes"), buffer_slice(&bytes));
+        object_number(&object, SLICE("schema_version"), 1);
+        object_close(&object);
+        buffer_release(&bytes);
+        status = end_push(delivery, out, begin, 0, compress);
+    }
     return status == STATUS_OK ? put_batch(page, delivery, PHOENIX_UPDATES_NONE, compress, out)
                                : status;
 }
 
 /* ---- the table ---- */
 
-static enum status encode_full(const struct page *page, void *delivery, struct buffer *out) {
-    return put_batch(page, delivery, PHOENIX_UPDATES_FULL, false, out);
+static enum status encode(const struct page *page, const struct page_form *form, void *user,
+                          struct buffer *out) {
+    return form->content == PHOENIX_UPDATES_NONE
+               ? put_frames(page, user, form->is_packed, out)
+               : put_batch(page, user, (enum phoenix_updates)form->content, form->is_packed, out);
 }
 
-static enum status encode_full_deflate(const struct page *page, void *delivery,
-                                       struct buffer *out) {
-    return put_batch(page, delivery, PHOENIX_UPDATES_FULL, true, out);
-}
-
-static enum status encode_lean(const struct page *page, void *delivery, struct buffer *out) {
-    return put_batch(page, delivery, PHOENIX_UPDATES_LEAN, false, out);
-}
-
-static enum status encode_lean_deflate(const struct page *page, void *delivery,
-                                       struct buffer *out) {
-    return put_batch(page, delivery, PHOENIX_UPDATES_LEAN, true, out);
-}
-
-static enum status encode_frames(const struct page *page, void *delivery, struct buffer *out) {
-    return put_frames(page, delivery, false, out);
-}
-
-static enum status encode_frames_deflate(const struct page *page, void *delivery,
-                                         struct buffer *out) {
-    return put_frames(page, delivery, true, out);
-}
-
-const struct page_form *phoenix_form(enum phoenix_updates updates, bool compress) {
-    static const struct page_form forms[PHOENIX_UPDATES_COUNT][2] = {
-        [PHOENIX_UPDATES_FULL] = {{PAGE_FORM_PHOENIX, PHOENIX_BATCH_BYTES_MAX, encode_full},
-                                  {PAGE_FORM_PHOENIX_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
-                                   encode_full_deflate}},
-        [PHOENIX_UPDATES_LEAN] = {{PAGE_FORM_PHOENIX_LEAN, PHOENIX_BATCH_BYTES_MAX, encode_lean},
-                                  {PAGE_FORM_PHOENIX_LEAN_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
-                                   encode_lean_deflate}},
-        [PHOENIX_UPDATES_NONE] = {{PAGE_FORM_PHOENIX_FRAMES, PHOENIX_BATCH_BYTES_MAX,
-                                   encode_frames},
-                                  {PAGE_FORM_PHOENIX_FRAMES_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
-                                   encode_frames_deflate}},
-    };
-    return &forms[updates][compress];
-}
+const struct page_form phoenix_forms[PHOENIX_UPDATES_COUNT][2] = {
+    [PHOENIX_UPDATES_FULL] = {{PHOENIX_BATCH_BYTES_MAX, encode, PHOENIX_UPDATES_FULL, false},
+                              {PHOENIX_BATCH_BYTES_MAX, encode, PHOENIX_UPDATES_FULL, true}},
+    [PHOENIX_UPDATES_LEAN] = {{PHOENIX_BATCH_BYTES_MAX, encode, PHOENIX_UPDATES_LEAN, false},
+                              {PHOENIX_BATCH_BYTES_MAX, encode, PHOENIX_UPDATES_LEAN, true}},
+    [PHOENIX_UPDATES_NONE] = {{PHOENIX_BATCH_BYTES_MAX, encode, PHOENIX_UPDATES_NONE, false},
+                              {PHOENIX_BATCH_BYTES_MAX, encode, PHOENIX_UPDATES_NONE, true}},
+};
 
 /* ---- sessions and requests ---- */
 
@@ -222,6 +162,13 @@ enum status phoenix_send_push(struct session *session, struct slice event, struc
         status = websocket_send(session, buffer_slice(&text));
     buffer_release(&text);
     return status;
+}
+
+enum status phoenix_send_notice(struct session *session, struct buffer *out, const char *event,
+                                struct slice payload) {
+    assert(out == &session->replies);
+    (void)out;
+    return phoenix_send_push(session, slice_of(event), payload);
 }
 
 enum status phoenix_send_reply(struct session *session, const struct phoenix_address *to, bool ok,

@@ -23,8 +23,8 @@ enum phoenix_updates {
     PHOENIX_UPDATES_COUNT,
 };
 
-/* The form of a subscription, with or without compression. */
-const struct page_form *phoenix_form(enum phoenix_updates updates, bool compress);
+/* Pages as pushes: by enum phoenix_updates, plain and compressed. */
+extern const struct page_form phoenix_forms[PHOENIX_UPDATES_COUNT][2];
 
 /* The part of a topic that a batch covers: (after, through] of that epoch. */
 struct phoenix_range {
@@ -36,7 +36,7 @@ struct phoenix_range {
 };
 
 /* The payload of an empty sync:update_batch, the last one of a replay. */
-MUST_CHECK enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out);
+enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out);
 
 /* ---- sessions and requests ---- */
 
@@ -50,6 +50,9 @@ struct phoenix {
 
 MUST_CHECK enum status phoenix_send_push(struct session *session, struct slice event,
                                          struct slice payload);
+/* A notice as a push, for the table of the dialect. */
+MUST_CHECK enum status phoenix_send_notice(struct session *session, struct buffer *out,
+                                           const char *event, struct slice payload);
 MUST_CHECK enum status phoenix_send_reply(struct session *session, const struct phoenix_address *to,
                                           bool ok, struct slice response);
 /* Replies with an error of that status and with that body. */

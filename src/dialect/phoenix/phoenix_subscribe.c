@@ -34,14 +34,6 @@ static void call_free(struct session_lookup *call) {
     request_free(container_of(call, struct subscribe_request, base.call));
 }
 
-static const struct page_form *form_of(const struct session *session,
-                                       const struct subscribe *subscribe) {
-    enum phoenix_updates updates =
-        subscribe->form == FRAME_LEAN ? PHOENIX_UPDATES_LEAN : PHOENIX_UPDATES_FULL;
-    return phoenix_form(subscribe->frames ? PHOENIX_UPDATES_NONE : updates,
-                        websocket_deflates(session));
-}
-
 static bool call_run(struct session_lookup *call, struct store_session *store) {
     struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
     struct subscribe *subscribe = &request->subscribe;
@@ -57,6 +49,11 @@ static enum status make_subscribers(struct session *session, const struct subscr
     enum status status = STATUS_OK;
     uint64_t since_ms =
         since_time_ms(&subscribe->since, clock_wall_ms(&session->delivery->io->clock));
+    enum phoenix_updates updates =
+        subscribe->form == FRAME_LEAN ? PHOENIX_UPDATES_LEAN : PHOENIX_UPDATES_FULL;
+    const struct page_form *form =
+        &phoenix_forms[subscribe->frames ? PHOENIX_UPDATES_NONE : updates]
+                      [websocket_deflates(session)];
     opening->count = 0;
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
         const struct subscribe_item *item = &subscribe->items[i];
@@ -74,7 +71,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
         status = subscriber_new(session, item->topic, &options, &subscriber);
         if (status != STATUS_OK)
             break;
-        subscriber->form = form_of(session, subscribe);
+        subscriber->form = form;
         subscriber->frames_max = (uint32_t)subscribe->batch_size;
         opening->subscribers[opening->count++] = subscriber;
     }

@@ -189,7 +189,9 @@ static const struct dialect word_dialect = {
     .leaving = word_leaving,
 };
 
-static inline enum status word_page(const struct page *page, void *tools, struct buffer *out) {
+static inline enum status word_page(const struct page *page, const struct page_form *form,
+                                    void *tools, struct buffer *out) {
+    (void)form;
     enum status status = STATUS_OK;
     (void)tools;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
@@ -198,7 +200,7 @@ static inline enum status word_page(const struct page *page, void *tools, struct
     return status;
 }
 
-static const struct page_form word_form = {0, 1u << 20, word_page};
+static const struct page_form word_form = {.bytes_max = 1u << 20, .encode = word_page};
 
 /* ---- the loop ---- */
 

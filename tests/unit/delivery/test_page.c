@@ -31,7 +31,9 @@ static struct page *make_page(size_t count) {
     return page;
 }
 
-static enum status encode_range(const struct page *page, void *tools, struct buffer *out) {
+static enum status encode_range(const struct page *page, const struct page_form *form, void *tools,
+                                struct buffer *out) {
+    (void)form;
     ++*(size_t *)tools;
     return buffer_printf(out, "%zu frames, %llu to %llu of %llu", page->batch.count,
                          (unsigned long long)page->batch.after_seq,
@@ -39,9 +41,11 @@ static enum status encode_range(const struct page *page, void *tools, struct buf
                          (unsigned long long)page->head_seq);
 }
 
-static enum status encode_nothing(const struct page *page, void *tools, struct buffer *out) {
+static enum status encode_nothing(const struct page *page, const struct page_form *form,
+                                  void *tools, struct buffer *out) {
     (void)page;
     (void)out;
+    (void)form;
     ++*(size_t *)tools;
     return STATUS_OK;
 }
@@ -49,8 +53,8 @@ static enum status encode_nothing(const struct page *page, void *tools, struct b
 static void a_form_is_encoded_once_for_all_connections(void **state) {
     (void)state;
     struct page *page = make_page(3);
-    const struct page_form form = {0, 100, encode_range};
-    const struct page_form other = {PAGE_FORMS_MAX - 1, 100, encode_nothing};
+    const struct page_form form = {.bytes_max = 100, .encode = encode_range};
+    const struct page_form other = {.bytes_max = 100, .encode = encode_nothing};
     struct push *pushes[3];
     size_t encoded = 0;
     for (size_t i = 0; i < 3; i++)
@@ -71,8 +75,33 @@ static void a_form_is_encoded_once_for_all_connections(void **state) {
         push_unref(pushes[i]);
 }
 
-static enum status encode_large(const struct page *page, void *tools, struct buffer *out) {
+static void a_form_without_room_is_encoded_for_each_connection(void **state) {
+    (void)state;
+    struct page *page = make_page(1);
+    struct page_form forms[PAGE_FORMS_MAX + 1];
+    struct push *pushes[2];
+    size_t encoded = 0;
+    for (size_t i = 0; i <= PAGE_FORMS_MAX; i++)
+        forms[i] = (struct page_form){.bytes_max = 100, .encode = encode_range};
+    for (size_t i = 0; i <= PAGE_FORMS_MAX; i++)
+        for (size_t twice = 0; twice < 2; twice++) {
+            assert_ok(page_push(page, &forms[i], &encoded, &pushes[0]));
+            push_unref(pushes[0]);
+        }
+    assert_int_equal(encoded, PAGE_FORMS_MAX + 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_ok(page_push(page, &forms[PAGE_FORMS_MAX], &encoded, &pushes[i]));
+    page_free(page);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pushes[i]->references, 1);
+        push_unref(pushes[i]);
+    }
+}
+
+static enum status encode_large(const struct page *page, const struct page_form *form, void *tools,
+                                struct buffer *out) {
     (void)page;
+    (void)form;
     size_t size = *(size_t *)tools;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < size; i++)
@@ -84,7 +113,7 @@ static enum status encode_large(const struct page *page, void *tools, struct buf
 static void a_push_may_be_larger_than_expected(void **state) {
     (void)state;
     size_t size = 4u << 20;
-    const struct page_form form = {0, 4u << 20, encode_large};
+    const struct page_form form = {.bytes_max = 4u << 20, .encode = encode_large};
     struct page *page = make_page(1);
     struct push *push;
     assert_ok(page_push(page, &form, &size, &push));
@@ -97,8 +126,8 @@ static void a_push_may_be_larger_than_expected(void **state) {
 static void a_form_that_cannot_be_made_is_tried_again(void **state) {
     (void)state;
     struct page *page = make_page(1);
-    const struct page_form narrow = {3, 4, encode_range};
-    const struct page_form wide = {3, 100, encode_range};
+    const struct page_form narrow = {.bytes_max = 4, .encode = encode_range};
+    const struct page_form wide = {.bytes_max = 100, .encode = encode_range};
     struct push *push = NULL;
     size_t encoded = 0;
     assert_int_equal(page_push(page, &narrow, &encoded, &push), STATUS_PAYLOAD_TOO_LARGE);
@@ -169,6 +198,7 @@ static void a_page_outlives_the_name_of_its_topic(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_form_is_encoded_once_for_all_connections),
+        cmocka_unit_test(a_form_without_room_is_encoded_for_each_connection),
         cmocka_unit_test(a_page_outlives_the_name_of_its_topic),
         cmocka_unit_test(a_form_that_cannot_be_made_is_tried_again),
         cmocka_unit_test(a_push_may_be_larger_than_expected),

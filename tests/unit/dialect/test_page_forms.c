@@ -40,7 +40,7 @@ static struct page *make_page(void) {
 static void encode(const struct page_form *form, struct buffer *out) {
     struct page *page = make_page();
     buffer_init(out, 1u << 20);
-    assert_ok(form->encode(page, &delivery, out));
+    assert_ok(form->encode(page, form, &delivery, out));
     page_free(page);
 }
 
@@ -87,24 +87,24 @@ static void a_poll_message_is_the_frame_with_its_own_names(void **state) {
 static void an_event_stream_sends_each_message_with_the_position_before_it(void **state) {
     (void)state;
     char chunked[1024];
-    check(sse_form(FRAME_FULL, false), SSE_EVENTS);
+    check(&sse_dialect.forms[FRAME_FULL][false], SSE_EVENTS);
     snprintf(chunked, sizeof(chunked), "%08zx\r\n%s\r\n", strlen(SSE_EVENTS), SSE_EVENTS);
-    check(sse_form(FRAME_FULL, true), chunked);
+    check(&sse_dialect.forms[FRAME_FULL][true], chunked);
 }
 
 static void the_log_as_an_event_stream_has_event_cursors_as_ids(void **state) {
     (void)state;
     const char *events = "id: " CURSOR "\ndata: {\"a\":1}\n\n";
     char chunked[1024];
-    check(log_sse_form(false), events);
+    check(&log_sse_dialect.forms[0][false], events);
     snprintf(chunked, sizeof(chunked), "%08zx\r\n%s\r\n", strlen(events), events);
-    check(log_sse_form(true), chunked);
+    check(&log_sse_dialect.forms[0][true], chunked);
 }
 
 static void a_topic_socket_sends_each_message_with_the_position_before_it(void **state) {
     (void)state;
     struct buffer out;
-    encode(topic_ws_form(FRAME_FULL, false), &out);
+    encode(&topic_ws_dialect.forms[FRAME_FULL][false], &out);
     struct slice bytes = buffer_slice(&out);
     assert_slice(next_text(&bytes), "{\"type\":\"message\",\"after\":10," MESSAGE);
     assert_int_equal(bytes.size, 0);
@@ -116,7 +116,7 @@ static void an_audit_socket_sends_the_event_and_its_cursor(void **state) {
     struct buffer out;
     clock_init(&io.clock);
     io.clock.reading.wall_ms = 99;
-    encode(audit_ws_form(false), &out);
+    encode(&audit_ws_dialect.forms[0][false], &out);
     struct slice bytes = buffer_slice(&out);
     assert_slice(next_text(&bytes), "{\"type\":\"event\",\"event\":{\"a\":1},\"cursor\":\"" CURSOR
                                     "\",\"server_time\":99}");
@@ -127,7 +127,7 @@ static void an_audit_socket_sends_the_event_and_its_cursor(void **state) {
 static void a_phoenix_batch_covers_its_range(void **state) {
     (void)state;
     struct buffer out;
-    encode(phoenix_form(PHOENIX_UPDATES_FULL, false), &out);
+    encode(&phoenix_dialect.forms[PHOENIX_UPDATES_FULL][false], &out);
     struct slice bytes = buffer_slice(&out);
     struct slice text = next_text(&bytes);
     assert_true(slice_starts(
@@ -144,7 +144,7 @@ static void a_phoenix_batch_covers_its_range(void **state) {
 static void phoenix_frames_come_one_by_one_before_their_range(void **state) {
     (void)state;
     struct buffer out;
-    encode(phoenix_form(PHOENIX_UPDATES_NONE, false), &out);
+    encode(&phoenix_dialect.forms[PHOENIX_UPDATES_NONE][false], &out);
     struct slice bytes = buffer_slice(&out);
     assert_slice(next_text(&bytes),
                  "[null,null,\"sync:v1\",\"sync:frame\",{\"topic\":\"t\",\"seq\":12,\"kind\":\"k\","
@@ -162,14 +162,14 @@ static void phoenix_frames_come_one_by_one_before_their_range(void **state) {
 static void lean_forms_have_few_members(void **state) {
     (void)state;
     struct buffer out;
-    check(sse_form(FRAME_LEAN, false),
+    check(&sse_dialect.forms[FRAME_LEAN][false],
           "id: 12@e1\ndata: {\"after\":10," LEAN "{\"a\":1},\"sequence\":12}\n\n");
-    encode(topic_ws_form(FRAME_LEAN, false), &out);
+    encode(&topic_ws_dialect.forms[FRAME_LEAN][false], &out);
     struct slice bytes = buffer_slice(&out);
     assert_slice(next_text(&bytes),
                  "{\"type\":\"message\",\"after\":10," LEAN "{\"a\":1},\"sequence\":12}");
     buffer_release(&out);
-    encode(phoenix_form(PHOENIX_UPDATES_LEAN, false), &out);
+    encode(&phoenix_dialect.forms[PHOENIX_UPDATES_LEAN][false], &out);
     bytes = buffer_slice(&out);
     struct slice text = next_text(&bytes);
     const char *update = "\"updates\":[{" LEAN "{\"a\":1},\"watermark\":12}],";
@@ -180,8 +180,9 @@ static void lean_forms_have_few_members(void **state) {
 /* The second bit of a frame says that it is compressed. */
 static void compressed_forms_are_marked_as_compressed(void **state) {
     (void)state;
-    const struct page_form *forms[] = {topic_ws_form(FRAME_FULL, true), audit_ws_form(true),
-                                       phoenix_form(PHOENIX_UPDATES_FULL, true)};
+    const struct page_form *forms[] = {&topic_ws_dialect.forms[FRAME_FULL][true],
+                                       &audit_ws_dialect.forms[0][true],
+                                       &phoenix_dialect.forms[PHOENIX_UPDATES_FULL][true]};
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         struct buffer out;
         encode(forms[i], &out);
