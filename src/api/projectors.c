@@ -19,10 +19,10 @@ static enum status load_summary(struct store_read *read, struct store_session *s
     enum document_kind kind = entity_row(entity->kind)->summary;
     const struct store_damage damage = {.kind = kind, .entity_ref = entity->ref};
     enum status status = store_load_document(session, kind, entity->ref, &read->arena, document);
-    bool is_lost = store_is_lost(status) && mend_finds_missing(writer);
+    bool is_lost = store_is_lost(status) && repair_finds_missing(writer);
     if (!is_lost && (status != STATUS_OK || store_document_is_whole(document)))
         return status;
-    status = mend(writer, &damage);
+    status = repair(writer, &damage);
     if (status != STATUS_OK && status != STATUS_NOT_FOUND)
         return status;
     status = store_load_document(session, kind, entity->ref, &read->arena, document);

@@ -42,8 +42,8 @@ struct projection {
     int64_t (*heal)(void *user, const struct projection_step *step);
     bool has_documents; /* the store has a document for each entity of their kinds */
     /* Repairs a damaged row between two commits. STATUS_NOT_FOUND: it is not damaged. */
-    enum status (*mend)(void *user, const struct projection_step *step,
-                        const struct store_damage *damage);
+    enum status (*repair)(void *user, const struct projection_step *step,
+                          const struct store_damage *damage);
     /* Another node may have written: drops all that is known of the store. NULL: nothing is. */
     void (*forget)(void *user);
 };

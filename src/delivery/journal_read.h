@@ -1,15 +1,16 @@
 /* A read of a topic from the store: checks a position, and reads a page of frames from there.
- * Made and used on a loop, run on threads of the store pool in between, in one slice or several.
+ * Thread: made and used on a loop, run on threads of the store pool in between, in one slice or
+ * several.
  * Memory: the frames belong to the read until they are taken; the names belong to its maker.
- * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a gap;
- * STATUS_STREAM_ID_CONFLICT for a topic that cannot exist, because another has its stream id.
- * The frames cover everything from next_seq to through_seq. Without is_sparse they have no gap;
- * with it, frames are missing that the principal may not read. A floor that rose above next_seq
- * during the read is reported (is_stale), even if rows could still be read. A bootstrap is never
- * stale. With GRANT_VIEW_PENDING, a run or worker of another owner does not exist for the read, and
- * view becomes GRANT_VIEW_NONE. The log (LOG_TOPIC) is stale only for a cursor of another history:
- * it is never pruned and has no budget.
- */
+ * Errors: the store's; STATUS_INTERNAL_ERROR for a journal with a gap; STATUS_STREAM_ID_CONFLICT
+ * for a topic that cannot exist, because another has its stream id. Invariant: the frames cover
+ * everything from next_seq to through_seq. Unless is_sparse they have no gap; with it, frames are
+ * missing that the principal may not read. A floor that rose above next_seq during the read makes
+ * it stale, even if rows could still be read. A bootstrap is never stale.
+ *
+ * With GRANT_VIEW_PENDING, a run or worker of another owner does not exist for the read, and view
+ * becomes GRANT_VIEW_NONE. The log (LOG_TOPIC) is stale only for a cursor of another history: it is
+ * never pruned and has no budget. */
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
 
@@ -28,7 +29,7 @@ enum journal_read_mode {
      * becomes a bootstrap, and the mode with it. */
     JOURNAL_READ_RESUME,
     JOURNAL_READ_BOOTSTRAP, /* no cursor: begin where the topic allows */
-    JOURNAL_READ_CONTINUE,  /* a reader goes on: judged by the floor alone */
+    JOURNAL_READ_CONTINUE,  /* a reader continues: judged by the floor alone */
     /* The log by event_cursor: begins behind the last event at or before it. A cursor later than
      * the last event, or of an event that the log has lost, is stale. */
     JOURNAL_READ_RESUME_CURSOR,
@@ -42,59 +43,77 @@ enum journal_read_mode {
  * again, and each is still judged by what the store had after it arrived. */
 struct journal_rows {
     struct arena arena;
-    struct slice topic; /* that was asked for; data NULL: none yet */
+    struct slice topic; /* as asked; data NULL: none yet */
     struct topic_address address;
     struct store_state state;
 };
 
-struct journal_read {
-    /* Asked. */
+/* What is read, and for which reader. */
+struct journal_request {
     struct slice topic;              /* or a stream id of the kind ADDRESS_STORED_STREAM */
-    struct slice projection_version; /* as struct frame_topic */
+    struct slice projection_version; /* as in struct frame_topic */
     const struct policy *policy;
     enum journal_read_mode mode;
+    enum grant_view view; /* GRANT_VIEW_PENDING: the read finds the owner, and answers it */
     uint64_t after_seq;
     uint64_t below_seq;             /* frames from here on are in memory, and not read */
     uint64_t edition;               /* of the topic in the hub, before the read */
     size_t frames_max;              /* 0: reads the position only */
     struct topic_epoch given_epoch; /* of the cursor or of the reader; empty: not given */
-    bool is_unfounded;              /* the topic did not exist when the cursor came in */
-    bool replay_all; /* without floor and budget; STATUS_REPLAY_ALL_UNAVAILABLE for a journal */
     struct event_cursor event_cursor;
     uint64_t since_ms;
+    bool is_unfounded; /* the topic did not exist when the cursor came in */
+    bool replay_all;   /* without floor and budget; STATUS_REPLAY_ALL_UNAVAILABLE for a journal */
+    bool may_skip;     /* frames of others whose owners are known */
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
-    enum grant_view view;        /* GRANT_VIEW_PENDING: the read finds the owner, and answers it */
     struct writer *writer;       /* raises the floor of a damaged journal; NULL: an error instead */
     struct owner_map *owner_map; /* learns the owners of a shared topic's frames; NULL: none does */
-    bool may_skip;               /* frames of others, where their owners are known */
     /* JOURNAL_READ_CONTINUE: frames that the hub has by then are not read, and those that were read
      * are added to it. NULL: neither. */
     struct hub_watch *watch;
-    replay_place *place;             /* of the reader in the hub; NULL: it does not join one */
+    replay_place *place; /* of the reader in the hub; NULL: it does not join one */
+};
+
+enum journal_read_state {
+    JOURNAL_NEW,     /* not run yet */
+    JOURNAL_RUNNING, /* on a thread of the store pool */
+    JOURNAL_PLACING, /* the slice is over and the position is not known: another must follow */
+    JOURNAL_DAMAGED, /* the row of damaged_seq is missing or cannot be read; it is repaired next */
+    JOURNAL_STALE,   /* the position cannot continue: see continuity */
+    JOURNAL_DONE,    /* the position is known, and the frames are here */
+    JOURNAL_IN_MEMORY, /* nothing was read: the hub has the frames by now */
+    JOURNAL_FAILED,    /* see status */
+    JOURNAL_STATE_COUNT,
+};
+
+struct journal_read {
+    struct journal_request asked;
+    struct journal_rows *rows; /* of a read of the position only; NULL: not shared */
+    enum journal_read_state state;
+    enum status status;              /* with JOURNAL_FAILED: why; else STATUS_OK */
+    enum journal_read_mode mode;     /* as asked, or the bootstrap that it became */
+    enum grant_view view;            /* as asked, or what the owner allows */
     struct replay_progress progress; /* of a position that is found in several slices */
-    struct journal_rows *rows;       /* of a read of the position only; NULL: not shared */
-    /* Answered. */
-    enum status status;
-    bool is_in_memory; /* nothing was read */
+    /* The topic. For JOURNAL_READ_CONTINUE the epoch is known only if it was unfounded or is stale.
+     */
     bool exists;
-    bool is_damaged; /* the first row after the frames is missing or cannot be read */
-    uint64_t damaged_seq;
+    bool has_fork; /* the log has had several epochs; known with the epoch */
     char found_text[TOPIC_NAME_BYTES_MAX];
     struct slice found; /* the topic of a stream id, if it exists */
-    /* Of the topic; for JOURNAL_READ_CONTINUE only if is_unfounded or is_stale. */
     struct topic_epoch epoch;
-    bool has_fork;              /* the log has had several epochs; as epoch */
-    struct topic_window window; /* all 0 when the topic does not exist */
-    bool is_stale;
-    struct continuity continuity;          /* why */
+    struct topic_window window; /* all 0 if the topic does not exist */
+    struct uuid head_cursor;    /* of the last event of the log; zero: none, or another topic */
+    /* The position. */
+    struct continuity continuity;
     struct continuity_bootstrap bootstrap; /* of that mode */
     uint64_t next_seq;
     uint64_t through_seq;
-    bool is_sparse;
-    struct uuid head_cursor; /* of the last event of the log; zero: none, or another topic */
-    struct frame **frames;   /* room for frames_max; NULL: none was read */
+    uint64_t damaged_seq;
+    /* The page. */
+    struct frame **frames; /* room for frames_max; NULL: none was read */
     size_t count;
     size_t taken; /* number of frames that were taken */
+    bool is_sparse;
     bool is_kept; /* the hub has the frames too */
 };
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "store/store_nodes.h"
 
-struct mend_job {
+struct repair_job {
     struct writer_job job;
     struct writer *writer;
     struct store_damage damage;
@@ -24,8 +24,8 @@ static void announce(void *user, const struct store_batch *batch) {
     writer_announce(user, batch, NULL);
 }
 
-static enum status mend_now(struct writer *writer, struct store_session *session,
-                            const struct store_damage *damage) {
+static enum status repair_now(struct writer *writer, struct store_session *session,
+                              const struct store_damage *damage) {
     const struct projection *projection = writer_projection(writer);
     const struct clock_reading now = clock_now();
     const struct projection_step step = {.session = session,
@@ -35,7 +35,7 @@ static enum status mend_now(struct writer *writer, struct store_session *session
                                          .announce = announce};
     if (!projection)
         return STATUS_NOT_FOUND;
-    enum status status = projection->mend(projection->user, &step, damage);
+    enum status status = projection->repair(projection->user, &step, damage);
     /* A table itself may be damaged. */
     if (status == STATUS_INTERNAL_ERROR)
         status = store_heal(session, now.wall_ms);
@@ -50,7 +50,7 @@ static enum status mend_now(struct writer *writer, struct store_session *session
     return status;
 }
 
-static void finish(struct mend_job *job) {
+static void finish(struct repair_job *job) {
     pthread_mutex_lock(&job->lock);
     job->is_done = true;
     pthread_cond_signal(&job->changed);
@@ -58,19 +58,19 @@ static void finish(struct mend_job *job) {
 }
 
 static void run(struct writer_job *base, struct store_session *session) {
-    struct mend_job *job = container_of(base, struct mend_job, job);
-    job->status = mend_now(job->writer, session, &job->damage);
+    struct repair_job *job = container_of(base, struct repair_job, job);
+    job->status = repair_now(job->writer, session, &job->damage);
     finish(job);
 }
 
 /* With the side session of a node without the role. */
 static void report(struct writer_job *base, struct store_session *session) {
-    struct mend_job *job = container_of(base, struct mend_job, job);
+    struct repair_job *job = container_of(base, struct repair_job, job);
     job->status = store_report_damage(session, &job->damage);
     finish(job);
 }
 
-static enum status run_job(struct mend_job *job) {
+static enum status run_job(struct repair_job *job) {
     job->is_done = false;
     enum status status = writer_post_job(job->writer, &job->job);
     if (status != STATUS_OK)
@@ -82,13 +82,13 @@ static enum status run_job(struct mend_job *job) {
     return job->status;
 }
 
-bool mend_finds_missing(const struct writer *writer) {
+bool repair_finds_missing(const struct writer *writer) {
     const struct projection *projection = writer_projection(writer);
     return projection && projection->has_documents;
 }
 
-enum status mend(struct writer *writer, const struct store_damage *damage) {
-    struct mend_job job = {.job.run = run, .writer = writer, .damage = *damage};
+enum status repair(struct writer *writer, const struct store_damage *damage) {
+    struct repair_job job = {.job.run = run, .writer = writer, .damage = *damage};
     pthread_mutex_init(&job.lock, NULL);
     pthread_cond_init(&job.changed, NULL);
     enum status status = run_job(&job);
@@ -103,7 +103,7 @@ enum status mend(struct writer *writer, const struct store_damage *damage) {
 
 /* ---- without a wait ---- */
 
-struct posted_mend {
+struct posted_repair {
     struct writer_job job;
     struct writer *writer;
     struct store_damage damage;
@@ -111,17 +111,17 @@ struct posted_mend {
 };
 
 static void run_posted(struct writer_job *base, struct store_session *session) {
-    struct posted_mend *posted = container_of(base, struct posted_mend, job);
-    (void)mend_now(posted->writer, session, &posted->damage);
+    struct posted_repair *posted = container_of(base, struct posted_repair, job);
+    (void)repair_now(posted->writer, session, &posted->damage);
     free(posted);
 }
 
-void mend_post(struct writer *writer, const struct store_damage *damage) {
+void repair_post(struct writer *writer, const struct store_damage *damage) {
     struct slice topic = damage->topic;
-    struct posted_mend *posted = malloc(sizeof(*posted) + topic.size);
+    struct posted_repair *posted = malloc(sizeof(*posted) + topic.size);
     if (!posted)
         return;
-    *posted = (struct posted_mend){.job.run = run_posted, .writer = writer, .damage = *damage};
+    *posted = (struct posted_repair){.job.run = run_posted, .writer = writer, .damage = *damage};
     if (topic.size > 0)
         memcpy(posted->topic, topic.data, topic.size);
     posted->damage.topic = (struct slice){posted->topic, topic.size};

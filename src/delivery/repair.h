@@ -1,5 +1,5 @@
 /* Repairs derived rows on behalf of a read that found them missing or altered.
- * The thread of a read; the writer does the work, and the caller waits for it. mend_post: any
+ * The thread of a read; the writer does the work, and the caller waits for it. repair_post: any
  * thread, without a wait.
  * Allocates nothing that stays.
  * STATUS_NOT_FOUND: nothing was damaged any more, or nothing is derived. STATUS_STORE_UNAVAILABLE:
@@ -11,9 +11,9 @@
 #include "authority/writer.h"
 
 /* Whether an entity without a document is damage. */
-bool mend_finds_missing(const struct writer *writer);
-MUST_CHECK enum status mend(struct writer *writer, const struct store_damage *damage);
+bool repair_finds_missing(const struct writer *writer);
+MUST_CHECK enum status repair(struct writer *writer, const struct store_damage *damage);
 /* What another node has reported. A repair that fails is left to the next read that meets it. */
-void mend_post(struct writer *writer, const struct store_damage *damage);
+void repair_post(struct writer *writer, const struct store_damage *damage);
 
 #endif

@@ -45,7 +45,7 @@ static bool is_filtered(const struct replay_reader *reader) {
     return reader->view == GRANT_VIEW_OWN && !reader->principal->read_all;
 }
 
-/* A slice of a count that examines rows_max rows in total. A damaged row is mended by the read of
+/* A slice of a count that examines rows_max rows in total. A damaged row is repaired by the read of
  * frames that gets there, not by a count. */
 static enum status walk(struct count *count, struct store_session *session, uint64_t rows_max) {
     const struct store_topic *topic = count->topic;

@@ -237,10 +237,10 @@ static struct journal_read *make_read(const struct subscription *subscription, u
                                       size_t frames_max) {
     const struct feed_topic *topic = subscription->topic;
     const struct subscription_start *start = subscription->start;
-    struct journal_read *read = malloc(sizeof(*read));
+    struct journal_read *read = calloc(1, sizeof(*read));
     if (!read)
         return NULL;
-    *read = (struct journal_read){
+    read->asked = (struct journal_request){
         .topic = topic->name,
         .projection_version = hub_projection_version(topic->watch->listener->hub),
         .policy = topic->policy,
@@ -258,14 +258,13 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .owner_map = hub_owner_map(topic->watch->listener->hub),
         /* The name of a topic that appeared is not known before the store was read. */
         .watch = subscription->is_absent ? NULL : topic->watch,
-        .status = STATUS_OK,
     };
-    read->given_epoch = read->mode == JOURNAL_READ_CONTINUE || !start
-                            ? *subscription_epoch(subscription)
-                            : start->asked.epoch;
+    read->asked.given_epoch = read->asked.mode == JOURNAL_READ_CONTINUE || !start
+                                  ? *subscription_epoch(subscription)
+                                  : start->asked.epoch;
     if (start) {
-        read->event_cursor = start->asked.event_cursor;
-        read->since_ms = start->asked.since_ms;
+        read->asked.event_cursor = start->asked.event_cursor;
+        read->asked.since_ms = start->asked.since_ms;
     }
     return read;
 }
@@ -279,8 +278,8 @@ static enum subscription_step ask_read(struct subscription *subscription,
         return STEP_FAILED;
     }
     /* Frames that are read ahead are for all subscribers. */
-    subscription->read->may_skip = true;
-    subscription->read->place = &subscription->place;
+    subscription->read->asked.may_skip = true;
+    subscription->read->asked.place = &subscription->place;
     subscription_set_state(subscription, subscription->state == SUBSCRIPTION_OPEN
                                              ? SUBSCRIPTION_READING
                                              : SUBSCRIPTION_PLACING);
@@ -475,7 +474,7 @@ enum subscription_step subscription_next(struct subscription *subscription,
     set_replaying(subscription, result == HUB_BELOW || (take.is_replay && is_behind(subscription)));
     if (result != HUB_BELOW)
         return result == HUB_FRAMES ? STEP_FRAMES : STEP_WAIT;
-    if (subscription->ahead && subscription->ahead->after_seq + 1 == subscription->next_seq)
+    if (subscription->ahead && subscription->ahead->asked.after_seq + 1 == subscription->next_seq)
         return STEP_AHEAD;
     return ask_read(subscription, batch);
 }
@@ -551,7 +550,7 @@ static enum status bind_topic(struct subscription *subscription, struct slice to
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
     struct subscription_start *start = subscription->start;
     enum status status = read->found.data ? bind_topic(subscription, read->found) : STATUS_OK;
-    if (status == STATUS_OK && (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded)) {
+    if (status == STATUS_OK && (read->mode != JOURNAL_READ_CONTINUE || read->asked.is_unfounded)) {
         subscription->has_fork = read->has_fork;
         status = feed_topic_set_epoch(subscription->topic, &read->epoch, &subscription->epoch);
     }
@@ -573,8 +572,9 @@ static void take_position(struct subscription *subscription, const struct journa
             start->bootstrap = read->bootstrap;
         }
     }
-    subscription_set_state(subscription, read->is_stale ? SUBSCRIPTION_STALE : SUBSCRIPTION_OPEN);
-    if (read->is_stale)
+    subscription_set_state(subscription,
+                           read->state == JOURNAL_STALE ? SUBSCRIPTION_STALE : SUBSCRIPTION_OPEN);
+    if (read->state == JOURNAL_STALE)
         return;
     if (read->mode != JOURNAL_READ_CONTINUE)
         set_position(subscription, read->next_seq);
@@ -612,7 +612,7 @@ void subscription_read_done(struct subscription *subscription, enum status statu
         drop_read(subscription);
         return;
     }
-    if (read->is_in_memory) {
+    if (read->state == JOURNAL_IN_MEMORY) {
         subscription_set_state(subscription, SUBSCRIPTION_OPEN);
         drop_read(subscription);
         return;
@@ -626,8 +626,9 @@ void subscription_read_done(struct subscription *subscription, enum status statu
         /* While another read ran, the topic or its head was not known to the hub. */
         const struct replay_page page = {read->frames, read->count};
         replay_place *place = subscription->is_replaying ? &subscription->place : NULL;
-        if (read->mode != JOURNAL_READ_CONTINUE || !read->watch)
-            read->is_kept = hub_refill(subscription->topic->watch, &page, read->edition, place);
+        if (read->mode != JOURNAL_READ_CONTINUE || !read->asked.watch)
+            read->is_kept =
+                hub_refill(subscription->topic->watch, &page, read->asked.edition, place);
     } else if (!read->is_sparse && subscription->state != SUBSCRIPTION_STALE) {
         drop_read(subscription);
     }
@@ -637,9 +638,9 @@ void subscription_ahead_done(struct subscription *subscription) {
     struct hub_watch *watch = subscription->topic->watch;
     struct journal_read *ahead = subscription->ahead;
     subscription->ahead = NULL;
-    hub_read_ahead_end(watch, ahead->after_seq);
+    hub_read_ahead_end(watch, ahead->asked.after_seq);
     /* A failed read is repeated, and reported, when the position gets there. */
-    bool is_awaited = subscription->is_replaying && is_next(subscription, ahead->after_seq);
+    bool is_awaited = subscription->is_replaying && is_next(subscription, ahead->asked.after_seq);
     if (ahead->count > 0 && !ahead->is_kept && is_awaited) {
         subscription->read = ahead;
         return;

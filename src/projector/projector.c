@@ -503,7 +503,7 @@ static int64_t project_heal(void *user, const struct projection_step *step) {
     return healer_step(&projector->healer, step);
 }
 
-static enum status project_mend(void *user, const struct projection_step *step,
+static enum status project_repair(void *user, const struct projection_step *step,
                                 const struct store_damage *damage) {
     struct projector *projector = user;
     const struct repair_options options = {step, projector->version,
@@ -560,7 +560,7 @@ enum status projector_open(struct projector **projector, const struct projector_
         .unprojected = project_unprojected,
         .heal = project_heal,
         .has_documents = made->sink->write != NULL,
-        .mend = project_mend,
+        .repair = project_repair,
     };
     *projector = made;
     made = NULL;

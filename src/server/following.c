@@ -143,7 +143,7 @@ static void check_schema(struct following *following, const struct store_progres
 
 static void on_damage(void *user, const struct store_damage *damage) {
     struct following *following = user;
-    mend_post(following->writer, damage);
+    repair_post(following->writer, damage);
 }
 
 static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {

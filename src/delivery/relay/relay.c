@@ -308,13 +308,13 @@ static enum status load_held(struct relay *relay, const struct relay_held *held,
     bool is_lost = damage.entity_ref > 0 && store_is_lost(status);
     if (!is_lost && (status != STATUS_OK || store_document_is_whole(document)))
         return status;
-    enum status mended = mend(relay->options.writer, &damage);
-    if (mended != STATUS_OK && mended != STATUS_NOT_FOUND)
-        return mended;
+    enum status repaired = repair(relay->options.writer, &damage);
+    if (repaired != STATUS_OK && repaired != STATUS_NOT_FOUND)
+        return repaired;
     status = read_held(relay, held, &damage.entity_ref, document, topic);
     /* The repair of a whole table leaves the documents to a later one. */
     bool is_damaged = status == STATUS_OK ? !store_document_is_whole(document)
-                                          : status == STATUS_NOT_FOUND && mended == STATUS_OK;
+                                          : status == STATUS_NOT_FOUND && repaired == STATUS_OK;
     return is_damaged ? STATUS_STORE_UNAVAILABLE : status;
 }
 
@@ -538,12 +538,12 @@ static enum status keep_document(void *user, const struct store_document *docume
 }
 
 /* Has the document repaired that ended the page; the next page begins with it. */
-static enum status mend_damaged(struct relay *relay, enum document_kind kind,
-                                struct relay_walk *walk) {
+static enum status repair_damaged(struct relay *relay, enum document_kind kind,
+                                  struct relay_walk *walk) {
     const struct store_damage damage = {.kind = kind, .entity_ref = relay->page->damaged_ref};
     if (damage.entity_ref == 0)
         return STATUS_OK;
-    enum status status = mend(relay->options.writer, &damage);
+    enum status status = repair(relay->options.writer, &damage);
     if (status != STATUS_NOT_FOUND)
         return status;
     /* A document that is there, altered, and nothing to repair. */
@@ -591,7 +591,7 @@ static bool walk_documents(struct relay *relay, enum document_kind kind,
     }
     if (is_read) {
         walk->last_ref = page->last_ref;
-        status = mend_damaged(relay, kind, walk);
+        status = repair_damaged(relay, kind, walk);
     }
     if (status != STATUS_OK) {
         set_error(relay, status_message(status));
@@ -614,7 +614,7 @@ static struct journal_read *read_page(struct relay *relay, enum document_kind ki
     if (!read)
         return NULL;
     const struct relay_positions *positions = &relay->cursor.positions;
-    *read = (struct journal_read){
+    read->asked = (struct journal_request){
         .topic = topic,
         .projection_version = relay->options.projection_version,
         .policy = policy_of(relay->options.policies, topic),
@@ -638,7 +638,7 @@ static bool send_frames(struct relay *relay, enum document_kind kind,
         struct slice key = frame->content.document_key;
         position.seq = frame->content.seq;
         if (!is_held_back(relay, key, position.seq) &&
-            !settle(relay, kind, key, attempt_frame(relay, read->topic, frame)))
+            !settle(relay, kind, key, attempt_frame(relay, read->asked.topic, frame)))
             return false;
         move(relay, kind, &position);
     }
@@ -655,7 +655,7 @@ static bool relay_topic(struct relay *relay, enum document_kind kind, uint64_t *
         stop(relay, DELAY_MS_MAX);
     } else if (!read->exists) {
         goes_on = false;
-    } else if (read->is_stale || !positions->is_known[kind]) {
+    } else if (read->state == JOURNAL_STALE || !positions->is_known[kind]) {
         goes_on = walk_documents(relay, kind, read);
     } else if (read->count > 0) {
         goes_on = send_frames(relay, kind, read);

@@ -13,7 +13,7 @@
 #include "delivery/snapshot/snapshot.h"
 
 /* Repairs on behalf of one build, of up to SNAPSHOT_DAMAGES_MAX documents each. */
-#define MENDS_MAX 64
+#define REPAIRS_MAX 64
 
 struct slot {
     struct snapshot *current; /* also in alive; NULL: none may be handed out */
@@ -260,13 +260,13 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
 }
 
 /* Has the documents repaired that a build found damaged. False: they cannot be repaired now. */
-static bool mend_documents(struct writer *writer, struct snapshot_build *build) {
+static bool repair_documents(struct writer *writer, struct snapshot_build *build) {
     bool is_mended = false;
     bool is_refused = !writer;
     for (size_t i = 0; writer && i < build->damaged_count; i++) {
         const struct store_damage damage = {.kind = build->policy->snapshot_document,
                                             .entity_ref = build->damaged_refs[i]};
-        enum status status = mend(writer, &damage);
+        enum status status = repair(writer, &damage);
         is_refused |= status != STATUS_OK && status != STATUS_NOT_FOUND;
         is_mended |= status == STATUS_OK;
     }
@@ -286,7 +286,7 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
                                    .user = &work,
                                    .began = build_began,
                                    .reserve = build_reserve,
-                                   .finds_missing = writer && mend_finds_missing(writer)};
+                                   .finds_missing = writer && repair_finds_missing(writer)};
     struct snapshot *made = NULL;
     struct list idle;
     /* The last readers of the previous snapshot may have finished since the last tick. */
@@ -298,7 +298,7 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
               log_slice("topic", policy_snapshot_topic(work.policy)));
     uint64_t begun_ns = clock_now().mono_ns;
     enum status status = snapshot_build(&build, session, &made);
-    for (int i = 0; i < MENDS_MAX && build.damaged_count > 0 && mend_documents(writer, &build);
+    for (int i = 0; i < REPAIRS_MAX && build.damaged_count > 0 && repair_documents(writer, &build);
          i++) {
         build_undo(&work);
         work = (struct build_work){.snapshots = snapshots, .policy = work.policy};

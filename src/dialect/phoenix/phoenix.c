@@ -19,7 +19,7 @@
 #include "dialect/phoenix/phoenix_subscribe.h"
 #include "dialect/websocket.h"
 #include "topic/topic_name.h"
-#include "topic/topic_pattern.h"
+#include "topic/topic_table.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 

@@ -26,10 +26,10 @@ static int teardown(void **state) {
 }
 
 static void run(struct publisher *publisher, struct journal_read *read) {
-    if (!read->policy)
-        read->policy = &policy;
-    if (read->below_seq == 0)
-        read->below_seq = UINT64_MAX;
+    if (!read->asked.policy)
+        read->asked.policy = &policy;
+    if (read->asked.below_seq == 0)
+        read->asked.below_seq = UINT64_MAX;
     while (journal_read_run(read, publisher->session))
         ;
     assert_ok(read->status);
@@ -54,9 +54,9 @@ static void alternating_entities_are_looked_up_once_each(void **state) {
     struct publisher *publisher = *state;
     static const char *const topics[] = {LOG_TOPIC, SUMMARIES};
     for (size_t i = 0; i < 2; i++) {
-        struct journal_read read = {.topic = slice_of(topics[i]),
-                                    .mode = JOURNAL_READ_RESUME,
-                                    .frames_max = JOURNAL_READ_FRAMES_MAX};
+        struct journal_read read = {.asked.topic = slice_of(topics[i]),
+                                    .asked.mode = JOURNAL_READ_RESUME,
+                                    .asked.frames_max = JOURNAL_READ_FRAMES_MAX};
         uint64_t before = store_session_rows_read(publisher->session);
         run(publisher, &read);
         assert_frames(&read, 1, EVENTS);
@@ -68,10 +68,11 @@ static void alternating_entities_are_looked_up_once_each(void **state) {
 static void a_read_without_frames_finds_the_position(void **state) {
     const enum journal_read_mode modes[] = {JOURNAL_READ_RESUME, JOURNAL_READ_CONTINUE};
     for (size_t i = 0; i < 2; i++) {
-        struct journal_read read = {.topic = SLICE(SUMMARIES), .mode = modes[i], .after_seq = 42};
+        struct journal_read read = {
+            .asked.topic = SLICE(SUMMARIES), .asked.mode = modes[i], .asked.after_seq = 42};
         run(*state, &read);
         assert_true(read.exists);
-        assert_false(read.is_stale);
+        assert_int_not_equal(read.state, JOURNAL_STALE);
         assert_int_equal(read.window.oldest_seq, 1);
         assert_int_equal(read.window.head_seq, EVENTS);
         assert_int_equal(read.window.replay_budget_events, policy.replay_budget_events);
@@ -87,8 +88,9 @@ static void reads_that_share_rows_are_each_judged_by_their_own_position(void **s
     uint64_t read_before = 0;
     journal_rows_init(&rows);
     for (size_t i = 0; i < sizeof(topics) / sizeof(topics[0]); i++) {
-        struct journal_read alone = {
-            .topic = slice_of(topics[i]), .mode = JOURNAL_READ_RESUME, .after_seq = 40 * i};
+        struct journal_read alone = {.asked.topic = slice_of(topics[i]),
+                                     .asked.mode = JOURNAL_READ_RESUME,
+                                     .asked.after_seq = 40 * i};
         struct journal_read shared = alone;
         shared.rows = &rows;
         run(publisher, &alone);
@@ -97,7 +99,7 @@ static void reads_that_share_rows_are_each_judged_by_their_own_position(void **s
         bool is_same = i > 0 && strcmp(topics[i], topics[i - 1]) == 0;
         assert_int_equal(store_session_rows_read(publisher->session) == read_before, is_same);
         assert_int_equal(shared.exists, alone.exists);
-        assert_int_equal(shared.is_stale, alone.is_stale);
+        assert_int_equal((shared.state == JOURNAL_STALE), (alone.state == JOURNAL_STALE));
         assert_int_equal(shared.next_seq, alone.next_seq);
         assert_memory_equal(&shared.epoch, &alone.epoch, sizeof(shared.epoch));
         assert_memory_equal(&shared.window, &alone.window, sizeof(shared.window));
@@ -111,20 +113,22 @@ static void a_read_without_frames_finds_a_stale_position(void **state) {
     struct publisher *publisher = *state;
     publisher_prune(publisher, publisher->summaries_ref, 50);
     for (uint64_t after_seq = 48; after_seq <= 49; after_seq++) {
-        struct journal_read read = {.topic = SLICE(SUMMARIES), .after_seq = after_seq};
+        struct journal_read read = {.asked.topic = SLICE(SUMMARIES), .asked.after_seq = after_seq};
         run(publisher, &read);
-        assert_int_equal(read.is_stale, after_seq == 48);
+        assert_int_equal((read.state == JOURNAL_STALE), after_seq == 48);
     }
-    struct journal_read read = {.topic = SLICE(SUMMARIES), .policy = &frugal, .after_seq = 89};
+    struct journal_read read = {
+        .asked.topic = SLICE(SUMMARIES), .asked.policy = &frugal, .asked.after_seq = 89};
     run(publisher, &read);
-    assert_true(read.is_stale);
+    assert_int_equal(read.state, JOURNAL_STALE);
     assert_int_equal(read.continuity.reason_count, 1);
     assert_int_equal(read.continuity.reasons[0], REASON_REPLAY_BUDGET_EXCEEDED);
 }
 
 static void a_bootstrap_without_frames_finds_its_first_position(void **state) {
-    struct journal_read read = {
-        .topic = SLICE(SUMMARIES), .policy = &frugal, .mode = JOURNAL_READ_BOOTSTRAP};
+    struct journal_read read = {.asked.topic = SLICE(SUMMARIES),
+                                .asked.policy = &frugal,
+                                .asked.mode = JOURNAL_READ_BOOTSTRAP};
     run(*state, &read);
     assert_int_equal(read.bootstrap.from_seq, 91);
     assert_true(read.bootstrap.truncated);
@@ -135,12 +139,12 @@ static void a_cursor_of_another_epoch_is_stale_even_for_a_missing_topic(void **s
     const char *const topics[] = {SUMMARIES, RUN_TOPIC, "nothing", LOG_TOPIC};
     for (size_t i = 0; i < 4; i++)
         for (size_t frames_max = 0; frames_max < 2; frames_max++) {
-            struct journal_read read = {.topic = slice_of(topics[i]),
-                                        .after_seq = 10,
-                                        .frames_max = frames_max,
-                                        .given_epoch = {"another"}};
+            struct journal_read read = {.asked.topic = slice_of(topics[i]),
+                                        .asked.after_seq = 10,
+                                        .asked.frames_max = frames_max,
+                                        .asked.given_epoch = {"another"}};
             run(*state, &read);
-            assert_true(read.is_stale);
+            assert_int_equal(read.state, JOURNAL_STALE);
             assert_int_equal(read.count, 0);
             assert_int_equal(read.continuity.reason_count, 1);
             assert_int_equal(read.continuity.reasons[0], REASON_EPOCH_MISMATCH);
@@ -150,38 +154,43 @@ static void a_cursor_of_another_epoch_is_stale_even_for_a_missing_topic(void **s
 static void a_bootstrap_ignores_the_epoch(void **state) {
     const char *const topics[] = {SUMMARIES, "nothing"};
     for (size_t i = 0; i < 2; i++) {
-        struct journal_read read = {.topic = slice_of(topics[i]),
-                                    .mode = JOURNAL_READ_BOOTSTRAP,
-                                    .frames_max = 3,
-                                    .given_epoch = {"another"}};
+        struct journal_read read = {.asked.topic = slice_of(topics[i]),
+                                    .asked.mode = JOURNAL_READ_BOOTSTRAP,
+                                    .asked.frames_max = 3,
+                                    .asked.given_epoch = {"another"}};
         run(*state, &read);
-        assert_false(read.is_stale);
+        assert_int_not_equal(read.state, JOURNAL_STALE);
         assert_frames(&read, 1, i == 0 ? 3 : 0);
     }
 }
 
 static void the_log_is_read_by_its_ids(void **state) {
-    struct journal_read read = {.topic = SLICE(LOG_TOPIC), .after_seq = 30, .frames_max = 20};
+    struct journal_read read = {
+        .asked.topic = SLICE(LOG_TOPIC), .asked.after_seq = 30, .asked.frames_max = 20};
     run(*state, &read);
     assert_true(read.exists);
     assert_int_equal(read.window.oldest_seq, 1);
     assert_int_equal(read.window.head_seq, EVENTS);
     assert_frames(&read, 31, 20);
-    struct journal_read end = {.topic = SLICE(LOG_TOPIC), .after_seq = 95, .frames_max = 20};
+    struct journal_read end = {
+        .asked.topic = SLICE(LOG_TOPIC), .asked.after_seq = 95, .asked.frames_max = 20};
     run(*state, &end);
     assert_frames(&end, 96, 5);
-    struct journal_read head = {.topic = SLICE(LOG_TOPIC), .after_seq = EVENTS, .frames_max = 20};
+    struct journal_read head = {
+        .asked.topic = SLICE(LOG_TOPIC), .asked.after_seq = EVENTS, .asked.frames_max = 20};
     run(*state, &head);
     assert_frames(&head, EVENTS + 1, 0);
-    struct journal_read below = {
-        .topic = SLICE(LOG_TOPIC), .after_seq = 95, .below_seq = 98, .frames_max = 20};
+    struct journal_read below = {.asked.topic = SLICE(LOG_TOPIC),
+                                 .asked.after_seq = 95,
+                                 .asked.below_seq = 98,
+                                 .asked.frames_max = 20};
     run(*state, &below);
     assert_frames(&below, 96, 2);
 }
 
 static void an_event_of_the_log_equals_the_event_of_a_list(void **state) {
     struct publisher *publisher = *state;
-    struct journal_read read = {.topic = SLICE(LOG_TOPIC), .frames_max = 64};
+    struct journal_read read = {.asked.topic = SLICE(LOG_TOPIC), .asked.frames_max = 64};
     struct arena arena;
     struct buffer json;
     arena_init(&arena, 1u << 20);
@@ -227,14 +236,14 @@ static void the_budget_counts_the_frames_that_the_reader_may_see(void **state) {
         {&principal_operator, GRANT_VIEW_ALL, 90, 10, false},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct journal_read read = {.topic = SLICE(SUMMARIES),
-                                    .policy = &frugal,
-                                    .mode = JOURNAL_READ_RESUME,
-                                    .after_seq = rows[i].after_seq,
-                                    .principal = rows[i].principal,
-                                    .view = rows[i].view};
+        struct journal_read read = {.asked.topic = SLICE(SUMMARIES),
+                                    .asked.policy = &frugal,
+                                    .asked.mode = JOURNAL_READ_RESUME,
+                                    .asked.after_seq = rows[i].after_seq,
+                                    .asked.principal = rows[i].principal,
+                                    .asked.view = rows[i].view};
         run(*state, &read);
-        assert_int_equal(read.is_stale, rows[i].is_stale);
+        assert_int_equal((read.state == JOURNAL_STALE), rows[i].is_stale);
         assert_int_equal(read.continuity.replay_lag, rows[i].lag);
         assert_int_equal(read.continuity.reason_count, rows[i].is_stale ? 1 : 0);
         journal_read_release(&read);
@@ -251,18 +260,18 @@ static void a_long_count_of_frames_takes_several_slices(void **state) {
     while (publisher->log_id < 3 * STORE_TASK_ROWS + EVENTS)
         publisher_commit(publisher, PUBLISHER_BATCH_MAX);
     for (size_t i = 0; i < 2; i++) {
-        struct journal_read read = {.topic = SLICE(SUMMARIES),
-                                    .policy = &events,
-                                    .mode = modes[i],
-                                    .after_seq = 1,
-                                    .below_seq = UINT64_MAX,
-                                    .principal = &stranger,
-                                    .view = GRANT_VIEW_OWN};
+        struct journal_read read = {.asked.topic = SLICE(SUMMARIES),
+                                    .asked.policy = &events,
+                                    .asked.mode = modes[i],
+                                    .asked.after_seq = 1,
+                                    .asked.below_seq = UINT64_MAX,
+                                    .asked.principal = &stranger,
+                                    .asked.view = GRANT_VIEW_OWN};
         size_t slices = 1;
         for (; journal_read_run(&read, publisher->session); slices++)
             assert_true(slices < 10);
         assert_ok(read.status);
-        assert_false(read.is_stale);
+        assert_int_not_equal(read.state, JOURNAL_STALE);
         assert_int_equal(slices, 4);
         bool resumes = modes[i] == JOURNAL_READ_RESUME;
         assert_int_equal(read.next_seq, resumes ? 2 : read.window.head_seq - 10 + 1);
@@ -276,15 +285,15 @@ a_cursor_of_a_summary_topic_is_not_over_budget_while_its_next_frame_is_young(voi
                                .snapshot_document = DOCUMENT_RUN_SUMMARY};
     /* The frames were published in 1970. */
     for (int is_young = 0; is_young < 2; is_young++) {
-        struct journal_read read = {.topic = SLICE(SUMMARIES),
-                                    .policy = &summaries,
-                                    .mode = JOURNAL_READ_RESUME,
-                                    .after_seq = 50,
-                                    .principal = &principal_operator,
-                                    .view = GRANT_VIEW_ALL};
+        struct journal_read read = {.asked.topic = SLICE(SUMMARIES),
+                                    .asked.policy = &summaries,
+                                    .asked.mode = JOURNAL_READ_RESUME,
+                                    .asked.after_seq = 50,
+                                    .asked.principal = &principal_operator,
+                                    .asked.view = GRANT_VIEW_ALL};
         summaries.snapshot_cadence_seconds = is_young ? clock_now().wall_ms / 1000 : 300;
         run(*state, &read);
-        assert_int_equal(read.is_stale, !is_young);
+        assert_int_equal((read.state == JOURNAL_STALE), !is_young);
         journal_read_release(&read);
     }
 }
@@ -296,10 +305,12 @@ static void the_log_has_neither_a_floor_nor_a_budget(void **state) {
     const enum journal_read_mode modes[] = {JOURNAL_READ_RESUME, JOURNAL_READ_BOOTSTRAP,
                                             JOURNAL_READ_CONTINUE, JOURNAL_READ_RESUME_CURSOR};
     for (size_t i = 0; i < 4; i++) {
-        struct journal_read read = {
-            .topic = SLICE(LOG_TOPIC), .policy = &frugal, .mode = modes[i], .frames_max = 7};
+        struct journal_read read = {.asked.topic = SLICE(LOG_TOPIC),
+                                    .asked.policy = &frugal,
+                                    .asked.mode = modes[i],
+                                    .asked.frames_max = 7};
         run(publisher, &read);
-        assert_false(read.is_stale);
+        assert_int_not_equal(read.state, JOURNAL_STALE);
         assert_false(read.bootstrap.truncated);
         assert_frames(&read, 1, 7);
     }
@@ -308,22 +319,26 @@ static void the_log_has_neither_a_floor_nor_a_budget(void **state) {
 static void an_empty_log_exists_and_waits(void **state) {
     (void)state;
     struct publisher *publisher = publisher_open(NULL);
-    struct journal_read read = {
-        .topic = SLICE(LOG_TOPIC), .mode = JOURNAL_READ_BOOTSTRAP, .frames_max = 7};
+    struct journal_read read = {.asked.topic = SLICE(LOG_TOPIC),
+                                .asked.mode = JOURNAL_READ_BOOTSTRAP,
+                                .asked.frames_max = 7};
     run(publisher, &read);
     assert_true(read.exists);
     assert_int_equal(read.window.head_seq, 0);
     assert_frames(&read, 1, 0);
-    struct journal_read cursor = {.topic = SLICE(LOG_TOPIC),
-                                  .mode = JOURNAL_READ_RESUME_CURSOR,
-                                  .frames_max = 7,
-                                  .event_cursor = cursor_behind(5)};
+    struct journal_read cursor = {.asked.topic = SLICE(LOG_TOPIC),
+                                  .asked.mode = JOURNAL_READ_RESUME_CURSOR,
+                                  .asked.frames_max = 7,
+                                  .asked.event_cursor = cursor_behind(5)};
     run(publisher, &cursor);
-    assert_true(cursor.is_stale);
-    cursor.event_cursor = (struct event_cursor){0};
-    run(publisher, &cursor);
-    assert_false(cursor.is_stale);
-    assert_frames(&cursor, 1, 0);
+    assert_int_equal(cursor.state, JOURNAL_STALE);
+    journal_read_release(&cursor);
+    struct journal_read start = {.asked.topic = SLICE(LOG_TOPIC),
+                                 .asked.mode = JOURNAL_READ_RESUME_CURSOR,
+                                 .asked.frames_max = 7};
+    run(publisher, &start);
+    assert_int_equal(start.state, JOURNAL_DONE);
+    assert_frames(&start, 1, 0);
     publisher_close(publisher);
 }
 
@@ -334,10 +349,10 @@ static void an_event_cursor_continues_right_after_its_event(void **state) {
     for (uint64_t log_id = 1; log_id <= EVENTS; log_id += 33) {
         struct store_event event;
         assert_ok(store_load_event(publisher->session, log_id, &arena, &event));
-        struct journal_read read = {.topic = SLICE(LOG_TOPIC),
-                                    .mode = JOURNAL_READ_RESUME_CURSOR,
-                                    .frames_max = 1,
-                                    .event_cursor = event_cursor_of(&event.cursor)};
+        struct journal_read read = {.asked.topic = SLICE(LOG_TOPIC),
+                                    .asked.mode = JOURNAL_READ_RESUME_CURSOR,
+                                    .asked.frames_max = 1,
+                                    .asked.event_cursor = event_cursor_of(&event.cursor)};
         run(publisher, &read);
         assert_frames(&read, log_id + 1, log_id < EVENTS ? 1 : 0);
     }
@@ -355,10 +370,10 @@ static void an_event_cursor_without_an_event_continues_at_its_time(void **state)
     };
     for (size_t i = 0; i < 3; i++)
         for (size_t frames_max = 0; frames_max < 2; frames_max++) {
-            struct journal_read read = {.topic = SLICE(LOG_TOPIC),
-                                        .mode = JOURNAL_READ_RESUME_CURSOR,
-                                        .frames_max = frames_max,
-                                        .event_cursor = cases[i].cursor};
+            struct journal_read read = {.asked.topic = SLICE(LOG_TOPIC),
+                                        .asked.mode = JOURNAL_READ_RESUME_CURSOR,
+                                        .asked.frames_max = frames_max,
+                                        .asked.event_cursor = cases[i].cursor};
             run(*state, &read);
             assert_frames(&read, cases[i].next_seq, cases[i].next_seq <= EVENTS ? frames_max : 0);
         }
@@ -366,12 +381,12 @@ static void an_event_cursor_without_an_event_continues_at_its_time(void **state)
 
 static void an_event_cursor_later_than_the_last_event_is_of_another_history(void **state) {
     for (uint64_t after = EVENTS; after <= EVENTS + 1000; after += 1000) {
-        struct journal_read read = {.topic = SLICE(LOG_TOPIC),
-                                    .mode = JOURNAL_READ_RESUME_CURSOR,
-                                    .frames_max = 1,
-                                    .event_cursor = cursor_behind(after)};
+        struct journal_read read = {.asked.topic = SLICE(LOG_TOPIC),
+                                    .asked.mode = JOURNAL_READ_RESUME_CURSOR,
+                                    .asked.frames_max = 1,
+                                    .asked.event_cursor = cursor_behind(after)};
         run(*state, &read);
-        assert_true(read.is_stale);
+        assert_int_equal(read.state, JOURNAL_STALE);
         assert_int_equal(read.continuity.reason_count, 1);
         assert_int_equal(read.continuity.reasons[0], REASON_CURSOR_AHEAD_OF_HEAD);
     }

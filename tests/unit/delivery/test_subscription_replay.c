@@ -448,7 +448,7 @@ static void reads_that_wait_find_the_frames_of_the_first(void **state) {
     journal_read_run(first->read, fixture.client.session);
     journal_read_run(second->read, other.session);
     assert_true(first->read->is_kept);
-    assert_true(second->read->is_in_memory);
+    assert_true(second->read->state == JOURNAL_IN_MEMORY);
     subscription_read_done(first, STATUS_OK);
     subscription_read_done(second, STATUS_OK);
     assert_int_equal(client_next(&other), STEP_FRAMES);
