@@ -1,3 +1,7 @@
+/* Each turn of the scheduler serves one subscriber: with the notice of its bootstrap, a part of its
+ * snapshot, or frames. A page that another subscriber at the same position was sent is sent again
+ * as it is; otherwise the subscription takes one step, and on_frames encodes what it gives. A turn
+ * ends with what is left to send, so that the scheduler can queue the subscriber again. */
 #include "delivery/serving.h"
 
 #include <stdlib.h>
@@ -48,58 +52,44 @@ static void end_turn(struct subscriber *subscriber, size_t frames, bool has_more
 
 /* ---- pages ---- */
 
-/* Frames that were pruned have left the memory of the hub. */
-static bool is_pruned(const struct page *page, struct hub_watch *watch) {
-    return feed_page_is_idle(page) && !hub_holds(watch, page->batch.after_seq + 1);
-}
-
-/* The page that another subscriber at the same position was sent. */
+/* The page that another subscriber at the same position was sent, or NULL. */
 static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
     struct subscription *subscription = &subscriber->subscription;
-    struct page *page = feed_page(subscriber->subscription.member.feed, subscription->sent_seq);
+    struct page *page = feed_page(subscription->member.feed, subscription->sent_seq);
     /* Frames that one client did not ask for would be missing for the others. */
     bool is_filtered = subscription->log && subscription->log->wants;
     if (!page || is_filtered || page->batch.count > frames_max ||
-        !subscription_is_at(subscription, page->batch.after_seq) ||
-        is_pruned(page, subscription->topic->watch) ||
-        !page_suits(page, subscription->principal, (enum grant_view)subscription->view))
+        !subscription_is_at(subscription, page->batch.after_seq))
         return NULL;
-    subscription_pass(&subscriber->subscription, &page->batch, page->head_seq);
+    /* Frames that were pruned have left the memory of the hub. */
+    if (feed_page_is_idle(page) &&
+        !hub_holds(subscription->topic->watch, page->batch.after_seq + 1))
+        return NULL;
+    if (!page_suits(page, subscription->principal, (enum grant_view)subscription->view))
+        return NULL;
+    subscription_pass(subscription, &page->batch, page->head_seq);
     return page;
-}
-
-/* The position that the client has after this page: messages alone do not cover hidden frames
- * behind the last of them. */
-static void page_sent(struct subscriber *subscriber, const struct page *page) {
-    const struct delivery_batch *batch = &page->batch;
-    bool covers = subscriber->session->dialect->page_covers_range;
-    subscription_sent(&subscriber->subscription,
-                      covers ? batch->through_seq : batch->frames[batch->count - 1]->content.seq);
-}
-
-/* The page that was pushed is the last one before the head. */
-static void page_caught_up(struct subscriber *subscriber) {
-    const struct dialect *dialect = subscriber->session->dialect;
-    if (subscriber->state != SUBSCRIBER_REPLAY)
-        return;
-    if (dialect->page_says_caught_up)
-        subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
-    else if (dialect->caught_up)
-        scheduler_add(scheduler_of(subscriber), &subscriber->turn);
 }
 
 static void send_page(struct subscriber *subscriber, struct page *page, bool is_shared) {
     struct session *session = subscriber->session;
+    const struct dialect *dialect = session->dialect;
+    struct subscription *subscription = &subscriber->subscription;
+    const struct delivery_batch *batch = &page->batch;
     struct push *push = NULL;
-    size_t frames = page->batch.count;
-    bool is_last = page->batch.through_seq >= page->head_seq;
-    bool has_more = subscription_lag(&subscriber->subscription) > 0;
+    size_t frames = batch->count;
+    bool is_last = batch->through_seq >= page->head_seq;
+    bool has_more = subscription_lag(subscription) > 0;
     enum status status = page_push(page, subscriber->form, session->delivery, &push);
-    page_sent(subscriber, page);
-    subscription_begun(&subscriber->subscription);
+    /* The position that the client has after this page: messages alone do not cover hidden frames
+     * behind the last of them. */
+    subscription_sent(subscription, dialect->page_covers_range
+                                        ? batch->through_seq
+                                        : batch->frames[frames - 1]->content.seq);
+    subscription_begun(subscription);
     if (status == STATUS_OK)
-        telemetry_handed(session->dialect->label, subscriber->subscription.topic->policy,
-                         page->batch.frames, frames, clock_mono_now_ns());
+        telemetry_handed(dialect->label, subscription->topic->policy, batch->frames, frames,
+                         clock_mono_now_ns());
     if (!is_shared)
         page_free(page);
     session_count(session, METRIC_FANOUT_POLLS);
@@ -108,8 +98,10 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
         outlet_close(session->outlet);
         return;
     }
-    if (is_last)
-        page_caught_up(subscriber);
+    if (is_last && subscriber->state == SUBSCRIBER_REPLAY && dialect->page_says_caught_up)
+        subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
+    else if (is_last && subscriber->state == SUBSCRIBER_REPLAY && dialect->caught_up)
+        scheduler_add(scheduler_of(subscriber), &subscriber->turn);
     if (push->size == 0)
         push_unref(push);
     else
@@ -118,15 +110,6 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
 
 /* ---- answers of the subscription ---- */
 
-/* Only hidden frames were passed: the next page, the end of the replay or the heartbeat covers
- * them.
- */
-static void end_hidden(struct subscriber *subscriber) {
-    bool has_more =
-        subscription_lag(&subscriber->subscription) > 0 || subscriber->state == SUBSCRIBER_REPLAY;
-    end_turn(subscriber, 0, has_more);
-}
-
 static void on_frames(struct subscription *subscription, struct delivery_batch *batch) {
     struct subscriber *subscriber = subscriber_of(subscription);
     struct page *page = NULL;
@@ -134,7 +117,11 @@ static void on_frames(struct subscription *subscription, struct delivery_batch *
     /* Before the frames are encoded: that takes about as long as reading the next ones. */
     session_read_ahead(subscriber, batch);
     if (batch->count == 0) {
-        end_hidden(subscriber);
+        /* Only hidden frames were passed: the next page, the end of the replay or the heartbeat
+         * covers them. */
+        bool has_more =
+            subscription_lag(subscription) > 0 || subscriber->state == SUBSCRIBER_REPLAY;
+        end_turn(subscriber, 0, has_more);
         return;
     }
     enum status status = page_make(&page, subscription->topic->name, subscription->head_seq, batch);
@@ -227,15 +214,6 @@ static const struct subscription_sink push_sink = {
 
 /* ---- turns ---- */
 
-static void send_bootstrap(struct subscriber *subscriber) {
-    struct session *session = subscriber->session;
-    subscriber_set_state(subscriber,
-                         subscriber->snapshot ? SUBSCRIBER_SNAPSHOT : SUBSCRIBER_REPLAY);
-    scheduler_add(scheduler_of(subscriber), &subscriber->turn);
-    if (session->dialect->bootstrap)
-        session_send(session, session->dialect->bootstrap(subscriber, &session->replies));
-}
-
 /* A document counts as a frame. */
 static void send_part(struct subscriber *subscriber) {
     struct session *session = subscriber->session;
@@ -284,24 +262,9 @@ static void serve_snapshot(struct subscriber *subscriber) {
     }
 }
 
-static void serve_frames(struct subscriber *subscriber, size_t frames_max) {
-    if (frames_max > subscriber->frames_max)
-        frames_max = subscriber->frames_max;
-    struct page *page = shared_page(subscriber, frames_max);
-    if (page)
-        send_page(subscriber, page, true);
-    else
-        subscription_serve(&subscriber->subscription, frames_max, SESSION_PUSH_BYTES, &push_sink);
-}
-
-/* The bootstrap notice says where it begins, so it waits until that is known. */
-static bool is_bootstrap_due(const struct subscriber *subscriber) {
-    return subscriber->state == SUBSCRIBER_BOOTSTRAP &&
-           (subscriber->snapshot || subscriber->subscription.state == SUBSCRIPTION_OPEN);
-}
-
-static void serve_turn(struct subscriber *subscriber, size_t frames_max) {
+static void serve(struct subscriber *subscriber, size_t frames_max) {
     struct session *session = subscriber->session;
+    struct subscription *subscription = &subscriber->subscription;
     if (!session_is_open(session) || !subscriber_is_started(subscriber) ||
         subscriber_is_reading(subscriber)) {
         end_turn(subscriber, 0, false);
@@ -310,45 +273,50 @@ static void serve_turn(struct subscriber *subscriber, size_t frames_max) {
     } else if (session_is_expired(session)) {
         end_turn(subscriber, 0, false);
         session_reset(session, STATUS_TOKEN_EXPIRED);
-    } else if (is_bootstrap_due(subscriber)) {
+    } else if (subscriber->state == SUBSCRIBER_BOOTSTRAP &&
+               (subscriber->snapshot || subscription->state == SUBSCRIPTION_OPEN)) {
+        /* The notice says where the bootstrap begins, so it waited until that was known. */
         end_turn(subscriber, 0, false);
-        send_bootstrap(subscriber);
+        subscriber_set_state(subscriber,
+                             subscriber->snapshot ? SUBSCRIBER_SNAPSHOT : SUBSCRIBER_REPLAY);
+        scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+        if (session->dialect->bootstrap)
+            session_send(session, session->dialect->bootstrap(subscriber, &session->replies));
     } else if (subscriber->state == SUBSCRIBER_SNAPSHOT) {
         serve_snapshot(subscriber);
     } else {
-        serve_frames(subscriber, frames_max);
+        if (frames_max > subscriber->frames_max)
+            frames_max = subscriber->frames_max;
+        struct page *page = shared_page(subscriber, frames_max);
+        if (page)
+            send_page(subscriber, page, true);
+        else
+            subscription_serve(subscription, frames_max, SESSION_PUSH_BYTES, &push_sink);
     }
-}
-
-/* Replies that waited for the first page leave without it when there is none. */
-static void serve(struct subscriber *subscriber, size_t frames_max) {
-    struct session *session = subscriber->session;
-    serve_turn(subscriber, frames_max);
+    /* Replies that waited for the first page leave without it if there is none. */
     if (session_is_open(session))
         session_flush(session);
 }
 
-static bool serve_turns(struct delivery_loop *delivery) {
+bool delivery_loop_serve(struct delivery_loop *delivery) {
     struct scheduler *scheduler = &delivery->scheduler;
     size_t frames_max;
+    /* Before and after the turns: the store reads while the sockets are served. */
+    session_post_jobs(delivery);
     for (unsigned turns = 0; turns < SESSION_TURNS_MAX; turns++) {
         /* A session may be revoked on another node. The sweep that ends this wakes the loop. */
-        if (!revocations_is_fresh(delivery->shared->revocations))
+        if (!revocations_is_fresh(delivery->shared->revocations)) {
+            session_post_jobs(delivery);
             return false;
+        }
         struct turn *turn = scheduler_next(scheduler, &frames_max);
         if (!turn)
             break;
         serve(container_of(turn, struct subscriber, turn), frames_max);
     }
-    if (scheduler->queued_count == 0)
+    bool has_more = scheduler->queued_count > 0;
+    if (!has_more)
         feeds_pages_idle(&delivery->feeds);
-    return scheduler->queued_count > 0;
-}
-
-/* The store reads while the sockets are served. */
-bool sessions_serve(struct delivery_loop *delivery) {
-    session_post_jobs(delivery);
-    bool has_more = serve_turns(delivery);
     session_post_jobs(delivery);
     return has_more;
 }

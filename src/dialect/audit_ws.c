@@ -19,12 +19,18 @@
 /* How far a client's clock may be off. */
 #define NONCE_SKEW_MS_MAX UINT64_C(300000)
 
+enum audit_state {
+    AUDIT_NEW,       /* waits for the init */
+    AUDIT_ADMITTING, /* the init was read, and is being checked */
+    AUDIT_DENIED,    /* the init was refused, which the client learns later */
+    AUDIT_BEGUN,     /* init_ack was sent */
+};
+
 struct audit {
     struct log_position position;
     struct audit_init init; /* the filters are in use as long as the session */
-    bool has_init;          /* the init was read */
-    bool has_begun;         /* init_ack was sent */
-    enum status denied;     /* the init was refused, which the client learns later */
+    enum audit_state state;
+    enum status denied; /* with AUDIT_DENIED: why */
     struct session_lookup lookup;
     struct single_use use;             /* of the nonce, then of the token */
     const struct principal *principal; /* the session's, during a use */
@@ -34,7 +40,7 @@ struct audit {
 
 static void audit_free(void *state) {
     struct audit *audit = state;
-    if (audit->has_init)
+    if (audit->state != AUDIT_NEW)
         audit_init_release(&audit->init);
     free(audit);
 }
@@ -217,11 +223,11 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
 static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     char tail[64];
-    if (audit->denied != STATUS_OK)
+    if (audit->state == AUDIT_DENIED)
         return deny(session, audit->denied, status_code(audit->denied));
-    if (!audit->has_init)
+    if (audit->state == AUDIT_NEW)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
-    if (!audit->has_begun)
+    if (audit->state != AUDIT_BEGUN)
         return STATUS_OK;
     (void)snprintf(tail, sizeof(tail), ",\"interval_ms\":%" PRIu64 "}",
                    session->delivery->shared->options.heartbeat_ms);
@@ -265,7 +271,7 @@ static void opened(struct session *session, struct session_opening *opening) {
             outlet_close(session->outlet);
             return;
         }
-        audit->has_begun = true;
+        audit->state = AUDIT_BEGUN;
     }
     subscriber_start(subscriber);
     session_flush(session);
@@ -337,6 +343,7 @@ static enum status use_once(struct session *session, enum single_use_kind kind, 
 /* The refusal waits, so that a client which opens the next socket at once costs little. */
 static void deny_later(struct session *session, enum status status, uint64_t delay_ms) {
     struct audit *audit = session->dialect_state;
+    audit->state = AUDIT_DENIED;
     audit->denied = status;
     io_loop_deadline_in(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
                         delay_ms);
@@ -426,9 +433,9 @@ static enum status admit(struct session *session) {
 static enum status receive(struct session *session, struct slice text) {
     struct audit *audit = session->dialect_state;
     const char *problem = "";
-    if (audit->denied != STATUS_OK)
+    if (audit->state == AUDIT_DENIED)
         return STATUS_OK;
-    if (audit->has_init)
+    if (audit->state != AUDIT_NEW)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
     enum status status =
         audit_init_read(text, settings_of(session)->legacy_cursors, &audit->init, &problem);
@@ -436,7 +443,7 @@ static enum status receive(struct session *session, struct slice text) {
         return refuse(session, status, "reason", problem);
     if (status != STATUS_OK)
         return refuse(session, status, "reason", status_code(status));
-    audit->has_init = true;
+    audit->state = AUDIT_ADMITTING;
     return admit(session);
 }
 

@@ -20,6 +20,13 @@
 #define WAIT_MS_MAX 60000
 #define DRIVER      SLICE("memory")
 
+enum poll_state {
+    POLL_NEW,       /* it has no subscription */
+    POLL_GATHERING, /* it takes frames, or waits for some */
+    POLL_COUNTING,  /* the frames behind the page are being counted */
+    POLL_COUNTED,
+};
+
 struct poll {
     struct subscription subscription;
     struct call call; /* of a read */
@@ -32,11 +39,9 @@ struct poll {
     bool fairness_applied;
     uint64_t wait_ms;
     enum frame_form form;
-    bool is_open;     /* the subscription is */
+    enum poll_state state;
     bool *wants_more; /* of the step under way: another must follow */
     struct consumer_state consumer;
-    bool is_counting; /* the frames behind the page are being counted */
-    bool is_counted;
     struct replay_progress counted;
     struct replay_lag lag;
 };
@@ -51,21 +56,19 @@ struct poller {
 static void poll_free(void *work) {
     struct poll *poll = work;
     deadline_drop(&poll->deadline);
-    if (poll->is_open)
+    if (poll->state != POLL_NEW)
         subscription_close(&poll->subscription);
     buffer_release(&poll->messages);
     free(poll);
 }
 
-/* The session, else the token. The operator key has neither: all its polls are one session. */
-static struct slice poller_session(const struct principal *principal) {
-    return principal->session_id.data ? principal->session_id : principal->token_id;
-}
-
 static struct consumer_key consumer_key(const struct exchange *exchange, struct poller *poller) {
-    return (struct consumer_key){.principal = principal_key(exchange->principal, poller->key),
+    const struct principal *principal = exchange->principal;
+    /* The session, else the token. The operator key has neither: all its polls are one session. */
+    return (struct consumer_key){.principal = principal_key(principal, poller->key),
                                  .topic = exchange->match.parameters[0],
-                                 .session = poller_session(exchange->principal)};
+                                 .session = principal->session_id.data ? principal->session_id
+                                                                       : principal->token_id};
 }
 
 static struct delivery_loop *delivery_loop_of(const struct exchange *exchange) {
@@ -251,8 +254,7 @@ static void count_run(struct call *call, struct store_session *store) {
 
 static void count_done(struct call *call) {
     struct poll *poll = container_of(call, struct poll, call);
-    poll->is_counting = false;
-    poll->is_counted = true;
+    poll->state = POLL_COUNTED;
     if (!exchange_unref(poll->exchange))
         return;
     if (call->status == STATUS_OK)
@@ -264,14 +266,14 @@ static void count_done(struct call *call) {
 /* False: the store is asked, and the page is answered later. */
 static bool find_lag(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
-    if (poll->is_counted)
+    if (poll->state == POLL_COUNTED)
         return true;
     if (!subscription_hides_lag(&poll->subscription)) {
         poll->lag.frames = smaller(subscription_lag(&poll->subscription),
                                    subscription_own_lag(&poll->subscription));
         return true;
     }
-    poll->is_counting = true;
+    poll->state = POLL_COUNTING;
     poll->call.run = count_run;
     poll->call.done = count_done;
     exchange_post_store(exchange, &poll->call);
@@ -317,16 +319,13 @@ static void answer_page(struct poll *poll) {
 
 /* ---- gathering ---- */
 
-/* Before the messages are written: those of polls that are being gathered count as unread too. */
-static enum status hold_messages(struct poll *poll, const struct delivery_batch *batch) {
+static enum status add_messages(struct poll *poll, struct delivery_batch *batch) {
     uint64_t bytes = poll->messages.size;
     for (size_t i = 0; i < batch->count; i++)
         bytes += batch->frames[i]->content.payload.size;
-    return exchange_hold(poll->exchange, bytes);
-}
-
-static enum status add_messages(struct poll *poll, struct delivery_batch *batch) {
-    enum status status = hold_messages(poll, batch);
+    /* Before the messages are written: those of polls that are being gathered count as unread too.
+     */
+    enum status status = exchange_hold(poll->exchange, bytes);
     if (status != STATUS_OK) {
         delivery_batch_release(batch);
         return status;
@@ -344,21 +343,18 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
     return status;
 }
 
-/* A poll waits no longer than its token is valid. */
-static uint64_t wait_of(const struct poll *poll) {
+static void await_news(struct poll *poll) {
     const struct exchange *exchange = poll->exchange;
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
     uint64_t end_ms = exchange->principal->expires_at_ms;
-    if (end_ms == 0 || end_ms > now_ms + poll->wait_ms)
-        return poll->wait_ms;
-    return end_ms > now_ms ? end_ms - now_ms : 0;
-}
-
-static void await_news(struct poll *poll) {
+    uint64_t wait_ms = poll->wait_ms;
     if (poll->deadline.at_ms != 0)
         return;
+    /* A poll waits no longer than its token is valid. */
+    if (end_ms > 0 && end_ms <= now_ms + wait_ms)
+        wait_ms = end_ms > now_ms ? end_ms - now_ms : 0;
     exchange_watch_end(poll->exchange);
-    io_loop_deadline_in(poll->exchange->loop, &poll->deadline, DEADLINE_WAIT, wait_of(poll));
+    io_loop_deadline_in(exchange->loop, &poll->deadline, DEADLINE_WAIT, wait_ms);
 }
 
 static struct poll *poll_of(struct subscription *subscription) {
@@ -436,7 +432,7 @@ static const struct subscription_sink poll_sink = {
 static void gather(struct poll *poll) {
     bool wants_more;
     /* The topic may advance while the answer is being written. */
-    if (poll->exchange->answered || poll->is_counting)
+    if (poll->exchange->answered || poll->state == POLL_COUNTING)
         return;
     do {
         uint64_t room = poll->limit - poll->count;
@@ -455,7 +451,7 @@ static void member_advanced(struct feed_member *member) {
 
 static void answer_waiting(struct poll *poll) {
     bool is_waiting = poll->exchange->conn && !subscription_is_reading(&poll->subscription);
-    if (!is_waiting || poll->exchange->answered || poll->is_counting)
+    if (!is_waiting || poll->exchange->answered || poll->state == POLL_COUNTING)
         return;
     subscription_skip_hidden(&poll->subscription);
     answer_page(poll);
@@ -550,7 +546,7 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
                                            exchange->match.parameters[0], &rules, &options);
     if (status != STATUS_OK)
         return status;
-    poll->is_open = true;
+    poll->state = POLL_GATHERING;
     metrics_add(options.has_cursor || options.has_since ? METRIC_SYNC_REPLAY_STARTED
                                                         : METRIC_SYNC_REPLAY_BOOTSTRAP,
                 METRIC_LABELS(LABEL_DIALECT_POLL, poll->subscription.topic->policy->topic_class),

@@ -259,11 +259,6 @@ enum status websocket_ping(struct session *session, struct buffer *out) {
 
 /* ---- in ---- */
 
-static void fail(struct session *session, enum status status) {
-    if (session_is_open(session))
-        session_end(session, status);
-}
-
 static bool must_wait(const struct session *session) {
     return session_is_opening(session) || session->replies.size > SESSION_REPLIES_UNREAD_BYTES;
 }
@@ -396,13 +391,13 @@ static enum status dispatch_waiting(struct session *session) {
 
 /* Replies that the socket took at once make room for the messages that wait, and no event follows
  * that would resume them. */
-static void settle(struct session *session, enum status status) {
+static void handle(struct session *session, enum status status) {
     const struct websocket *websocket = websocket_of(session);
     if (!session_is_connected(session))
         return;
     for (;;) {
-        if (status != STATUS_OK)
-            fail(session, status);
+        if (status != STATUS_OK && session_is_open(session))
+            session_end(session, status);
         session_flush(session);
         if (!session_is_open(session))
             return;
@@ -420,12 +415,12 @@ static void settle(struct session *session, enum status status) {
 }
 
 static void received(struct session *session, struct slice bytes) {
-    settle(session, ws_feed(&websocket_of(session)->decoder, bytes));
+    handle(session, ws_feed(&websocket_of(session)->decoder, bytes));
 }
 
 static void resume(struct session *session) {
     if (websocket_of(session)->waiting || websocket_of(session)->is_paused)
-        settle(session, dispatch_waiting(session));
+        handle(session, dispatch_waiting(session));
 }
 
 /* ---- typed messages ---- */

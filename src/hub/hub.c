@@ -22,7 +22,7 @@ struct hub_topic {
     struct slice key;
     uint64_t head_seq;
     uint64_t oldest_seq;    /* frames below it were pruned; 0: not known */
-    uint64_t edition;       /* changes when frames are pruned or the journal is made again */
+    uint64_t edition;       /* changes when frames are pruned or the journal is rebuilt */
     uint64_t journal_epoch; /* that was announced last; UINT64_MAX: not known */
     bool is_published;      /* frames were added by commits, not only by reads */
     struct window window;
@@ -252,7 +252,8 @@ struct hub_watch *hub_listener_next(struct hub_listener *listener) {
     return watch;
 }
 
-void hub_wake_listeners(struct hub *hub) {
+/* Wakes the listeners that have advanced topics and were not woken yet. */
+static void wake_listeners(struct hub *hub) {
     pthread_mutex_lock(&hub->listeners_lock);
     for (struct list_node *node = list_first(&hub->listeners); node;
          node = list_next(&hub->listeners, node)) {
@@ -497,11 +498,8 @@ bool hub_is_empty(struct hub *hub) {
     return atomic_load(&hub->topic_count) == 0;
 }
 
-struct arena *hub_names(struct hub *hub) {
-    return &hub->names;
-}
-
-struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name) {
+/* NULL, with nothing locked, for a topic that is not in the hub. */
+static struct hub_topic *topic_lock(struct hub *hub, struct slice name) {
     char text[STREAM_ID_BYTES_MAX];
     struct slice key = key_of(name, text);
     struct shard *shard = shard_of(hub, key);
@@ -512,14 +510,8 @@ struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name) {
     return topic;
 }
 
-void hub_topic_see_epoch(struct hub_topic *topic, uint64_t journal_epoch) {
-    if (topic->journal_epoch == journal_epoch)
-        return;
-    topic->journal_epoch = journal_epoch;
-    topic->edition++;
-}
-
-void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame) {
+/* Takes over the frame. NULL, if the frame could not be made, empties the window. */
+static void topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame) {
     struct shard *shard = topic->shard;
     shard->bytes -= topic->window.bytes;
     if (!frame) {
@@ -538,7 +530,8 @@ void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struc
         topic->unwatched_frames++;
 }
 
-void hub_topic_unlock(struct hub *hub, struct hub_topic *topic) {
+/* Announces the topic to its listeners. */
+static void topic_unlock(struct hub *hub, struct hub_topic *topic) {
     struct shard *shard = topic->shard;
     pthread_mutex_lock(&hub->listeners_lock);
     for (struct hlist_node *node = topic->watches.first; node; node = node->next) {
@@ -564,7 +557,7 @@ void hub_topic_unlock(struct hub *hub, struct hub_topic *topic) {
 void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq) {
     if (hub_is_empty(hub))
         return;
-    struct hub_topic *topic = hub_topic_lock(hub, name);
+    struct hub_topic *topic = topic_lock(hub, name);
     if (!topic)
         return;
     struct shard *shard = topic->shard;
@@ -600,6 +593,15 @@ struct commit {
     uint64_t now_ns; /* when the commit was durable */
 };
 
+/* The frame that was made with that status, or NULL: it is read from the store later. */
+static struct frame *published(const struct commit *commit, enum status status,
+                               struct frame *frame) {
+    if (status != STATUS_OK)
+        return NULL;
+    frame->committed_ns = commit->now_ns;
+    return frame;
+}
+
 /* Consecutive events of one entity are added under one lock. */
 static size_t publish_entity(struct hub *hub, const struct commit *commit, size_t begin) {
     const struct store_batch *batch = commit->batch;
@@ -608,26 +610,23 @@ static size_t publish_entity(struct hub *hub, const struct commit *commit, size_
     struct slice name;
     while (end < batch->event_count && batch->events[end].entity_ref == first->entity_ref)
         end++;
-    struct arena *arena = hub_names(hub);
+    struct arena *arena = &hub->names;
     arena_reset(arena);
     enum status status = topic_name_of_entity(arena, first->entity_kind, first->entity_id, &name);
     /* hub_open reserved the memory, so that no event is lost for lack of it. */
     assert(status == STATUS_OK);
     (void)status;
-    struct hub_topic *topic = hub_topic_lock(hub, name);
+    struct hub_topic *topic = topic_lock(hub, name);
     if (!topic)
         return end;
     const struct frame_topic of = {name, hub_projection_version(hub)};
     for (size_t i = begin; i < end; i++) {
         struct frame *frame = NULL;
-        if (frame_of_event(&of, &batch->events[i], &commit->states[i].owner, NULL, &frame) ==
-            STATUS_OK)
-            frame->committed_ns = commit->now_ns;
-        else
-            frame = NULL;
-        hub_topic_add(hub, topic, batch->events[i].seq, frame);
+        enum status made =
+            frame_of_event(&of, &batch->events[i], &commit->states[i].owner, NULL, &frame);
+        topic_add(hub, topic, batch->events[i].seq, published(commit, made, frame));
     }
-    hub_topic_unlock(hub, topic);
+    topic_unlock(hub, topic);
     return end;
 }
 
@@ -640,11 +639,9 @@ static struct frame *row_frame(const struct commit *commit, const struct frame_t
     if (row->log_id < first_log_id || row->log_id - first_log_id >= batch->event_count)
         return NULL;
     size_t index = (size_t)(row->log_id - first_log_id);
-    if (frame_of_row(topic, row, &batch->events[index], &commit->states[index].owner, NULL,
-                     &frame) != STATUS_OK)
-        return NULL;
-    frame->committed_ns = commit->now_ns;
-    return frame;
+    enum status made =
+        frame_of_row(topic, row, &batch->events[index], &commit->states[index].owner, NULL, &frame);
+    return published(commit, made, frame);
 }
 
 /* Rows of a topic are in order and end with its new head. Each topic takes one walk over the rows,
@@ -652,7 +649,7 @@ static struct frame *row_frame(const struct commit *commit, const struct frame_t
 static void publish_rows(struct hub *hub, const struct commit *commit,
                          const struct store_topic *advanced) {
     const struct store_batch *batch = commit->batch;
-    struct hub_topic *topic = hub_topic_lock(hub, advanced->name);
+    struct hub_topic *topic = topic_lock(hub, advanced->name);
     const struct frame_topic of = {advanced->name, hub_projection_version(hub)};
     bool is_last = false;
     if (!topic)
@@ -661,31 +658,30 @@ static void publish_rows(struct hub *hub, const struct commit *commit,
         const struct store_journal_row *row = &batch->journal[i];
         if (row->topic_ref != advanced->ref)
             continue;
-        hub_topic_add(hub, topic, row->seq, row_frame(commit, &of, row));
+        topic_add(hub, topic, row->seq, row_frame(commit, &of, row));
         is_last = row->seq == advanced->head_seq;
     }
-    /* A journal that was made again, or that another node wrote: its frames are in the store. */
+    /* A journal that was rebuilt, or that another node wrote: its frames are in the store. */
     if (!is_last) {
-        hub_topic_see_epoch(topic, advanced->journal_epoch);
-        hub_topic_add(hub, topic, advanced->head_seq, NULL);
+        if (topic->journal_epoch != advanced->journal_epoch)
+            topic->edition++;
+        topic->journal_epoch = advanced->journal_epoch;
+        topic_add(hub, topic, advanced->head_seq, NULL);
     }
-    hub_topic_unlock(hub, topic);
+    topic_unlock(hub, topic);
 }
 
 static void publish_log(struct hub *hub, const struct commit *commit) {
     const struct store_batch *batch = commit->batch;
-    struct hub_topic *topic = batch->event_count > 0 ? hub_topic_lock(hub, SLICE(LOG_TOPIC)) : NULL;
+    struct hub_topic *topic = batch->event_count > 0 ? topic_lock(hub, SLICE(LOG_TOPIC)) : NULL;
     if (!topic)
         return;
     for (size_t i = 0; i < batch->event_count; i++) {
         struct frame *frame = NULL;
-        if (frame_of_log(&batch->events[i], &commit->states[i].owner, NULL, &frame) == STATUS_OK)
-            frame->committed_ns = commit->now_ns;
-        else
-            frame = NULL;
-        hub_topic_add(hub, topic, batch->events[i].log_id, frame);
+        enum status made = frame_of_log(&batch->events[i], &commit->states[i].owner, NULL, &frame);
+        topic_add(hub, topic, batch->events[i].log_id, published(commit, made, frame));
     }
-    hub_topic_unlock(hub, topic);
+    topic_unlock(hub, topic);
 }
 
 void hub_publish(struct hub *hub, const struct store_batch *batch,
@@ -699,16 +695,16 @@ void hub_publish(struct hub *hub, const struct store_batch *batch,
         if (batch->topics[i].entity_ref == 0)
             publish_rows(hub, &commit, &batch->topics[i]);
     publish_log(hub, &commit);
-    hub_wake_listeners(hub);
+    wake_listeners(hub);
 }
 
 void hub_advance(struct hub *hub, struct slice name, uint64_t head_seq) {
     if (hub_is_empty(hub))
         return;
-    struct hub_topic *topic = hub_topic_lock(hub, name.data ? name : SLICE(LOG_TOPIC));
+    struct hub_topic *topic = topic_lock(hub, name.data ? name : SLICE(LOG_TOPIC));
     if (!topic)
         return;
-    hub_topic_add(hub, topic, head_seq, NULL);
-    hub_topic_unlock(hub, topic);
-    hub_wake_listeners(hub);
+    topic_add(hub, topic, head_seq, NULL);
+    topic_unlock(hub, topic);
+    wake_listeners(hub);
 }

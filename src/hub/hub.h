@@ -102,12 +102,12 @@ struct hub_take {
 
 MUST_CHECK enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take);
 
-/* Frames that were read again from the store are kept at a few places (hub/replay.h). */
+/* Frames that were read again from the store are kept at a few places (hub/window.h). */
 
 /* The subscriber replays no more. */
 void hub_replay_end(struct hub_watch *watch, replay_place *place);
 
-/* Changes when frames of the topic are pruned or its journal is made again. */
+/* Changes when frames of the topic are pruned or its journal is rebuilt. */
 uint64_t hub_edition(struct hub_watch *watch);
 /* Any thread, while the watch exists. Adds frames, with references of its own. Frames that end
  * where the window begins, or at the head while the window is empty, go into the window, as far as
@@ -138,27 +138,11 @@ struct hub_stats {
 
 struct hub_stats hub_stats(struct hub *hub);
 
-/* ---- steps of publishing ---- */
+/* ---- publishing, on the writer's thread ---- */
 
-struct hub;
-struct hub_topic;
-
-/* Memory for one name at a time. */
-struct arena *hub_names(struct hub *hub);
-/* NULL, with nothing locked, for a topic that is not in the hub. */
-struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name);
-/* The journal of the topic has this epoch. Pages that were read from another one are not kept. */
-void hub_topic_see_epoch(struct hub_topic *topic, uint64_t journal_epoch);
-/* Takes over the frame. NULL, if the frame could not be made, empties the window. */
-void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame);
-/* Announces the topic to its listeners. */
-void hub_topic_unlock(struct hub *hub, struct hub_topic *topic);
-/* Wakes the listeners that have advanced topics and were not woken yet. */
-void hub_wake_listeners(struct hub *hub);
-
-/* ---- publishing a commit ---- */
-
-/* states[i] is the entity of events[i]. */
+/* After the commit is durable: adds its frames, which copy the texts of the batch, and wakes the
+ * listeners once. A frame without memory is read from the store later. states[i] is the entity of
+ * events[i]. */
 void hub_publish(struct hub *hub, const struct store_batch *batch,
                  const struct store_entity *states);
 

@@ -204,7 +204,7 @@ static void loop_ended(struct io_loop *io) {
 }
 
 static bool loop_before_sleep(struct io_loop *io) {
-    return sessions_serve(&container_of(io, struct run_loop, io)->delivery);
+    return delivery_loop_serve(&container_of(io, struct run_loop, io)->delivery);
 }
 
 static void loop_drain(struct io_loop *io) {

@@ -323,7 +323,7 @@ void subscriber_restart(struct subscriber *subscriber) {
     scheduler_add(scheduler_of(subscriber), &subscriber->turn);
 }
 
-/* The client asked for the topic by another name too. */
+/* Whether the client asked for the topic by another name too. */
 static bool is_repeated(const struct subscriber *subscriber) {
     const struct subscription *subscription = &subscriber->subscription;
     const struct subscriber *other = session_first(subscriber->session);
@@ -335,7 +335,8 @@ static bool is_repeated(const struct subscriber *subscriber) {
     return other;
 }
 
-static void settle(struct subscriber *subscriber) {
+/* A read is back: the subscriber continues, or leaves. */
+static void resume(struct subscriber *subscriber) {
     struct session *session = subscriber->session;
     if (is_repeated(subscriber)) {
         subscriber_drop(subscriber);
@@ -352,10 +353,10 @@ void subscriber_read_back(struct subscriber *subscriber, enum status status) {
         subscriber_snapshot_read_end(subscriber->snapshot, status);
     else
         subscription_read_done(&subscriber->subscription, status);
-    settle(subscriber);
+    resume(subscriber);
 }
 
 void subscriber_ahead_back(struct subscriber *subscriber) {
     subscription_ahead_done(&subscriber->subscription);
-    settle(subscriber);
+    resume(subscriber);
 }

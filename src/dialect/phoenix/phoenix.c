@@ -260,7 +260,7 @@ static void join_done(struct session *session, struct session_lookup *call, enum
     }
     status = reply_joined(session, request);
     join_free(call);
-    phoenix_settle(session, status);
+    phoenix_flush(session, status);
 }
 
 static enum status join(struct session *session, const struct phoenix_address *to) {

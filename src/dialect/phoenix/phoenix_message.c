@@ -229,7 +229,7 @@ void phoenix_request_init(struct phoenix_request *request, const struct session 
 }
 
 /* Without a reply the client would wait for ever, so the session ends. */
-void phoenix_settle(struct session *session, enum status status) {
+void phoenix_flush(struct session *session, enum status status) {
     if (status == STATUS_OK)
         session_flush(session);
     else
@@ -241,5 +241,5 @@ void phoenix_request_refuse(struct session *session, struct phoenix_request *req
     struct phoenix_address to = phoenix_request_address(request);
     enum status status = phoenix_send_fault(session, &to, error, message);
     request->call.free(&request->call);
-    phoenix_settle(session, status);
+    phoenix_flush(session, status);
 }

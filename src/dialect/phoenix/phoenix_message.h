@@ -66,7 +66,7 @@ MUST_CHECK enum status phoenix_send_error(struct session *session, const struct 
 MUST_CHECK enum status phoenix_send_fault(struct session *session, const struct phoenix_address *to,
                                           enum status error, const char *message);
 /* Sends the replies that were written with that status; any but STATUS_OK ends the session. */
-void phoenix_settle(struct session *session, enum status status);
+void phoenix_flush(struct session *session, enum status status);
 
 /* A request whose reply comes later; the beginning of a larger struct. */
 struct phoenix_request {

@@ -147,7 +147,7 @@ static void refuse_forbidden(struct session *session, struct subscribe_request *
         status = phoenix_send_error_body(session, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
     buffer_release(&body);
     request_free(request);
-    phoenix_settle(session, status);
+    phoenix_flush(session, status);
 }
 
 /* NULL: the message of the status says it. */
@@ -175,7 +175,7 @@ static void refuse_quota(struct session *session, struct subscribe_request *requ
         status = phoenix_send_error_body(session, &to, STATUS_QUOTA_EXCEEDED, buffer_slice(&body));
     buffer_release(&body);
     request_free(request);
-    phoenix_settle(session, status);
+    phoenix_flush(session, status);
 }
 
 static enum status check_replay_all(const struct session *session,
@@ -398,7 +398,7 @@ void phoenix_opened(struct session *session, struct session_opening *opening) {
     request_free(request);
     /* The reply of a subscribe leaves at the turn of its first topic, together with the page. */
     if (found != STATUS_OK || status != STATUS_OK)
-        phoenix_settle(session, status);
+        phoenix_flush(session, status);
 }
 
 void phoenix_opening_gone(struct session_opening *opening) {

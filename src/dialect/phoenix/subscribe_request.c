@@ -116,21 +116,16 @@ static enum status read_names(struct subscribe *subscribe, const struct json_fie
 
 /* Names are compared as streams: the rule from topic to stream is exact, but the reverse takes a.b
  * for a:b. */
-static enum status stream_name(struct subscribe *subscribe, const struct subscribe_item *item,
-                               struct slice *name) {
-    char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = buffer_over(text, sizeof(text));
-    *name = item->name;
-    if (item->is_stream)
-        return STATUS_OK;
-    enum status status = topic_to_stream(item->name, &stream);
-    return status == STATUS_OK ? copy_text(&subscribe->arena, buffer_slice(&stream), name) : status;
-}
-
 static enum status name_stream(struct subscribe *subscribe, struct subscribe_item *item,
                                struct map *streams) {
-    struct slice name;
-    enum status status = stream_name(subscribe, item, &name);
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = buffer_over(text, sizeof(text));
+    struct slice name = item->name;
+    enum status status = STATUS_OK;
+    if (!item->is_stream)
+        status = topic_to_stream(item->name, &stream);
+    if (status == STATUS_OK && !item->is_stream)
+        status = copy_text(&subscribe->arena, buffer_slice(&stream), &name);
     if (status != STATUS_OK)
         return status;
     item->stream = map_find(streams, name);
@@ -146,15 +141,13 @@ static enum status name_stream(struct subscribe *subscribe, struct subscribe_ite
     return status;
 }
 
-/* 0 is the same position in every history. */
-static bool is_same_position(const struct position *a, const struct position *b) {
-    return a->seq == b->seq && (a->seq == 0 || strcmp(a->epoch.text, b->epoch.text) == 0);
-}
-
 /* The client could mean either of two cursors, and with the wrong one it would miss frames. */
 static enum status set_cursor(struct subscribe *subscribe, bool *has_cursor, struct position *place,
                               const struct position *position) {
-    if (*has_cursor && !is_same_position(place, position)) {
+    /* 0 is the same position in every history. */
+    bool is_same = place->seq == position->seq &&
+                   (place->seq == 0 || strcmp(place->epoch.text, position->epoch.text) == 0);
+    if (*has_cursor && !is_same) {
         subscribe->fault = "The request has two different cursors for one topic.";
         return STATUS_BAD_SUBSCRIPTION;
     }

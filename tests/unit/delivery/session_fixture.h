@@ -218,7 +218,7 @@ static inline void fixture_accept(struct io_loop *io, enum listener_kind kind, i
 
 static inline bool fixture_serve(struct io_loop *io) {
     (void)io;
-    return sessions_serve(&fixture.loop);
+    return delivery_loop_serve(&fixture.loop);
 }
 
 static const struct io_loop_hooks fixture_hooks = {.accept = fixture_accept,
