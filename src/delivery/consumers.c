@@ -209,7 +209,7 @@ enum status consumers_admit(struct consumers *consumers, const struct consumer_k
 }
 
 /* A lag that was not counted to its end may rise while the consumer gets nearer to the head. Its
- * position then shows that it goes on. */
+ * position then shows that it continues. */
 static bool is_catching_up(const struct consumer *consumer, const struct consumer_page *page) {
     if (consumer->lag == 0 || page->lag < consumer->lag)
         return true;

@@ -1,9 +1,7 @@
 /* Delivery: what every session and poll of the server needs, and what each io loop adds.
- * struct delivery is filled before the loops start and read-only afterwards. struct delivery_loop
- * belongs to its loop's thread; delivery_loop_release belongs to the main thread.
- * Memory: both outlive every session. The compressor is made when a peer first agrees on it.
- * Errors: none of its own.
- * Subscribers that have something to send are served before the loop sleeps. */
+ * Thread: struct delivery is filled before the loops start and read-only afterwards; struct
+ * delivery_loop belongs to its loop (delivery/serving.h opens and serves it).
+ * Memory: both outlive every session. The compressor is made when a peer first agrees on it. */
 #ifndef DELIVERY_DELIVERY_H
 #define DELIVERY_DELIVERY_H
 

@@ -1,9 +1,12 @@
 /* A page: frames of a topic that follow each other, and the bytes they were encoded to, once for
- * all connections of a loop that are at the same position and use the same dialect.
- * Belongs to its loop's thread. A push is reference-counted and outlives its page: what a socket
- * has not taken yet is all that is held for it.
- * STATUS_OUT_OF_MEMORY, and what an encoder answers.
- * It covers (after_seq, through_seq]. A page without its hidden frames is not shared. */
+ * all connections of a loop that are at the same position and use the same dialect. A push is such
+ * bytes as they go to a socket.
+ * Thread: the loop's.
+ * Memory: a push is reference-counted and outlives its page: what a socket has not taken yet is all
+ * that is held for its connection.
+ * Errors: STATUS_OUT_OF_MEMORY, and those of the encoders.
+ * Invariant: a page covers (after_seq, through_seq]. A page without its hidden frames is not
+ * shared. The bytes of a push never change. */
 #ifndef DELIVERY_PAGE_H
 #define DELIVERY_PAGE_H
 
@@ -37,9 +40,10 @@ void push_unref(struct push *push);
 
 #define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
 
+/* Frames of a topic that a subscription gave, and the range they cover. */
 struct delivery_batch {
     size_t count_max; /* asked: at most DELIVERY_FRAMES_MAX */
-    size_t bytes_max; /* of payloads; one frame is given whatever its size */
+    size_t bytes_max; /* for the payloads; one frame is given whatever its size */
     uint64_t after_seq;
     uint64_t through_seq;
     size_t taken;               /* frames that were examined, hidden ones included */
@@ -67,12 +71,12 @@ struct page {
     struct topic_epoch epoch;
     struct delivery_batch batch;
     struct page_encoding encodings[PAGE_FORMS_MAX];
-    /* Of the feed that keeps it. */
+    /* For the feed that keeps it. */
     struct feed *feed;
     struct hlist_node feed_node;
     struct list_node age_node;
     size_t kept_bytes;
-    uint64_t round; /* of its feeds, when it was added */
+    uint64_t round; /* the round of its feeds when it was added */
     char topic_text[];
 };
 

@@ -1,10 +1,11 @@
 /* Repairs derived rows on behalf of a read that found them missing or altered.
- * The thread of a read; the writer does the work, and the caller waits for it. repair_post: any
+ * Thread: that of the read; the writer does the work, and the caller waits for it. repair_post: any
  * thread, without a wait.
- * Allocates nothing that stays.
- * STATUS_NOT_FOUND: nothing was damaged any more, or nothing is derived. STATUS_STORE_UNAVAILABLE:
- * try again later; a node without the writer role has asked the writer.
- * The repair is durable before the read answers, so every client is told the same. */
+ * Memory: allocates nothing that stays.
+ * Errors: STATUS_NOT_FOUND: nothing was damaged any more, or nothing is derived.
+ * STATUS_STORE_UNAVAILABLE: try again later; a node without the writer role has asked the writer.
+ * Invariant: the repair is durable before the read answers, so every client gets the same answer.
+ */
 #ifndef DELIVERY_REPAIR_H
 #define DELIVERY_REPAIR_H
 

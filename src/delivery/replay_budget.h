@@ -1,9 +1,12 @@
 /* The replay budget and the lag of a cursor, as one reader sees them. On a shared topic only the
  * frames that the reader may see count. On a summary topic a cursor whose next frame is younger
  * than two cadences is never over the budget, so that a client can always follow the snapshot that
- * it fetched. Belongs to the thread of its session. Memory: the owners of some entities. Errors:
- * the store's. Where the owners of all rows are known, no row is read. Otherwise at most
- * REPLAY_COUNT_ROWS_MAX are examined, and only for a cursor that would be over the budget. Beyond
+ * it fetched.
+ * Thread: that of its store session.
+ * Memory: the owners of some entities.
+ * Errors: the store's.
+ * Invariant: if the owners of all rows are known, no row is read. Otherwise at most
+ * REPLAY_COUNT_ROWS_MAX are examined, and only for a cursor that would be over the budget; beyond
  * that the cursor stays stale. A lag is counted within REPLAY_LAG_ROWS_MAX, because a client may
  * ask for it with each poll. One call examines at most STORE_TASK_ROWS: while has_more, it must be
  * called again. */

@@ -1,12 +1,12 @@
 /* Which subscriber is served next: deficit round robin over principals, so that a principal with
  * many connections does not crowd out one with few; then over the topics of a principal; and over
  * the topics of a connection, because they share its socket. A topic's share follows its QoS tier,
- * 4:2:1, hot before warm before cold. No topic is starved.
- * Belongs to its loop's thread.
+ * 4:2:1, hot before warm before cold.
+ * Thread: the loop's.
  * Memory: a turn is a member of its subscriber; a share belongs to one principal and lives while it
  * has a turn; a line belongs to a connection that had two.
- * STATUS_OUT_OF_MEMORY for a share or a line that cannot be made.
- * A turn is queued at most once, and is served after a bounded number of others. */
+ * Errors: STATUS_OUT_OF_MEMORY for a share or a line that cannot be made.
+ * Invariant: a turn is queued at most once, and is served after a bounded number of others. */
 #ifndef DELIVERY_SCHEDULER_H
 #define DELIVERY_SCHEDULER_H
 

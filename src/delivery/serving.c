@@ -154,7 +154,7 @@ static void on_head(struct subscription *subscription) {
     session_send(session, status);
 }
 
-/* While reads pass over frames of others, the client's other topics go on. */
+/* While reads pass over frames of others, the client's other topics continue. */
 static void on_read(struct subscription *subscription) {
     struct subscriber *subscriber = subscriber_of(subscription);
     bool found_none = subscription->sent_seq + 1 < subscription->next_seq;

@@ -1,7 +1,8 @@
 /* The answer to a stale cursor: why it is stale, and what the client needs to bootstrap.
- * Any thread. Memory: written into the caller's buffer, all or nothing.
+ * Thread: any.
+ * Memory: written into the caller's buffer, all or nothing.
  * Errors: the buffer's own.
- * The body is the same in every dialect. */
+ * Invariant: the body is the same in every dialect. */
 #ifndef DELIVERY_STALE_H
 #define DELIVERY_STALE_H
 

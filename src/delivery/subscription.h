@@ -78,21 +78,21 @@ struct subscription {
     uint64_t next_seq;
     uint64_t sent_seq;          /* the position that the client was last sent; below next_seq */
     uint64_t head_seq;          /* the newest head known */
-    struct shared_epoch *epoch; /* of the topic; NULL until the position is known */
+    struct shared_epoch *epoch; /* the topic's; NULL until the position is known */
     /* PLACING and READING: the read. OPEN: frames to be taken, or NULL. STALE: the reasons. */
     struct journal_read *read;
     struct journal_read *ahead; /* under way: frames that will be asked for later */
-    enum status status;         /* with SUBSCRIPTION_FAILED: why */
+    enum status status;         /* the reason of SUBSCRIPTION_FAILED */
     uint8_t state;              /* enum subscription_state */
     uint8_t view;               /* enum grant_view: which frames it gets */
-    bool replay_all;            /* of the options */
+    bool replay_all;            /* as in the options */
     bool owns_topic;            /* bound to the name of the topic that appeared for a stream id */
     bool is_absent;             /* no topic has the name or stream id yet, as far as it may know */
     bool is_settled;            /* it reached the head since its position was set */
     bool is_sparse;             /* its last read passed over frames of others */
     bool is_replaying;          /* it gets frames that are read from the store */
     bool is_bootstrap;          /* it began with a bootstrap */
-    bool keeps_epoch;           /* of the options */
+    bool keeps_epoch;           /* as in the options */
     bool has_fork;              /* the log has had several epochs */
     replay_place place;         /* in the hub, of frames that other replays share; 0: none */
 };

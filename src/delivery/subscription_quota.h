@@ -1,9 +1,11 @@
 /* How many subscriptions each principal has on this node, over all its connections. The most that
  * it may have is a quota of its owner. A name that waits for its topic counts like any other.
- * Any thread: a lock guards the table. A session's count belongs to its loop.
+ * Thread: any; a lock guards the table. A session's count belongs to its loop.
  * Memory: an entry for each principal with a subscription; it goes with the last one.
- * STATUS_QUOTA_EXCEEDED, with the numbers, for a count beyond the limit; STATUS_OUT_OF_MEMORY.
- * The sum of the counts of a principal's sessions is its use, and a refusal changes nothing. */
+ * Errors: STATUS_QUOTA_EXCEEDED, with the numbers, for a count beyond the limit;
+ * STATUS_OUT_OF_MEMORY.
+ * Invariant: the sum of the counts of a principal's sessions is its use, and a refusal changes
+ * nothing. */
 #ifndef DELIVERY_SUBSCRIPTION_QUOTA_H
 #define DELIVERY_SUBSCRIPTION_QUOTA_H
 
@@ -22,7 +24,7 @@ struct quota_refusal {
     uint64_t limit;
 };
 
-/* Of one session; zeroes: it has none. */
+/* The count of one session; zeroes: it has none. */
 struct subscription_count {
     struct subscription_user *user;
     size_t count;

@@ -1,3 +1,6 @@
+/* Causes are kept in as many slots as there are entries, newest first. A new cause takes the oldest
+ * slot of its principal or address if that one has its share, else the oldest of all. Each decision
+ * is counted, kept, and logged unless causes of its kind come too fast. */
 #include "delivery/telemetry.h"
 
 #include <assert.h>

@@ -1,8 +1,13 @@
-/* Decisions about clients: each is counted; refusals and disconnects are also kept for `khala why`
- * and logged.
- * Any thread. Allocates nothing. Cannot fail.
- * The texts belong to the caller. None may be a secret, so never a query string.
- * One call for each decision, so that counters, log and causes agree. */
+/* Decisions about clients: each is counted; refusals and disconnects are also kept as causes for
+ * `khala why`, and logged.
+ * Thread: any; the lock of the causes is held for one walk over all entries and one copy.
+ * Memory: the causes are allocated at opening, never more; the oldest decision is evicted. Texts
+ * are copied, truncated to their maximum size, and always UTF-8. Errors: STATUS_OUT_OF_MEMORY at
+ * opening; the rest cannot fail. Invariant: one call for each decision, so that counters, log and
+ * causes agree. No text is a secret: a principal is named by the claims of its token, not by the
+ * token. No client evicts all others: one principal, or one address without a principal, has at
+ * most a sixteenth of the entries; addresses without a principal have at most half of them in
+ * total. */
 #ifndef DELIVERY_TELEMETRY_H
 #define DELIVERY_TELEMETRY_H
 

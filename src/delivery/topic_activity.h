@@ -1,10 +1,10 @@
 /* The topics that are busy, and what went wrong with each: limits that publishers ran into, cursors
  * that were too old.
- * Any thread, under one lock held for a few lookups; topic_activity_committed is the writer's.
+ * Thread: any, under one lock held for a few lookups; topic_activity_committed is the writer's.
  * Memory: at most capacity topics, allocated when needed. When all are used, a quiet topic
  * and its counts are evicted for a new one, so that the busiest stay.
- * STATUS_OUT_OF_MEMORY at opening; afterwards a topic without memory is not counted.
- * A commit costs a bounded number of lookups, however many topics it advanced. */
+ * Errors: STATUS_OUT_OF_MEMORY at opening; afterwards a topic without memory is not counted.
+ * Invariant: a commit costs a bounded number of lookups, however many topics it advanced. */
 #ifndef DELIVERY_TOPIC_ACTIVITY_H
 #define DELIVERY_TOPIC_ACTIVITY_H
 

@@ -1,8 +1,9 @@
 /* The first message of an audit socket: its capability, its position and its filters.
- * Any thread; a pure reader. One block holds the decoded texts; audit_init_release returns it.
- * STATUS_INVALID_MESSAGE with the problem in a static sentence; STATUS_OUT_OF_MEMORY.
- * Unknown members are ignored, except in filters: an ignored filter would let through events that
- * the client did not ask for. */
+ * Thread: any; a pure reader.
+ * Memory: one block holds the decoded texts; audit_init_release returns it.
+ * Errors: STATUS_INVALID_MESSAGE with the problem in a static sentence; STATUS_OUT_OF_MEMORY.
+ * Invariant: unknown members are ignored, except in filters: an ignored filter would let through
+ * events that the client did not ask for. */
 #ifndef DIALECT_AUDIT_INIT_H
 #define DIALECT_AUDIT_INIT_H
 

@@ -1,8 +1,12 @@
-/* Settings that all dialects use beside those of delivery: the gate and some limits.
- * Filled before the loops start; read-only afterwards, except for the gate, which any thread uses.
- * Memory: outlives every session.
- * Errors: none.
- * struct delivery carries the pointer without knowing the type. */
+/* What the dialects have in common: their settings, handlers and tables, the upgrade of an exchange
+ * to a session, the form of a message, and the position of a reader of the whole log. Thread:
+ * settings are filled before the loops start and read-only afterwards, except for the gate, which
+ * any thread uses. A handler runs on its connection's loop, with the whole request read. Memory:
+ * settings outlive every session. An exchange belongs to its connection, and is gone after an
+ * upgrade. Messages are appended to the caller's buffer.
+ * Errors: those of a handler are answers of its exchange; those of a message are the buffer's.
+ * Invariant: a message is the same bytes in every answer. A position in the log is never later than
+ * its last event: the store refuses such a cursor. */
 #ifndef DIALECT_DIALECTS_H
 #define DIALECT_DIALECTS_H
 

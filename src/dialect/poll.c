@@ -1,3 +1,7 @@
+/* A poll is a plain request with a subscription. It takes steps until it has enough messages, is at
+ * the head, or is stale, and then answers once. At the head without a message it waits for the feed
+ * or its deadline. A poll on a shared topic that leaves frames behind has its own frames counted by
+ * the store, because the lag decides whether the consumer is too slow. */
 #include "dialect/dialects.h"
 
 #include <assert.h>

@@ -1,3 +1,7 @@
+/* Bytes of the peer go through the decoder, which calls back for each message. A message is passed
+ * to the dialect at once, or waits while a lookup is under way or replies are not read; while one
+ * waits, reading pauses. Messages and control frames cost credit that grows with time; a peer
+ * without credit has its messages refused, and loses the connection after many. */
 #include "dialect/websocket.h"
 
 #include <assert.h>

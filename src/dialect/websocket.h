@@ -1,10 +1,10 @@
 /* The WebSocket under a session: its handshake, its messages in and out, its close.
- * Belongs to the session's loop.
+ * Thread: the session's loop.
  * Memory: messages that arrive during a lookup of the session, or while its peer does not read
  * replies, wait in a bounded buffer. While one waits, nothing more is read.
  * Errors: a failed handshake is answered as HTTP. A broken frame, or an error of the dialect,
- * closes the connection with its code. Text only. The dialect gets messages whole and in their
- * order. */
+ * closes the connection with its code.
+ * Invariant: text only. The dialect gets messages whole and in their order. */
 #ifndef DIALECT_WEBSOCKET_H
 #define DIALECT_WEBSOCKET_H
 

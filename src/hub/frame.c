@@ -367,12 +367,10 @@ static enum status event_key(const struct store_event *event, struct buffer *out
     const char *prefix = entity_row(event->entity_kind)->event_key_prefix;
     if (!prefix)
         return STATUS_OK;
-    enum status status = buffer_append_slice(out, slice_of(prefix));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, event->entity_id);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ':');
-    return status == STATUS_OK ? buffer_append_u64(out, event->seq) : status;
+    buffer_append_slice(out, slice_of(prefix));
+    buffer_append_slice(out, event->entity_id);
+    buffer_append_byte(out, ':');
+    return buffer_append_u64(out, event->seq);
 }
 
 static struct frame_content content_of(const struct store_event *event,
@@ -475,13 +473,6 @@ enum status frame_of_row(const struct frame_topic *topic, const struct store_jou
     return status == STATUS_OK ? make(&content, &members, room, frame) : status;
 }
 
-static enum status log_key(const struct store_event *event, struct buffer *out) {
-    enum status status = buffer_append_slice(out, slice_of(entity_kind_name(event->entity_kind)));
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ':');
-    return status == STATUS_OK ? buffer_append_slice(out, event->entity_id) : status;
-}
-
 enum status frame_of_log(const struct store_event *event, const struct owner *entity_owner,
                          struct frame_room *room, struct frame **frame) {
     static const struct frame_text payload_only = {0};
@@ -493,9 +484,12 @@ enum status frame_of_log(const struct store_event *event, const struct owner *en
     struct buffer json;
     struct key key;
     buffer_init(&json, LOG_FIXED_BYTES + escaped_bytes_max + event->payload.size);
-    enum status status = event_write_json(&json, event);
+    struct buffer *name = key_init(&key);
+    buffer_append_slice(name, slice_of(entity_kind_name(event->entity_kind)));
+    buffer_append_byte(name, ':');
+    enum status status = buffer_append_slice(name, event->entity_id);
     if (status == STATUS_OK)
-        status = log_key(event, key_init(&key));
+        status = event_write_json(&json, event);
     content.seq = event->log_id;
     content.payload = buffer_slice(&json);
     if (status == STATUS_OK) {

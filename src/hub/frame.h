@@ -1,10 +1,12 @@
-/* A frame: one item of a topic as it is delivered. It is immutable and shared by all subscribers.
- * Any thread.
- * Memory: a frame has its own, or shares a block with frames that were made after each other. It is
- * freed with the last reference to the frame, or to all frames of the block.
- * STATUS_OUT_OF_MEMORY.
- * The text of a frame is encoded once, before the frame is made. Every dialect sends these bytes,
- * live and on replay, and adds only a few words of its own. */
+/* A frame: one item of a topic as it is delivered, made of a stored event or journal row.
+ * Thread: any; a frame is immutable and shared by all subscribers.
+ * Memory: copies of all texts. A frame has its own memory, or shares a block with frames that were
+ * made after each other. It is freed with the last reference to the frame, or to all frames of the
+ * block.
+ * Errors: STATUS_OUT_OF_MEMORY; STATUS_INTERNAL_ERROR for a stored document that is no JSON object.
+ * Invariant: a frame is the same after its commit and after any later read. Its text is encoded
+ * once, before it is made; every dialect sends these bytes and adds only a few words of its own.
+ * The owner of a frame is the owner of the event if it has one, else the owner of its entity. */
 #ifndef HUB_FRAME_H
 #define HUB_FRAME_H
 

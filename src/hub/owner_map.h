@@ -1,10 +1,10 @@
 /* The owners of frames on shared topics, as far as reads have learned them: one hash for each. A
  * replay for one owner then reads the frames of that owner, and passes over the others.
- * Any thread.
+ * Thread: any.
  * Memory: blocks of some KiB, up to OWNER_MAP_BLOCKS_MAX. A new block replaces an old one.
- * Cannot fail: without memory nothing is known.
- * A frame whose owner is not known may be of any owner. A frame of a journal never changes its
- * owner; a journal that is made again has another epoch. */
+ * Errors: none; without memory nothing is known.
+ * Invariant: a frame whose owner is not known may be of any owner. A frame of a journal never
+ * changes its owner; a journal that is rebuilt has another epoch. */
 #ifndef HUB_OWNER_MAP_H
 #define HUB_OWNER_MAP_H
 

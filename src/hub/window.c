@@ -1,3 +1,6 @@
+/* A ring holds references to consecutive frames and drops the oldest. A replay has up to
+ * HUB_REPLAY_PLACES_MAX windows, each with the number of its subscribers. A page that was read
+ * joins the place whose frames end before it, or opens a new one if a place is free. */
 #include "hub/window.h"
 
 #include <assert.h>

@@ -1,3 +1,9 @@
+/* The relay's thread reads one page of each topic in turn and sends its frames one by one; a
+ * position moves when the target has accepted the frame. A topic whose position cannot resume has
+ * all its documents sent first, in a walk by entity. A document that the target refuses is a
+ * suspect: if the target then takes others, it is held and the relay continues without it;
+ * otherwise the relay waits and begins again with the suspect. Held documents are read and sent
+ * again, with growing delays. The state is saved once a second and before the thread ends. */
 #include "delivery/relay/relay.h"
 
 #include <assert.h>
@@ -221,7 +227,7 @@ static enum relay_answer attempt(struct relay *relay, const struct relay_message
     return answer;
 }
 
-/* A text that cannot be made fails like the target, and is made again later. */
+/* A text that cannot be made fails like the target, and is tried again later. */
 static enum relay_answer attempt_text(struct relay *relay, struct relay_message message,
                                       enum status made) {
     message.text = buffer_slice(&relay->text);
@@ -388,7 +394,7 @@ static bool judge(struct relay *relay) {
     return true;
 }
 
-/* After a refusal. True: the relay goes on with other entities, to see whether the target takes
+/* After a refusal. True: the relay continues with other entities, to see whether the target takes
  * their documents. */
 static bool suspect(struct relay *relay, enum document_kind kind, struct slice key,
                     enum relay_answer answer) {
@@ -563,7 +569,7 @@ static void begin_walk(struct relay *relay, enum document_kind kind, const struc
     }
 }
 
-/* One page. False: the round ends, and the walk goes on in another. */
+/* One page. False: the round ends, and the walk continues in another. */
 static bool walk_documents(struct relay *relay, enum document_kind kind,
                            const struct journal_read *read) {
     const struct position end = {.seq = read->window.head_seq, .epoch = read->epoch};

@@ -1,11 +1,11 @@
 /* The state of a relay in the store: the position of each topic, the documents that the target
  * refuses, and since when the target fails.
- * The relay's thread; `khala doctor` reads it too.
+ * Thread: the relay's; `khala doctor` reads it too.
  * Memory: a table of RELAY_HELD_MAX documents, which relay_state_release frees.
  * Errors: without a state that can be read, the relay begins with all documents.
- * The state is one property of the store, so a position never passes a document that was neither
- * taken nor is held. Earlier versions kept the state in a file of the data folder, which is read
- * once and removed when the store has the state. */
+ * Invariant: the state is one property of the store, so a position never passes a document that was
+ * neither accepted nor is held. Earlier versions kept the state in a file of the data folder, which
+ * is read once and removed when the store has the state. */
 #ifndef DELIVERY_RELAY_RELAY_POSITION_H
 #define DELIVERY_RELAY_RELAY_POSITION_H
 

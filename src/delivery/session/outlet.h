@@ -1,8 +1,10 @@
 /* An outlet: how a session writes to its connection, and what it may ask of the connection.
- * Belongs to the connection's loop. The outlet is a member of the connection, which provides the
- * table; session_disconnected is the last moment a session may use it.
- * A write that fails closes the connection: OUTLET_CLOSED, and session_disconnected has run.
- * At most one push is being written at a time; session_writable follows when it is written. */
+ * Thread: the connection's loop.
+ * Memory: a member of the connection, which provides the table; session_disconnected is the last
+ * moment a session may use it.
+ * Errors: a write that fails closes the connection: OUTLET_CLOSED, and session_disconnected has
+ * run. Invariant: at most one push is being written at a time; session_writable follows when it is.
+ */
 #ifndef DELIVERY_SESSION_OUTLET_H
 #define DELIVERY_SESSION_OUTLET_H
 

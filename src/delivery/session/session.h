@@ -1,11 +1,12 @@
 /* A session: a connection that is pushed to, as a WebSocket or an event stream. It has subscribers,
- * each one topic and one position, and a dialect that encodes what they are sent.
- * Belongs to its connection's loop.
+ * each one topic and one position, and a dialect that encodes what they are sent. Positions,
+ * fairness, strikes and time belong to the session; a dialect only encodes and decodes.
+ * Thread: its connection's loop.
  * Memory: itself, its subscribers and replies that wait. Of the frames it is sent, only the push
  * that its socket has not taken whole.
  * Errors: a mistake of the peer closes the session with the dialect's code; strikes close a session
  * whose peer does not read.
- * Frames of a subscriber leave in order, each once, and none after session_close. */
+ * Invariant: frames of a subscriber leave in order, each once, and none after session_close. */
 #ifndef DELIVERY_SESSION_SESSION_H
 #define DELIVERY_SESSION_SESSION_H
 
@@ -67,9 +68,9 @@ struct subscriber {
     struct turn turn;
     struct session *session;
     struct hlist_node node;               /* in the session's subscribers */
-    struct subscriber_snapshot *snapshot; /* that it begins with; NULL: none */
+    struct subscriber_snapshot *snapshot; /* its beginning; NULL: none */
     const struct page_form *form;
-    uint32_t frames_max; /* of a push */
+    uint32_t frames_max; /* in one push */
     enum subscriber_state state;
 };
 
@@ -80,7 +81,7 @@ struct session_opening {
     size_t count;
     size_t read_count;  /* subscribers whose positions were compared, in earlier slices */
     enum status status; /* of the read; the subscriptions say which of them are stale */
-    void *user;         /* the dialect's */
+    void *user;         /* for the dialect */
     struct subscriber *subscribers[];
 };
 
@@ -141,7 +142,7 @@ struct session_work {
     struct session *session;
     struct session_opening *opening; /* waits, or under way */
     struct session_lookup *lookup;   /* waits, or under way */
-    struct subscriber *reading;      /* whose read or part the job is */
+    struct subscriber *reading;      /* the job reads frames or a part for it */
     enum session_job job;
     struct session_work *next; /* of the jobs that run together; NULL: the last one */
     bool has_more;             /* the job needs more than the common task */
@@ -152,7 +153,7 @@ struct session_strikes {
     struct session *session;
     struct deadline deadline;
     struct strikes strikes;
-    uint64_t sent_bytes; /* since then; one more where it had sent some before */
+    uint64_t sent_bytes; /* since then; one more if it had sent some before */
     bool was_blocked;    /* since the last check */
 };
 
@@ -172,18 +173,18 @@ struct session {
     char *bearer;                      /* named by a token that was refused; NULL: not known */
     const char *token_rule;            /* the rule that a refused token breaks, or NULL */
     struct hlist subscribers;
-    struct subscription_count subscriptions; /* that count for its principal */
+    struct subscription_count subscriptions; /* counted for its principal */
     struct buffer replies;     /* replies and notices, behind the push that the socket is taking */
     struct session_work *work; /* NULL: no job waits or is under way */
     struct deadline heartbeat_deadline;
     struct session_expiry *expiry;   /* NULL: not near */
     struct session_strikes *strikes; /* NULL: none, and no check is due */
     enum session_state state;
-    uint16_t close_code;    /* that the server gave; 0: none yet */
+    uint16_t close_code;    /* given by the server; 0: none yet */
     bool has_reauth_notice; /* the peer was warned that its token expires */
     bool has_sent;          /* anything */
-    struct uuid id;         /* of its request, which names the connection in the log */
-    char *given_name;       /* instead of the id, where the peer gave another; NULL: none */
+    struct uuid id;         /* request id; identifies the connection in logs */
+    char *given_name;       /* instead of the id, if the peer gave another; NULL: none */
 };
 
 _Static_assert(sizeof(struct session) <= 208, "every idle connection has a session");
@@ -216,7 +217,7 @@ static inline bool session_is_blocked(const struct session *session) {
  * has asked for the next one before. */
 struct subscriber *session_first(const struct session *session);
 struct subscriber *subscriber_next(const struct subscriber *subscriber);
-/* Of a subscriber that has not left: its line has those of the others. NULL: there is none. */
+/* The turn of a subscriber that has not left, whose line has those of the others. NULL: none. */
 struct turn *session_turn(const struct session *session);
 
 /* The end of the token is not near any more, or does not matter. */
@@ -266,7 +267,7 @@ struct dialect {
     bool restarts_stale;      /* a stale subscriber bootstraps; false: it is dropped */
     bool page_says_caught_up; /* a page says whether it is the last one of the replay */
     bool page_covers_range;   /* a page covers the hidden frames behind its last frame too */
-    /* A subscriber ends, and the session goes on: the topic that appeared is not the one it may
+    /* A subscriber ends, and the session continues: the topic that appeared is not the one it may
      * read. NULL: the session ends with it. */
     enum status (*refused)(struct subscriber *subscriber, enum status status, struct buffer *out);
     /* Why the session ends: a subscriber that failed, a token that expired or was revoked. */

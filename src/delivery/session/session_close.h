@@ -1,8 +1,13 @@
-/* How a session ends: with its last messages, or without them when its connection is gone.
- * Belongs to the session's loop.
- * Memory: session_free returns it, or the job that is still under way does.
- * Cannot fail: a last message that cannot be written closes the connection.
- * Nothing but the last messages is sent after session_close. */
+/* How a session ends: with its last messages, at the end of its token, or without messages when its
+ * connection is gone.
+ * Thread: the session's loop.
+ * Memory: session_free returns the session's, or the job that is still under way does. The session
+ * holds a reference to its principal.
+ * Errors: a last message that cannot be written closes the connection. A fresh token is refused
+ * with STATUS_OWNER_MISMATCH for another principal, STATUS_TOKEN_EXPIRED at its end, and
+ * STATUS_FORBIDDEN_TOPIC if it may not read everything that is subscribed to.
+ * Invariant: nothing but the last messages is sent after session_close. Nothing is delivered after
+ * the end of the token, neither from our buffers nor from the kernel's. */
 #ifndef DELIVERY_SESSION_SESSION_CLOSE_H
 #define DELIVERY_SESSION_SESSION_CLOSE_H
 

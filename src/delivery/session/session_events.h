@@ -1,9 +1,11 @@
 /* What happens to a session from outside: its connection, its deadlines, the end of the server.
- * Belongs to the session's loop; the connection calls all of it.
+ * Thread: the session's loop; the connection calls all of it.
  * Memory: the session is made here; the connection returns it with session_disconnected and
  * session_free (session_close.h).
  * Errors: session_new answers NULL without memory; the rest cannot fail.
- * Every event may end in session_disconnected, when the connection closes inside the call. */
+ * Invariant: every event may end in session_disconnected, when the connection closes inside the
+ * call.
+ */
 #ifndef DELIVERY_SESSION_SESSION_EVENTS_H
 #define DELIVERY_SESSION_SESSION_EVENTS_H
 

@@ -1,3 +1,8 @@
+/* A session has one job at a time: an opening or a lookup first, else a read of the subscriber that
+ * waits longest, else a read ahead. Openings and lookups that begin in one turn of the loop are
+ * grouped by principal; at the end of the turn each group becomes one task of the store pool, which
+ * runs them one after the other and shares what they read. A job that does not fit into the slice
+ * of that task leaves it and is posted by itself. */
 #include "delivery/session/session_jobs.h"
 
 #include <assert.h>

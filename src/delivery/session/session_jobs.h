@@ -1,8 +1,8 @@
 /* The jobs of a session: its work on the store pool and on the writer, one at a time.
- * Belongs to the session's loop.
+ * Thread: the session's loop.
  * Memory: openings are taken over; lookups are the dialect's and come back with done or free.
  * Errors: a job that cannot be run comes back with its status, in a later turn.
- * While an opening or a lookup waits, the messages of the peer wait too. */
+ * Invariant: while an opening or a lookup waits, the messages of the peer wait too. */
 #ifndef DELIVERY_SESSION_SESSION_JOBS_H
 #define DELIVERY_SESSION_SESSION_JOBS_H
 

@@ -1,3 +1,7 @@
+/* A subscriber begins with a bootstrap, a snapshot or a replay, and is live after that. Each event
+ * that leaves it something to send gives it a turn in the scheduler, and serving decides what to
+ * send. A subscriber that is dropped while another thread uses something of it is freed when that
+ * comes back. */
 #include "delivery/session/subscriber.h"
 
 #include <assert.h>

@@ -1,8 +1,12 @@
-/* The subscribers of a session: their states and their lives.
- * Belongs to the session's loop.
- * Memory: one block each, freed by subscriber_drop, or when its read is back.
- * STATUS_OUT_OF_MEMORY for a subscriber that cannot be made.
- * A subscriber that has something to send has a turn in the scheduler. */
+/* The subscribers of a session: their states and their lives, and the snapshot that one may begin
+ * with, which is waited for, then read part by part, then left for the frames behind it.
+ * Thread: the session's loop, except subscriber_snapshot_read, which runs on the store pool.
+ * Memory: one block each, freed by subscriber_drop, or when its read is back. A snapshot has
+ * another, with the documents of one part; it outlives its subscriber while it is waited for.
+ * Errors: STATUS_OUT_OF_MEMORY for a subscriber that cannot be made. A snapshot that cannot be had
+ * is SUBSCRIBER_SNAPSHOT_FAILED, with its status. Invariant: a subscriber that has something to
+ * send has a turn in the scheduler. Parts come in order, and the frames begin behind the watermark
+ * of the very snapshot. */
 #ifndef DELIVERY_SESSION_SUBSCRIBER_H
 #define DELIVERY_SESSION_SUBSCRIBER_H
 

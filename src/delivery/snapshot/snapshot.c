@@ -1,3 +1,8 @@
+/* The file has the documents of a part as JSON with commas between them, then a row with the owner
+ * of each. A principal that may read everything gets the text unchanged. For any other the rows are
+ * read first, and the text only if one of them fits; a hash of each owner in memory tells which
+ * parts can be passed over. A build writes a part whenever 64 KiB are full, in one read
+ * transaction. */
 #include "delivery/snapshot/snapshot.h"
 
 #include <assert.h>
@@ -33,12 +38,14 @@ enum status snapshot_owner_write(struct buffer *out, const struct snapshot_owner
         head.sizes[i] = texts[i].data ? (uint16_t)texts[i].size : ABSENT;
         size += texts[i].size;
     }
+    /* With room for all of it the appends cannot fail, so a failure leaves no part. */
     enum status status = buffer_reserve(out, size);
-    if (status == STATUS_OK)
-        status = buffer_append(out, &head, sizeof(head));
-    for (size_t i = 0; status == STATUS_OK && i < TEXT_COUNT; i++)
-        status = buffer_append_slice(out, texts[i]);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    buffer_append(out, &head, sizeof(head));
+    for (size_t i = 0; i < TEXT_COUNT; i++)
+        buffer_append_slice(out, texts[i]);
+    return buffer_status(out);
 }
 
 bool snapshot_owner_read(struct slice *rows, struct snapshot_owner *row) {

@@ -1,3 +1,8 @@
+/* Each topic has a slot with its current snapshot. A request reads the floor and the head of the
+ * journal, and gets the current snapshot if it is young enough and the journal behind it is
+ * complete. Otherwise it waits, and the first that waits starts a build. The end of the build
+ * answers all that wait. The service posts builds to a pool of one thread, and lets loops wait
+ * without blocking. */
 #include "delivery/snapshot/snapshots.h"
 
 #include <assert.h>
@@ -261,17 +266,17 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
 
 /* Has the documents repaired that a build found damaged. False: they cannot be repaired now. */
 static bool repair_documents(struct writer *writer, struct snapshot_build *build) {
-    bool is_mended = false;
+    bool is_repaired = false;
     bool is_refused = !writer;
     for (size_t i = 0; writer && i < build->damaged_count; i++) {
         const struct store_damage damage = {.kind = build->policy->snapshot_document,
                                             .entity_ref = build->damaged_refs[i]};
         enum status status = repair(writer, &damage);
         is_refused |= status != STATUS_OK && status != STATUS_NOT_FOUND;
-        is_mended |= status == STATUS_OK;
+        is_repaired |= status == STATUS_OK;
     }
     /* Entities without an event have no document. */
-    if (!is_mended && !is_refused)
+    if (!is_repaired && !is_refused)
         build->absent_ref = build->damaged_refs[build->damaged_count - 1];
     return !is_refused;
 }

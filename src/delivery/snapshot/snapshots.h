@@ -1,15 +1,19 @@
 /* The current snapshots: one for each summary topic, shared by all requests within its cadence. All
- * requests that wait at the same time share one build.
- * Any thread; one lock, never held during disk I/O. Only snapshots_tick, snapshots_build and
+ * requests that wait at the same time share one build. The service builds them on a thread of its
+ * own, with its own session: a build holds a read transaction, and no page may wait for it.
+ * Thread: any; one lock, never held during disk I/O. Only snapshots_tick, snapshots_build and
  * snapshots_close free files, since freeing a large one takes long: the service holds a reference
- * of each snapshot until then.
- * Memory: a request belongs to the caller and must last until it is answered. The files have at
- * most bytes_max in total. That includes old snapshots that are still read; the oldest of them is
- * withdrawn when a new one needs its room, so that a slow client cannot prevent a build.
- * A request fails with the status of the store or of the build. A failed build answers all waiting
- * requests, and the next request starts another. STATUS_LIMIT_REACHED: no room within bytes_max.
- * A snapshot that is handed out has the store's epoch. At the time of its request, the journal
- * after it was complete and not longer than half the replay budget. */
+ * of each snapshot until then. snapshot_wait_begin and its done belong to the wait's loop; start,
+ * cancel and stop of the service to the main thread.
+ * Memory: a request or a wait belongs to the caller and must last until it is answered. The files
+ * have at most bytes_max in total. That includes old snapshots that are still read; the oldest of
+ * them is withdrawn when a new one needs its room, so that a slow client cannot prevent a build.
+ * Errors: a request fails with the status of the store, of its pool or of the build. A failed build
+ * answers all waiting requests, and the next request starts another. STATUS_LIMIT_REACHED: no room
+ * within bytes_max.
+ * Invariant: a snapshot that is handed out has the store's epoch. At the time of its request, the
+ * journal after it was complete and not longer than half the replay budget. A wait is answered
+ * once. */
 #ifndef DELIVERY_SNAPSHOT_SNAPSHOTS_H
 #define DELIVERY_SNAPSHOT_SNAPSHOTS_H
 

@@ -1,6 +1,4 @@
 /* Phoenix Channels V2: one channel, sync:v1, on which topics are subscribed to. */
-#include "dialect/phoenix/phoenix.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,13 +31,14 @@ struct welcome {
     struct buffer *watermarks;
 };
 
-static enum status put_comma(struct buffer *list) {
-    return list->size > 1 ? buffer_append_byte(list, ',') : STATUS_OK;
+static void put_comma(struct buffer *list) {
+    if (list->size > 1)
+        buffer_append_byte(list, ',');
 }
 
 static enum status put_name(struct welcome *welcome, struct slice name) {
-    enum status status = put_comma(welcome->topics);
-    return status == STATUS_OK ? json_write_string(welcome->topics, name) : status;
+    put_comma(welcome->topics);
+    return json_write_string(welcome->topics, name);
 }
 
 static enum status put_watermark(struct welcome *welcome, struct slice name) {
@@ -48,9 +47,7 @@ static enum status put_watermark(struct welcome *welcome, struct slice name) {
     enum status status = store_load_topic(welcome->session, name, &welcome->arena, &topic);
     if (status != STATUS_OK)
         return status == STATUS_NOT_FOUND ? STATUS_OK : status;
-    status = put_comma(welcome->watermarks);
-    if (status != STATUS_OK)
-        return status;
+    put_comma(welcome->watermarks);
     struct object_writer object = object_begin(welcome->watermarks);
     object_text(&object, SLICE("topic"), topic.name);
     object_number(&object, SLICE("watermark"), topic.head_seq);
@@ -135,27 +132,29 @@ static enum status put_built_in(struct welcome *welcome) {
     return status;
 }
 
-enum status welcome_write(struct store_session *session, const struct principal *principal,
-                          struct buffer *topics, struct buffer *watermarks) {
+/* What a client that joins may read: the JSON array of what the token grants, patterns among it; of
+ * a token without grants, the topics its scopes open by name, or "*" for one that reads everything.
+ * watermarks: the JSON array of {topic, watermark} of those that exist. A name in the token that
+ * its scopes do not open is left out. Runs on a thread of the store pool. */
+static enum status welcome_write(struct store_session *session, const struct principal *principal,
+                                 struct buffer *topics, struct buffer *watermarks) {
     struct welcome welcome = {
         .session = session, .principal = principal, .topics = topics, .watermarks = watermarks};
     bool is_narrowed = principal->topics.count + principal->streams.count > 0;
     arena_init(&welcome.arena, PHOENIX_WELCOME_ARENA_BYTES_MAX);
     buffer_clear(topics);
     buffer_clear(watermarks);
-    enum status status = buffer_append_byte(topics, '[');
-    if (status == STATUS_OK)
-        status = buffer_append_byte(watermarks, '[');
-    if (status == STATUS_OK && principal->read_all && !is_narrowed)
-        status = put_name(&welcome, SLICE("*"));
-    if (status == STATUS_OK)
-        status = is_narrowed ? put_granted(&welcome) : put_built_in(&welcome);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(topics, ']');
-    if (status == STATUS_OK)
-        status = buffer_append_byte(watermarks, ']');
+    buffer_append_byte(topics, '[');
+    buffer_append_byte(watermarks, '[');
+    if (principal->read_all && !is_narrowed)
+        (void)put_name(&welcome, SLICE("*"));
+    enum status status = is_narrowed ? put_granted(&welcome) : put_built_in(&welcome);
+    buffer_append_byte(topics, ']');
+    buffer_append_byte(watermarks, ']');
     arena_release(&welcome.arena);
-    return status;
+    if (status == STATUS_OK)
+        status = buffer_status(topics);
+    return status == STATUS_OK ? buffer_status(watermarks) : status;
 }
 
 #define DEPTH_MAX 16

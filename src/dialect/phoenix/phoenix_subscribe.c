@@ -111,31 +111,29 @@ static enum status write_forbidden(struct session *session, const struct subscri
     const char *reason = "";
     const char *message = "";
     buffer_init(&names, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = buffer_append_byte(&names, '[');
-    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
+    buffer_append_byte(&names, '[');
+    for (size_t i = 0; i < subscribe->count; i++) {
         const struct subscribe_item *item = &subscribe->items[i];
         if (item->grant.status == STATUS_OK)
             continue;
         session_log_refused(session, item->topic, item->grant.status);
         if (*reason) {
-            status = buffer_append_byte(&names, ',');
+            buffer_append_byte(&names, ',');
         } else {
             reason = status_code(item->grant.status);
             message = grant_message(item->grant.status, item->topic, text);
         }
-        if (status == STATUS_OK)
-            status = json_write_string(&names, item->name);
+        json_write_string(&names, item->name);
     }
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&names, ']');
+    buffer_append_byte(&names, ']');
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(STATUS_FORBIDDEN_TOPIC)));
     object_text(&object, SLICE("message"), slice_of(message));
     object_text(&object, SLICE("reason_code"), slice_of(reason));
+    buffer_note(out, buffer_status(&names));
     object_json(&object, SLICE("forbidden_topics"), buffer_slice(&names));
-    enum status ended = object_end(&object);
     buffer_release(&names);
-    return status == STATUS_OK ? ended : status;
+    return object_end(&object);
 }
 
 static void refuse_forbidden(struct session *session, struct subscribe_request *request) {
@@ -236,8 +234,8 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
     const struct policy *policy = subscription->topic->policy;
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = buffer_over(text, sizeof(text));
-    enum status status = address_stream(subscription->topic->name, &stream);
     struct object_writer object = object_begin(out);
+    buffer_note(out, address_stream(subscription->topic->name, &stream));
     object_text(&object, SLICE("topic"), subscription->topic->name);
     object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
     if (subscription_is_pending(subscription))
@@ -248,43 +246,27 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
     object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
     object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
     if (subscription->is_bootstrap) {
-        char bootstrap[80];
-        struct buffer body = buffer_over(bootstrap, sizeof(bootstrap));
-        if (notice_bootstrap(subscriber, &body) == STATUS_OK)
-            object_json(&object, SLICE("bootstrap"), buffer_slice(&body));
+        object_json(&object, SLICE("bootstrap"), SLICE(""));
+        notice_bootstrap(subscriber, out);
     } else {
         position_put(&object, SLICE("resume_after"), subscription->next_seq - 1,
                      subscription_given_epoch(subscription));
     }
-    enum status ended = object_end(&object);
-    return status == STATUS_OK ? ended : status;
+    return object_end(&object);
 }
 
 static enum status write_names(const struct session *session, struct buffer *out) {
-    bool has_one = false;
-    enum status status = buffer_append_byte(out, '[');
-    for (const struct subscriber *subscriber = session_first(session);
-         status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
+    size_t begin = out->size;
+    buffer_append_byte(out, '[');
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber)) {
         if (!subscriber_is_started(subscriber))
             continue;
-        if (has_one)
-            status = buffer_append_byte(out, ',');
-        has_one = true;
-        if (status == STATUS_OK)
-            status = json_write_string(out, subscriber->subscription.topic->name);
+        if (out->size > begin + 1)
+            buffer_append_byte(out, ',');
+        json_write_string(out, subscriber->subscription.topic->name);
     }
-    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
-}
-
-static enum status write_windows(const struct session_opening *opening, struct buffer *out) {
-    enum status status = buffer_append_byte(out, '[');
-    for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
-        if (i > 0)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = write_window(opening->subscribers[i], out);
-    }
-    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+    return buffer_append_byte(out, ']');
 }
 
 static bool has_pending(const struct session_opening *opening) {
@@ -297,37 +279,29 @@ static bool has_pending(const struct session_opening *opening) {
 static enum status reply_subscribed(struct session *session, const struct session_opening *opening,
                                     const struct phoenix_address *to) {
     const struct phoenix *phoenix = session->dialect_state;
-    struct buffer names;
-    struct buffer watermarks;
-    struct buffer windows;
-    struct buffer body;
     char id[UUID_TEXT_SIZE];
-    buffer_init(&names, PHOENIX_REPLY_BYTES_MAX);
-    buffer_init(&watermarks, PHOENIX_REPLY_BYTES_MAX);
-    buffer_init(&windows, PHOENIX_REPLY_BYTES_MAX);
+    struct buffer body;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_names(session, &names);
-    if (status == STATUS_OK)
-        status = notice_watermarks(session, &watermarks);
-    if (status == STATUS_OK)
-        status = write_windows(opening, &windows);
     struct object_writer object = object_begin(&body);
     uuid_format(&phoenix->subscription_id, id);
     object_text(&object, SLICE("subscription_id"), (struct slice){id, sizeof(id)});
     object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
-    object_json(&object, SLICE("topics"), buffer_slice(&names));
-    object_json(&object, SLICE("current_watermarks"), buffer_slice(&watermarks));
-    object_json(&object, SLICE("windows"), buffer_slice(&windows));
+    object_json(&object, SLICE("topics"), SLICE(""));
+    write_names(session, &body);
+    object_json(&object, SLICE("current_watermarks"), SLICE(""));
+    notice_watermarks(session, &body);
+    object_json(&object, SLICE("windows"), SLICE("["));
+    for (size_t i = 0; i < opening->count; i++) {
+        if (i > 0)
+            buffer_append_byte(&body, ',');
+        buffer_note(&body, write_window(opening->subscribers[i], &body));
+    }
+    buffer_append_byte(&body, ']');
     if (has_pending(opening))
         object_json(&object, SLICE("pending"), SLICE("true"));
-    enum status ended = object_end(&object);
-    if (status == STATUS_OK)
-        status = ended;
+    enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = phoenix_send_reply(session, to, true, buffer_slice(&body));
-    buffer_release(&names);
-    buffer_release(&watermarks);
-    buffer_release(&windows);
     buffer_release(&body);
     return status;
 }
@@ -460,11 +434,9 @@ enum status phoenix_unsubscribe(struct session *session, const struct phoenix_me
     if (status != STATUS_OK)
         return phoenix_send_error(session, to, status);
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    status = buffer_append_slice(&body, SLICE("{\"topics\":"));
-    if (status == STATUS_OK)
-        status = write_names(session, &body);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&body, '}');
+    buffer_append_slice(&body, SLICE("{\"topics\":"));
+    write_names(session, &body);
+    status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
         status = phoenix_send_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);

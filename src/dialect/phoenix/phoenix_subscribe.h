@@ -1,7 +1,8 @@
 /* Subscribing and unsubscribing on a Phoenix channel.
- * Belongs to the session's loop. A request lives until its reply is written or its session is gone.
+ * Thread: the session's loop.
+ * Memory: a request lives until its reply is written or its session is gone.
  * Errors: a topic that cannot be subscribed to is refused in the reply; a status is of the reply.
- * All of a subscribe's topics begin, or none of them. */
+ * Invariant: all of a subscribe's topics begin, or none of them. */
 #ifndef DIALECT_PHOENIX_PHOENIX_SUBSCRIBE_H
 #define DIALECT_PHOENIX_PHOENIX_SUBSCRIBE_H
 

@@ -1,3 +1,7 @@
+/* The names are read into items, topics before streams. Cursors are then placed: each item gets the
+ * stream of its name, a cursor of a topic goes to the item, and one of a stream to all items of
+ * that stream at the end, so that many of each take linear time. On the store pool streams become
+ * topics, and items of one topic are merged. */
 #include "dialect/phoenix/subscribe_request.h"
 
 #include "base/limits.h"

@@ -1,11 +1,12 @@
 /* A subscribe request of the main dialect: which topics, each from where, read from JSON and
  * resolved against the store.
- * Read on the loop, resolved on the store pool, one after the other. One block of memory
- * with copies of all names. STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there
- * may be topics, and for two different cursors of one topic, also under its two names;
- * STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too many of them;
- * STATUS_OUT_OF_MEMORY. A topic that is named twice is subscribed once; a cursor of another topic
- * is ignored. The time is linear in the number of names. */
+ * Thread: read on the loop, resolved on the store pool, one after the other.
+ * Memory: one block with copies of all names.
+ * Errors: STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there may be topics, and
+ * for two different cursors of one topic, also under its two names; STATUS_BAD_TOPIC for a name
+ * that cannot be a topic's; STATUS_LIMIT_REACHED for too many of them; STATUS_OUT_OF_MEMORY.
+ * Invariant: a topic that is named twice is subscribed once; a cursor of another topic is ignored.
+ * The time is linear in the number of names. */
 #ifndef DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 #define DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 
