@@ -34,7 +34,7 @@ struct consumer_key {
 
 struct consumer_state {
     uint64_t retry_after_ms; /* with STATUS_RATE_LIMITED */
-    size_t active_topics;    /* that the principal polled recently, in all its sessions */
+    size_t active_topics;    /* topics that the principal polled recently, in all its sessions */
     uint64_t strikes;
     uint64_t interval_start_ms; /* before this poll, for consumers_rejected */
 };

@@ -22,13 +22,13 @@ struct delivery_options {
     uint64_t strike_check_ms; /* between two checks of a session that is behind */
     uint64_t lag_max;         /* frames; beyond it a blocked session gets strikes */
     uint64_t strikes_max;
-    size_t slice_frames; /* of one turn of a cold topic, where a principal has several */
+    size_t slice_frames; /* in one turn of a cold topic, if its principal has several topics */
 };
 
 struct delivery {
     struct delivery_options options;
     const struct policy_table *policies;
-    const char *epoch; /* of the log */
+    const char *epoch; /* the log's */
     struct revocations *revocations;
     struct hub *hub;
     struct store_pool *store_pool;

@@ -103,7 +103,7 @@ struct feeds {
     struct loop_task advanced; /* posted by the hub when topics advanced */
     struct hub_listener listener;
     struct map by_name;
-    struct list pages; /* of all feeds, the least recently used first */
+    struct list pages; /* the pages of all feeds, the least recently used first */
     size_t page_bytes;
     uint64_t round; /* rises when no member waits for its turn */
 };

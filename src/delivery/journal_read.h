@@ -57,9 +57,9 @@ struct journal_request {
     enum grant_view view; /* GRANT_VIEW_PENDING: the read finds the owner, and answers it */
     uint64_t after_seq;
     uint64_t below_seq;             /* frames from here on are in memory, and not read */
-    uint64_t edition;               /* of the topic in the hub, before the read */
+    uint64_t edition;               /* the hub's edition of the topic, before the read */
     size_t frames_max;              /* 0: reads the position only */
-    struct topic_epoch given_epoch; /* of the cursor or of the reader; empty: not given */
+    struct topic_epoch given_epoch; /* the cursor's or the reader's; empty: not given */
     struct event_cursor event_cursor;
     uint64_t since_ms;
     bool is_unfounded; /* the topic did not exist when the cursor came in */
@@ -71,7 +71,7 @@ struct journal_request {
     /* JOURNAL_READ_CONTINUE: frames that the hub has by then are not read, and those that were read
      * are added to it. NULL: neither. */
     struct hub_watch *watch;
-    replay_place *place; /* of the reader in the hub; NULL: it does not join one */
+    replay_place *place; /* the reader's in the hub; NULL: it does not join one */
 };
 
 enum journal_read_state {
@@ -88,12 +88,12 @@ enum journal_read_state {
 
 struct journal_read {
     struct journal_request asked;
-    struct journal_rows *rows; /* of a read of the position only; NULL: not shared */
+    struct journal_rows *rows; /* shared by reads of the position only; NULL: not shared */
     enum journal_read_state state;
     enum status status;              /* with JOURNAL_FAILED: why; else STATUS_OK */
     enum journal_read_mode mode;     /* as asked, or the bootstrap that it became */
     enum grant_view view;            /* as asked, or what the owner allows */
-    struct replay_progress progress; /* of a position that is found in several slices */
+    struct replay_progress progress; /* for a position that is found in several slices */
     /* The topic. For JOURNAL_READ_CONTINUE the epoch is known only if it was unfounded or is stale.
      */
     bool exists;
@@ -102,10 +102,10 @@ struct journal_read {
     struct slice found; /* the topic of a stream id, if it exists */
     struct topic_epoch epoch;
     struct topic_window window; /* all 0 if the topic does not exist */
-    struct uuid head_cursor;    /* of the last event of the log; zero: none, or another topic */
+    struct uuid head_cursor;    /* the last event of the log; zero: none, or another topic */
     /* The position. */
     struct continuity continuity;
-    struct continuity_bootstrap bootstrap; /* of that mode */
+    struct continuity_bootstrap bootstrap; /* in that mode */
     uint64_t next_seq;
     uint64_t through_seq;
     uint64_t damaged_seq;

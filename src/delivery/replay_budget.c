@@ -8,7 +8,7 @@
 struct count {
     const struct replay_reader *reader;
     const struct store_topic *topic;
-    struct viewer viewer; /* of the events of an entity */
+    struct viewer viewer; /* decides about the events of an entity */
     struct replay_progress *at;
     uint64_t own_max; /* counting ends above it */
     bool is_cut;      /* a damaged row ended the count */

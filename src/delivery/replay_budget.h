@@ -20,12 +20,12 @@
 #include "topic/policy.h"
 
 struct replay_reader {
-    const struct policy *policy; /* of the topic */
+    const struct policy *policy; /* the topic's */
     const struct principal *principal;
     enum grant_view view;
     uint64_t now_ms;
     uint64_t rows_max;           /* examined to judge a cursor */
-    struct owner_map *owner_map; /* of a shared topic; NULL: every frame is looked up */
+    struct owner_map *owner_map; /* for a shared topic; NULL: every frame is looked up */
 };
 
 /* A count of several calls: zeroed before the first. */
@@ -34,11 +34,11 @@ struct replay_progress {
     bool has_more;      /* the result is not known yet */
     bool is_short;      /* rows_max rows were examined, and there are more */
     uint64_t rows;      /* examined; a bootstrap may examine a row twice */
-    uint64_t after_seq; /* of the last row examined */
+    uint64_t after_seq; /* the last row examined */
     uint64_t own;       /* frames of the reader */
     uint64_t skip;      /* frames of the reader before the one of found_seq */
     uint64_t found_seq; /* 0: none */
-    uint64_t from_seq;  /* of a bootstrap: the first row, and the last one */
+    uint64_t from_seq;  /* the first row of a bootstrap, and the last one */
     uint64_t until_seq;
 };
 

@@ -33,7 +33,7 @@ enum {
 };
 
 struct round {
-    struct list queues[ROUND_QUEUES][QOS_TIER_COUNT]; /* of allowances */
+    struct list queues[ROUND_QUEUES][QOS_TIER_COUNT]; /* lists of allowances */
     unsigned ready;                                   /* the index of the queues with credit */
     uint32_t number;
     size_t count; /* in the queues */
@@ -53,10 +53,10 @@ struct lane {
 };
 
 struct line {
-    struct round round;  /* of turns */
+    struct round round;  /* over its turns */
     struct turn *first;  /* queued in its lane, or being served; NULL: none */
     struct list reading; /* turns, the one that has waited longest first */
-    size_t held_count;   /* of these, the round waits for so many */
+    size_t held_count;   /* the round waits for so many of these */
     size_t member_count;
     bool is_blocked; /* the socket is full */
 };
@@ -65,7 +65,7 @@ struct share {
     struct list_node node; /* in scheduler.waiting, while it has queued lanes */
     int32_t credit;
     size_t member_count;
-    struct round round; /* of lanes */
+    struct round round; /* over its lanes */
     struct slice name;
     char text[];
 };

@@ -22,7 +22,7 @@ struct line;
 struct allowance {
     struct list_node node;
     int32_t credit;
-    uint32_t round; /* that the credit is for */
+    uint32_t round; /* the round that the credit is for */
 };
 
 enum turn_state {
@@ -53,8 +53,8 @@ struct turn_place {
 };
 
 struct scheduler_options {
-    size_t slice_frames;     /* of a cold topic in a round, if its principal has several topics */
-    size_t slice_frames_max; /* of one turn */
+    size_t slice_frames;     /* for a cold topic in a round, if its principal has several topics */
+    size_t slice_frames_max; /* in one turn */
 };
 
 struct scheduler {

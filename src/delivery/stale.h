@@ -15,9 +15,10 @@
 struct stale_topic {
     struct slice topic;
     const struct policy *policy;
-    const struct continuity *continuity; /* of a rebootstrap */
+    const struct continuity *continuity; /* the reasons of a rebootstrap */
     bool may_replay_all; /* the client may ask for everything that the log has instead */
-    const struct topic_epoch *epoch; /* of positions from the bootstrap on; NULL: not known */
+    const struct topic_epoch
+        *epoch; /* holds for positions from the bootstrap on; NULL: not known */
 };
 
 /* For one topic or several. */

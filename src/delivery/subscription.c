@@ -209,7 +209,8 @@ void subscription_restart(struct subscription *subscription) {
         subscription->start = calloc(1, sizeof(*subscription->start));
     struct subscription_start *start = subscription->start;
     if (start && subscription->read)
-        start->window = subscription->read->window; /* that the position was compared with */
+        start->window =
+            subscription->read->window; /* the one that the position was compared with */
     drop_read(subscription);
     if (!start)
         return subscription_fail(subscription, STATUS_OUT_OF_MEMORY);

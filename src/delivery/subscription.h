@@ -32,7 +32,7 @@ struct subscription_options {
     bool (*wants)(const void *user, const struct frame_content *content);
     const void *wants_user;
     uint64_t after_seq;               /* with has_cursor */
-    struct topic_epoch epoch;         /* of the cursor; empty: not given */
+    struct topic_epoch epoch;         /* the cursor's; empty: not given */
     struct event_cursor event_cursor; /* with has_event_cursor */
     uint64_t since_ms;                /* with has_since */
     enum grant_view view;             /* which frames it gets */

@@ -42,7 +42,7 @@ struct causes {
     struct siphash_key secret;
     size_t capacity;
     struct slot *slots;
-    struct list order; /* of all slots: the newest first, empty slots last */
+    struct list order; /* all slots: the newest first, empty slots last */
     struct entry entries[];
 };
 

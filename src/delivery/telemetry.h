@@ -49,12 +49,12 @@ struct cause_client {
 
 struct cause {
     enum cause_kind kind;
-    uint64_t at_ms;          /* since 1970 */
-    struct slice connection; /* its name in answers and logs; the id of a request */
-    struct slice principal;  /* "user:42", "operator"; absent: not known */
-    struct slice peer;       /* the address it came from; absent: not known */
-    struct slice topic;      /* absent: none */
-    struct slice origin;     /* of the page that the server refused; absent: it was not refused */
+    uint64_t at_ms;             /* since 1970 */
+    struct slice connection;    /* its name in answers and logs; the id of a request */
+    struct slice principal;     /* "user:42", "operator"; absent: not known */
+    struct slice peer;          /* the address it came from; absent: not known */
+    struct slice topic;         /* absent: none */
+    struct slice origin;        /* the origin that the server refused; absent: it refused none */
     struct cause_client client; /* absent: the decision is not about a version */
     enum status status;
     const char *reason;  /* static: a reason code that says more, or NULL */

@@ -32,10 +32,10 @@ struct audit {
     enum audit_state state;
     enum status denied; /* with AUDIT_DENIED: why */
     struct session_lookup lookup;
-    struct single_use use;             /* of the nonce, then of the token */
+    struct single_use use;             /* for the nonce, then for the token */
     const struct principal *principal; /* the session's, during a use */
     struct single_uses *uses;
-    struct quota_refusal refusal; /* of the quota of subscriptions */
+    struct quota_refusal refusal; /* by the quota of subscriptions */
 };
 
 static void audit_free(void *state) {

@@ -23,10 +23,10 @@
 struct dialect_settings {
     struct gate *gate;
     struct single_uses *single_uses;
-    size_t message_bytes_max;       /* of a message from the peer */
-    size_t first_message_bytes_max; /* of a message from a peer that has not authenticated */
+    size_t message_bytes_max;       /* for a message from the peer */
+    size_t first_message_bytes_max; /* for a message from a peer that has not authenticated */
     uint64_t messages_per_second;
-    size_t subscriptions_max; /* of one connection */
+    size_t subscriptions_max; /* on one connection */
     uint64_t audit_init_timeout_ms;
     bool token_single_use;
     bool legacy_cursors;

@@ -33,9 +33,9 @@ enum poll_state {
 
 struct poll {
     struct subscription subscription;
-    struct call call; /* of a read */
+    struct call call; /* for a read */
     struct exchange *exchange;
-    struct deadline deadline; /* of a poll that waits */
+    struct deadline deadline; /* while the poll waits */
     struct buffer messages;   /* between the brackets */
     size_t count;
     uint64_t limit;
@@ -44,7 +44,7 @@ struct poll {
     uint64_t wait_ms;
     enum frame_form form;
     enum poll_state state;
-    bool *wants_more; /* of the step under way: another must follow */
+    bool *wants_more; /* set during a step: another must follow */
     struct consumer_state consumer;
     struct replay_progress counted;
     struct replay_lag lag;

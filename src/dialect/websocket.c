@@ -38,7 +38,7 @@ struct websocket {
     struct buffer *waiting; /* messages that the dialect has not handled yet, each after its size;
                              * NULL: none */
     uint64_t credited_at_ms;
-    uint32_t credit_us; /* of messages: each costs its share of a second */
+    uint32_t credit_us; /* for messages: each costs its share of a second */
     uint16_t flooded;   /* the weight of the messages that were refused, at most FLOODED_MAX */
     /* Bits, because every idle connection has this struct. */
     bool deflate : 1;

@@ -54,7 +54,7 @@ static struct slice put(char **end, struct slice text) {
 /* ---- memory ---- */
 
 struct frame_block {
-    atomic_uint references; /* of its frames, and of the room that fills it */
+    atomic_uint references; /* held by its frames and the room that fills it */
     size_t used;
     alignas(max_align_t) char memory[FRAME_BLOCK_BYTES];
 };

@@ -23,11 +23,11 @@ struct hub_topic {
     uint64_t head_seq;
     uint64_t oldest_seq;    /* frames below it were pruned; 0: not known */
     uint64_t edition;       /* changes when frames are pruned or the journal is rebuilt */
-    uint64_t journal_epoch; /* that was announced last; UINT64_MAX: not known */
+    uint64_t journal_epoch; /* as announced last; UINT64_MAX: not known */
     bool is_published;      /* frames were added by commits, not only by reads */
     struct window window;
     struct replay *replay;     /* frames read again; NULL: none */
-    struct hlist watches;      /* of struct hub_watch */
+    struct hlist watches;      /* a list of struct hub_watch */
     struct list_node age;      /* in shard.by_age */
     uint64_t unwatched_frames; /* since the last watch was removed */
     char text[];
@@ -40,20 +40,20 @@ struct hub_topic {
 struct shard {
     pthread_mutex_t lock;
     struct map topics;
-    struct list by_age; /* of struct hub_topic, least recent frame first */
+    struct list by_age; /* a list of struct hub_topic, least recent frame first */
     size_t bytes;
 };
 
 struct hub {
     struct hub_options options;
-    size_t replay_bytes_max; /* of one topic */
+    size_t replay_bytes_max; /* for one topic */
     size_t shard_bytes_max;
     struct slice projection_version;
     struct siphash_key secret;
     atomic_size_t topic_count; /* 0: publishing costs nothing */
     pthread_mutex_t listeners_lock;
     struct list listeners;
-    struct arena names; /* of the writer */
+    struct arena names; /* the writer's */
     struct owner_map *owner_map;
     struct shard shards[HUB_SHARDS];
 };

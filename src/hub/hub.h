@@ -19,8 +19,8 @@ struct hub;
 struct hub_topic;
 
 struct hub_options {
-    struct window_limits window; /* of one topic */
-    size_t bytes_max;            /* of all windows; each shard has an equal share */
+    struct window_limits window; /* for one topic */
+    size_t bytes_max;            /* for all windows; each shard has an equal share */
 };
 
 #define HUB_SHARDS 16
@@ -34,7 +34,7 @@ struct hub_listener {
     /* Under the lock of the listeners. */
     struct list_node node; /* in hub.listeners */
     struct list advanced;  /* watches whose topics advanced */
-    size_t count;          /* of them */
+    size_t count;          /* in that list */
     bool is_woken;
 };
 
@@ -91,9 +91,9 @@ enum hub_take_result {
 struct hub_take {
     uint64_t next_seq;
     size_t count_max;
-    size_t bytes_max;      /* of payloads; the first frame is taken at any size */
+    size_t bytes_max;      /* for the payloads; the first frame is taken at any size */
     struct frame **frames; /* the caller owns a reference to each */
-    replay_place *place;   /* of the subscriber that replays; NULL: the frames are only looked at */
+    replay_place *place;   /* the replaying subscriber's; NULL: the frames are only examined */
     size_t count;
     uint64_t head_seq;
     bool is_replay; /* the frames were read again from the store */

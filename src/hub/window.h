@@ -20,7 +20,7 @@ struct window_limits {
 struct window {
     struct frame **ring;
     size_t capacity; /* a power of two, or 0 */
-    size_t begin;    /* of the first frame in the ring */
+    size_t begin;    /* the index of the first frame in the ring */
     size_t count;
     uint64_t first_seq;
     size_t bytes;

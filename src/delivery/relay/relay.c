@@ -28,7 +28,7 @@
 #define SAVE_MS               1000
 #define DELAY_MS_MIN          100
 #define DELAY_MS_MAX          10000
-#define ANSWERED_DELAY_MS_MAX 1000 /* of a target that answers, and takes nothing */
+#define ANSWERED_DELAY_MS_MAX 1000 /* for a target that answers, and accepts nothing */
 #define HELD_DELAY_MS_MIN     1000
 #define HELD_DELAY_MS_MAX     60000
 /* So many attempts in a row got no answer: the target may break on the message itself. */
@@ -70,7 +70,7 @@ struct relay {
     size_t suspect_count;
     bool is_retrying;                  /* reads from the base again, to send the first suspect */
     bool is_stopped;                   /* this round sends nothing more */
-    char error[RELAY_ERROR_BYTES_MAX]; /* of the last attempt that failed */
+    char error[RELAY_ERROR_BYTES_MAX]; /* the reason of the last attempt that failed */
     unsigned silences;
     uint64_t delay_ms;
     uint64_t delay_ms_max;
@@ -515,7 +515,7 @@ static void drop_settled(struct relay *relay) {
 
 struct document_page {
     struct relay *relay;
-    uint64_t absent_ref;  /* of the walk */
+    uint64_t absent_ref;  /* as in struct relay_walk */
     uint64_t last_ref;    /* entities up to here were looked at */
     uint64_t damaged_ref; /* the next document is missing or altered; 0: it is not */
     size_t count;
@@ -564,7 +564,7 @@ static void begin_walk(struct relay *relay, enum document_kind kind, const struc
     relay->cursor.walks[kind] = (struct relay_walk){.is_under_way = true, .end = *end};
     for (size_t i = relay->state.held_count; i-- > 0;) {
         struct relay_held *held = &relay->state.held[i];
-        if (held->kind == kind && held->settled_seq > 0) /* of a journal that may be gone */
+        if (held->kind == kind && held->settled_seq > 0) /* its journal may be gone */
             relay_state_remove(&relay->state, held);
     }
 }

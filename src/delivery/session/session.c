@@ -73,41 +73,27 @@ void session_forget_expiry(struct session *session) {
     session->expiry = NULL;
 }
 
-/* The socket is full: from now on it is checked whether the peer reads. */
-static void begin_strikes(struct session *session) {
-    struct session_strikes *strikes = calloc(1, sizeof(*strikes));
-    session->strikes = strikes;
-    if (!strikes) {
-        outlet_close(session->outlet);
-        return;
-    }
-    strikes->session = session;
-    strikes->sent_bytes = session->has_sent;
-    io_loop_deadline(session->delivery->io, &strikes->deadline, DEADLINE_STRIKE_CHECK);
-}
-
 /* Bytes were pushed with that result. */
 static void pushed(struct session *session, enum outlet_result result, size_t size) {
     if (result == OUTLET_CLOSED)
         return;
-    if (result == OUTLET_BLOCKED && !session->strikes && session_is_open(session))
-        begin_strikes(session);
+    /* The socket is full: from now on it is checked whether the peer reads. */
+    if (result == OUTLET_BLOCKED && !session->strikes && session_is_open(session)) {
+        session->strikes = calloc(1, sizeof(*session->strikes));
+        if (!session->strikes) {
+            outlet_close(session->outlet);
+            session->has_sent = true;
+            return;
+        }
+        session->strikes->session = session;
+        session->strikes->sent_bytes = session->has_sent;
+        io_loop_deadline(session->delivery->io, &session->strikes->deadline, DEADLINE_STRIKE_CHECK);
+    }
     session->has_sent = true;
     if (!session->strikes)
         return;
     session->strikes->sent_bytes += size;
     session->strikes->was_blocked |= result == OUTLET_BLOCKED;
-}
-
-/* Once: a peer that keeps sending must not get new time with each message. */
-static void end(struct session *session) {
-    if (session->state == SESSION_ENDED)
-        return;
-    session_set_state(session, SESSION_ENDED);
-    if (session->framing)
-        session->framing->table->ended(session);
-    else
-        session->outlet->table->linger(session->outlet);
 }
 
 void session_flush(struct session *session) {
@@ -123,8 +109,14 @@ void session_flush(struct session *session) {
         if (result != OUTLET_SENT)
             return;
     }
-    if (!session_is_open(session))
-        end(session);
+    /* Once: a peer that keeps sending must not get new time with each message. */
+    if (session->state != SESSION_CLOSING)
+        return;
+    session_set_state(session, SESSION_ENDED);
+    if (session->framing)
+        session->framing->table->ended(session);
+    else
+        session->outlet->table->linger(session->outlet);
 }
 
 void session_push(struct session *session, struct push *push) {

@@ -35,8 +35,8 @@ struct strikes {
 struct strikes_sample {
     bool was_blocked;    /* its socket was full at some time since the last check */
     bool is_blocked;     /* and is now */
-    uint64_t sent_bytes; /* that its socket ever took */
-    uint64_t lag;        /* of all its topics, in frames */
+    uint64_t sent_bytes; /* all bytes that its socket took */
+    uint64_t lag;        /* frames behind, in all its topics */
     uint64_t lag_max;
     uint64_t strikes_max;
 };
@@ -80,7 +80,7 @@ _Static_assert(sizeof(struct subscriber) <= 232, "every idle connection has a su
 struct session_opening {
     size_t count;
     size_t read_count;  /* subscribers whose positions were compared, in earlier slices */
-    enum status status; /* of the read; the subscriptions say which of them are stale */
+    enum status status; /* the read's; the subscriptions say which of them are stale */
     void *user;         /* for the dialect */
     struct subscriber *subscribers[];
 };
@@ -144,7 +144,7 @@ struct session_work {
     struct session_lookup *lookup;   /* waits, or under way */
     struct subscriber *reading;      /* the job reads frames or a part for it */
     enum session_job job;
-    struct session_work *next; /* of the jobs that run together; NULL: the last one */
+    struct session_work *next; /* the next job that runs in the same task; NULL: none */
     bool has_more;             /* the job needs more than the common task */
 };
 
@@ -245,7 +245,7 @@ struct notice_names {
 };
 
 struct dialect {
-    enum label_dialect label; /* what it is counted as */
+    enum label_dialect label; /* its label in metrics */
     bool has_one_topic;       /* from its beginning; its session counts as one subscription */
     /* Its forms of pages by content, each plain and packed. */
     const struct page_form (*forms)[2];

@@ -41,21 +41,6 @@ void session_end(struct session *session, enum status reason) {
     session_close_with(session, status);
 }
 
-/* Work that waits for a job is given up; work under way comes back with it. */
-static void drop_waiting(struct session *session) {
-    struct session_work *work = session->work;
-    if (work->opening && work->job != SESSION_JOB_OPEN) {
-        if (session->dialect->opening_gone)
-            session->dialect->opening_gone(work->opening);
-        free(work->opening);
-        work->opening = NULL;
-    }
-    if (work->lookup && work->job != SESSION_JOB_LOOKUP) {
-        work->lookup->free(work->lookup);
-        work->lookup = NULL;
-    }
-}
-
 void session_disconnected(struct session *session) {
     if (!session_is_connected(session))
         return;
@@ -67,8 +52,18 @@ void session_disconnected(struct session *session) {
     drop_deadlines(session);
     if (session_job(session) != SESSION_JOB_NONE)
         call_cancel(&session->work->call);
-    if (session->work)
-        drop_waiting(session);
+    /* Work that waits for a job is given up; work under way comes back with it. */
+    struct session_work *work = session->work;
+    if (work && work->opening && work->job != SESSION_JOB_OPEN) {
+        if (session->dialect->opening_gone)
+            session->dialect->opening_gone(work->opening);
+        free(work->opening);
+        work->opening = NULL;
+    }
+    if (work && work->lookup && work->job != SESSION_JOB_LOOKUP) {
+        work->lookup->free(work->lookup);
+        work->lookup = NULL;
+    }
     subscriber_drop_all(session);
 }
 
@@ -121,17 +116,6 @@ bool session_ends_with_token(struct session *session) {
     return true;
 }
 
-/* Without memory for it, the next heartbeat tries again. */
-static void set_expiry(struct session *session, uint64_t delay_ms) {
-    if (!session->expiry)
-        session->expiry = calloc(1, sizeof(*session->expiry));
-    if (!session->expiry)
-        return;
-    session->expiry->session = session;
-    io_loop_deadline_in(session->delivery->io, &session->expiry->deadline, DEADLINE_EXPIRY,
-                        delay_ms);
-}
-
 /* Only an end before the next heartbeat gets a deadline: the wall clock, which decides when a token
  * ends, may step until then. */
 void session_arm_expiry(struct session *session) {
@@ -143,8 +127,16 @@ void session_arm_expiry(struct session *session) {
     if (!session->has_reauth_notice && session->dialect->reauth)
         next_ms = end_ms > REAUTH_MS ? end_ms - REAUTH_MS : 0;
     uint64_t delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
-    if (delay_ms <= session->delivery->shared->options.heartbeat_ms)
-        set_expiry(session, delay_ms);
+    if (delay_ms > session->delivery->shared->options.heartbeat_ms)
+        return;
+    if (!session->expiry)
+        session->expiry = calloc(1, sizeof(*session->expiry));
+    /* Without memory for it, the next heartbeat tries again. */
+    if (!session->expiry)
+        return;
+    session->expiry->session = session;
+    io_loop_deadline_in(session->delivery->io, &session->expiry->deadline, DEADLINE_EXPIRY,
+                        delay_ms);
 }
 
 void session_expiry_near(struct session *session) {
@@ -181,21 +173,17 @@ static bool is_same(const struct principal *a, const struct principal *b) {
 }
 
 /* Owners of runs and workers were read when the subscriber began, and do not change. */
-static bool still_may_read(const struct subscriber *subscriber, const struct principal *principal) {
+static enum status check_still_entitled(const struct subscriber *subscriber,
+                                        const struct principal *principal) {
     const struct subscription *subscription = &subscriber->subscription;
     struct slice name = subscription->topic->name;
     struct slice topic = topic_is_log(name) ? topic_name(TOPIC_AUDIT) : name;
     struct grant before = grant_check(subscription->principal, topic, NULL);
     struct grant after = grant_check(principal, topic, NULL);
-    return after.status == before.status &&
-           (after.status != STATUS_OK || after.view == (enum grant_view)subscription->view);
-}
-
-static enum status check_still_entitled(const struct subscriber *subscriber,
-                                        const struct principal *principal) {
-    if (!still_may_read(subscriber, principal))
+    if (after.status != before.status ||
+        (after.status == STATUS_OK && after.view != (enum grant_view)subscription->view))
         return STATUS_FORBIDDEN_TOPIC;
-    if (subscriber->subscription.replay_all && !principal_may_replay_all(principal))
+    if (subscription->replay_all && !principal_may_replay_all(principal))
         return STATUS_MISSING_SCOPE;
     return STATUS_OK;
 }

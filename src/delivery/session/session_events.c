@@ -10,19 +10,15 @@
 #include "delivery/session/session_jobs.h"
 #include "delivery/session/subscriber.h"
 
-/* Ids of the server's own take less memory than their text. */
-static bool set_name(struct session *session, struct slice name) {
-    assert(name.size <= SESSION_NAME_BYTES_MAX);
-    if (uuid7_parse(name, &session->id) == STATUS_OK)
-        return true;
-    session->given_name = strndup(name.data, name.size);
-    return session->given_name;
-}
-
 struct session *session_new(const struct session_options *options) {
     struct slab *sessions = &options->delivery->sessions;
     struct session *session = slab_take(sessions, sizeof(*session));
-    if (!session || !set_name(session, options->name)) {
+    bool is_named = session && uuid7_parse(options->name, &session->id) == STATUS_OK;
+    assert(options->name.size <= SESSION_NAME_BYTES_MAX);
+    /* Ids of the server's own take less memory than their text. */
+    if (session && !is_named)
+        session->given_name = strndup(options->name.data, options->name.size);
+    if (!session || (!is_named && !session->given_name)) {
         if (session)
             slab_give(sessions, session);
         if (options->dialect->state_free)
@@ -81,22 +77,8 @@ void session_drain(struct session *session) {
 
 /* ---- heartbeats and strikes ---- */
 
-/* Positions move over hidden frames as far as the loop has handled all announcements. */
-static void skip_hidden(struct session *session) {
-    for (struct subscriber *subscriber = session_first(session); subscriber;
-         subscriber = subscriber_next(subscriber))
-        subscription_skip_hidden(&subscriber->subscription);
-}
-
-/* The heartbeat covered every position. */
-static void positions_sent(struct session *session) {
-    for (struct subscriber *subscriber = session_first(session); subscriber;
-         subscriber = subscriber_next(subscriber))
-        if (subscriber_has_position(subscriber))
-            subscription_sent(&subscriber->subscription, subscriber_position(subscriber));
-}
-
-static void heartbeat(struct session *session) {
+static void heartbeat_expired(struct deadline *deadline) {
+    struct session *session = container_of(deadline, struct session, heartbeat_deadline);
     if (session_ends_with_token(session))
         return;
     io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
@@ -104,19 +86,17 @@ static void heartbeat(struct session *session) {
     /* Frames that fill the socket are a sign of life too. */
     if (session_is_blocked(session))
         return;
-    skip_hidden(session);
-    enum status status = session->dialect->heartbeat(session, &session->replies);
-    positions_sent(session);
-    session_send(session, status);
-}
-
-static uint64_t total_lag(const struct session *session) {
-    uint64_t lag = 0;
-    for (const struct subscriber *subscriber = session_first(session); subscriber;
+    /* Positions move over hidden frames as far as the loop has handled all announcements. */
+    for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        lag +=
-            subscriber_is_started(subscriber) ? subscription_own_lag(&subscriber->subscription) : 0;
-    return lag;
+        subscription_skip_hidden(&subscriber->subscription);
+    enum status status = session->dialect->heartbeat(session, &session->replies);
+    /* The heartbeat covered every position. */
+    for (struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        if (subscriber_has_position(subscriber))
+            subscription_sent(&subscriber->subscription, subscriber_position(subscriber));
+    session_send(session, status);
 }
 
 static void evict(struct session *session) {
@@ -130,43 +110,38 @@ static void evict(struct session *session) {
     session_close_with(session, status);
 }
 
-/* A session whose peer does not read holds nothing but its push. */
-static void release_frames(struct session *session) {
-    for (struct subscriber *subscriber = session_first(session); subscriber;
-         subscriber = subscriber_next(subscriber))
-        subscription_idle(&subscriber->subscription);
-}
-
-static void forget_strikes(struct session *session) {
-    free(session->strikes);
-    session->strikes = NULL;
-}
-
-static void check_strikes(struct session *session) {
+static void strike_check_expired(struct deadline *deadline) {
+    struct session_strikes *strikes = container_of(deadline, struct session_strikes, deadline);
+    struct session *session = strikes->session;
     const struct delivery_options *options = &session->delivery->shared->options;
-    bool is_blocked = session_is_blocked(session);
-    uint64_t strikes_before = session_strike_count(session);
-    const struct strikes_sample seen = {
-        .was_blocked = session->strikes->was_blocked,
-        .is_blocked = is_blocked,
-        .sent_bytes =
-            session->strikes->sent_bytes - session->outlet->table->unsent_bytes(session->outlet),
-        .lag = total_lag(session),
+    struct strikes_sample seen = {
+        .was_blocked = strikes->was_blocked,
+        .is_blocked = session_is_blocked(session),
+        .sent_bytes = strikes->sent_bytes - session->outlet->table->unsent_bytes(session->outlet),
         .lag_max = options->lag_max,
         .strikes_max = options->strikes_max,
     };
-    session->strikes->was_blocked = is_blocked;
-    bool is_over = strikes_check(&session->strikes->strikes, &seen);
-    if (session_strike_count(session) > strikes_before)
+    for (struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber)) {
+        if (subscriber_is_started(subscriber))
+            seen.lag += subscription_own_lag(&subscriber->subscription);
+        /* A session whose peer does not read holds nothing but its push. */
+        if (seen.is_blocked)
+            subscription_idle(&subscriber->subscription);
+    }
+    uint64_t strikes_before = strikes->strikes.count;
+    strikes->was_blocked = seen.is_blocked;
+    bool is_over = strikes_check(&strikes->strikes, &seen);
+    if (strikes->strikes.count > strikes_before)
         session_count(session, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
-    if (is_blocked)
-        release_frames(session);
-    if (is_over)
+    if (is_over) {
         evict(session);
-    else if (is_blocked || seen.was_blocked || session_strike_count(session) > 0)
-        io_loop_deadline(session->delivery->io, &session->strikes->deadline, DEADLINE_STRIKE_CHECK);
-    else
-        forget_strikes(session);
+    } else if (seen.is_blocked || seen.was_blocked || strikes->strikes.count > 0) {
+        io_loop_deadline(session->delivery->io, &strikes->deadline, DEADLINE_STRIKE_CHECK);
+    } else {
+        session->strikes = NULL;
+        free(strikes);
+    }
 }
 
 void session_expired(struct session *session, enum deadline_kind kind) {
@@ -174,14 +149,6 @@ void session_expired(struct session *session, enum deadline_kind kind) {
         session_end(session, STATUS_WS_SILENT);
     else
         outlet_close(session->outlet);
-}
-
-static void heartbeat_expired(struct deadline *deadline) {
-    heartbeat(container_of(deadline, struct session, heartbeat_deadline));
-}
-
-static void strike_check_expired(struct deadline *deadline) {
-    check_strikes(container_of(deadline, struct session_strikes, deadline)->session);
 }
 
 static void expiry_expired(struct deadline *deadline) {

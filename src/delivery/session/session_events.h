@@ -15,11 +15,11 @@
 struct session_options {
     struct delivery_loop *delivery;
     struct outlet *outlet;
-    struct slice name; /* of the connection; at most SESSION_NAME_BYTES_MAX */
+    struct slice name; /* names the connection; at most SESSION_NAME_BYTES_MAX */
     const struct dialect *dialect;
     const struct principal *principal; /* NULL: the peer authenticates later */
     void *dialect_state;               /* taken over, also by a session that cannot be made */
-    struct slice head;                 /* what is written first: the head of the response */
+    struct slice head;                 /* the head of the response, which is written first */
 };
 
 struct session *session_new(const struct session_options *options);

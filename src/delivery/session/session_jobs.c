@@ -52,20 +52,20 @@ static bool make_work(struct session *session) {
     return session->work;
 }
 
-static void free_work(struct session *session) {
-    free(session->work);
-    session->work = NULL;
-}
-
-/* False: too many principals have jobs in this turn. */
-static bool join_group(struct session_work *work) {
-    struct delivery_loop *delivery = work->session->delivery;
+/* At the end of the turn, together with jobs of the same principal; by itself if too many
+ * principals have jobs in this turn. */
+static void begin_together(struct session *session, enum session_job job) {
+    struct session_work *work = session->work;
+    struct delivery_loop *delivery = session->delivery;
     struct job_group *group = delivery->job_groups;
     const struct job_group *end = group + delivery->job_group_count;
-    while (group < end && group->first->session->principal != work->session->principal)
+    while (group < end && group->first->session->principal != session->principal)
         group++;
-    if (group == delivery->job_groups + JOB_GROUPS_MAX)
-        return false;
+    if (group == delivery->job_groups + JOB_GROUPS_MAX) {
+        begin(session, job);
+        return;
+    }
+    work->job = job;
     work->next = NULL;
     work->has_more = false;
     if (group < end) {
@@ -77,42 +77,26 @@ static bool join_group(struct session_work *work) {
         io_loop_hold(delivery->io);
     }
     group->last = work;
-    return true;
-}
-
-/* At the end of the turn, together with jobs of the same principal. */
-static void begin_together(struct session *session, enum session_job job) {
-    if (join_group(session->work))
-        session->work->job = job;
-    else
-        begin(session, job);
-}
-
-static void begin_opening(struct session *session) {
-    struct session_opening *opening = session->work->opening;
-    for (size_t i = 0; i < opening->count; i++)
-        if (subscription_ask_position(&opening->subscribers[i]->subscription) != STATUS_OK)
-            opening->status = STATUS_OUT_OF_MEMORY;
-    begin_together(session, SESSION_JOB_OPEN);
-}
-
-static void begin_lookup(struct session *session) {
-    if (session->work->lookup->begin)
-        begin(session, SESSION_JOB_LOOKUP);
-    else
-        begin_together(session, SESSION_JOB_LOOKUP);
 }
 
 void session_next_job(struct session *session) {
     const struct session_work *work = session->work;
     if (session_job(session) != SESSION_JOB_NONE || !session_is_open(session))
         return;
+    if (work && work->lookup && work->lookup->begin) {
+        begin(session, SESSION_JOB_LOOKUP);
+        return;
+    }
     if (work && work->lookup) {
-        begin_lookup(session);
+        begin_together(session, SESSION_JOB_LOOKUP);
         return;
     }
     if (work && work->opening) {
-        begin_opening(session);
+        struct session_opening *opening = work->opening;
+        for (size_t i = 0; i < opening->count; i++)
+            if (subscription_ask_position(&opening->subscribers[i]->subscription) != STATUS_OK)
+                opening->status = STATUS_OUT_OF_MEMORY;
+        begin_together(session, SESSION_JOB_OPEN);
         return;
     }
     /* A page for each topic of a peer that does not read would be a queue. */
@@ -194,8 +178,8 @@ void session_read_ahead(struct subscriber *subscriber, const struct delivery_bat
 struct job_slice {
     struct store_session *store;
     size_t topics_left;
-    uint64_t rows_max;                   /* of the session, when the slice ends */
-    struct journal_rows *rows;           /* of the openings before; NULL: not shared */
+    uint64_t rows_max;                   /* read by the session when the slice ends */
+    struct journal_rows *rows;           /* read by the openings before; NULL: not shared */
     const struct session_lookup *lookup; /* the last one that was run; NULL: none */
 };
 
@@ -297,8 +281,10 @@ static void end_job(struct session *session, enum status status) {
         session->framing->table->resume(session);
     if (session_is_connected(session))
         session_next_job(session);
-    if (work->job == SESSION_JOB_NONE && !session_is_opening(session))
-        free_work(session);
+    if (work->job == SESSION_JOB_NONE && !session_is_opening(session)) {
+        free(work);
+        session->work = NULL;
+    }
     if (session->state == SESSION_RELEASED)
         session_free(session);
 }
@@ -356,26 +342,23 @@ static void batch_done(struct call *call) {
     free(batch);
 }
 
-/* Without memory each job is run by itself. */
-static void post_group(struct session_work *first) {
-    struct job_batch *batch = first->next ? calloc(1, sizeof(*batch)) : NULL;
-    for (struct session_work *work = first, *next; work && !batch; work = next) {
-        next = work->next;
-        begin(work->session, work->job);
-    }
-    if (!batch)
-        return;
-    batch->first = batch->next = first;
-    batch->call.run = batch_run;
-    batch->call.done = batch_done;
-    post(&batch->call, first->session);
-}
-
 void session_post_jobs(struct delivery_loop *delivery) {
     size_t count = delivery->job_group_count;
     delivery->job_group_count = 0;
     for (size_t i = 0; i < count; i++) {
-        post_group(delivery->job_groups[i].first);
+        struct session_work *first = delivery->job_groups[i].first;
+        struct job_batch *batch = first->next ? calloc(1, sizeof(*batch)) : NULL;
+        /* One job, and without memory each job, is run by itself. */
+        for (struct session_work *work = first, *next; work && !batch; work = next) {
+            next = work->next;
+            begin(work->session, work->job);
+        }
+        if (batch) {
+            batch->first = batch->next = first;
+            batch->call.run = batch_run;
+            batch->call.done = batch_done;
+            post(&batch->call, first->session);
+        }
         io_loop_release(delivery->io);
     }
 }

@@ -31,7 +31,7 @@ struct subscriber_snapshot {
     enum status status;
     size_t part; /* the next to be read */
     size_t parts_sent;
-    const struct principal *principal; /* of the read under way */
+    const struct principal *principal; /* for the read under way */
     struct buffer documents;
     size_t document_count; /* in documents */
 };

@@ -53,11 +53,11 @@ struct snapshot {
     struct topic_epoch epoch;
     bool has_fork; /* the log has had several epochs */
     uint64_t watermark;
-    uint64_t document_count; /* of all owners */
+    uint64_t document_count; /* the documents of all owners */
     uint64_t file_bytes;
     struct snapshot_part *parts;
     size_t part_count;
-    uint32_t *owner_keys; /* of each document (auth/principal.h); 0: no owner */
+    uint32_t *owner_keys; /* the owner of each document (auth/principal.h); 0: no owner */
     int fd;
     atomic_bool is_withdrawn;
     atomic_uint references;
@@ -87,7 +87,7 @@ MUST_CHECK enum status snapshot_part_read(const struct snapshot *snapshot, size_
 #define SNAPSHOT_DAMAGES_MAX 256
 
 struct snapshot_build {
-    enum policy_row row;         /* of a topic that has snapshots */
+    enum policy_row row;         /* a topic that has snapshots */
     const struct policy *policy; /* outlives the snapshot */
     const char *folder;          /* the folder of the file */
     void *user;

@@ -22,15 +22,15 @@
 
 struct slot {
     struct snapshot *current; /* also in alive; NULL: none may be handed out */
-    uint64_t made_at_ms;      /* of the current one: when it was first asked for */
-    uint64_t asked_at_ms;     /* of the build under way */
+    uint64_t made_at_ms;      /* when the current one was first requested */
+    uint64_t asked_at_ms;     /* when the build under way was requested */
     bool is_building;
-    struct list askers; /* that wait for the build under way */
+    struct list askers; /* the requests that wait for the build under way */
     uint64_t built_count;
     uint64_t failed_count;
     uint64_t served_count;
-    enum status
-        last_status; /* of the last build; only the builder's thread uses it, without the lock */
+    enum status last_status; /* the result of the last build; only the builder's thread uses it,
+                                without the lock */
 };
 
 struct snapshots {
@@ -38,7 +38,7 @@ struct snapshots {
     pthread_mutex_t lock;
     struct slot slots[POLICY_ROW_COUNT];
     struct list alive; /* all snapshots, with a reference of each; the newest first */
-    uint64_t bytes;    /* of all files, also of those being built */
+    uint64_t bytes;    /* the size of all files, also those being built */
     bool is_cancelled;
 };
 

@@ -98,13 +98,13 @@ struct snapshot_build_task {
 
 struct snapshot_service {
     struct snapshots *snapshots;
-    struct store_pool *builder;    /* of one thread */
-    struct store_pool *store_pool; /* of the reads before a wait is answered */
+    struct store_pool *builder;    /* a pool of one thread */
+    struct store_pool *store_pool; /* reads before a wait is answered */
     struct retention *retention;
     pthread_mutex_t pins_lock;
     struct list pins;
     struct snapshot_build_task tasks[POLICY_ROW_COUNT];
-    uv_timer_t timer; /* of the control loop */
+    uv_timer_t timer; /* on the control loop */
 };
 
 struct snapshot_service_options {

@@ -169,7 +169,7 @@ static void phoenix_free(void *state) {
 
 struct join_request {
     struct phoenix_request base;
-    struct buffer topics; /* that the principal may read */
+    struct buffer topics; /* those that the principal may read */
     struct buffer watermarks;
 };
 

@@ -44,10 +44,10 @@ enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer
 
 struct phoenix {
     struct uuid subscription_id;
-    struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
+    struct compatibility_claim *claim; /* as in the socket's query; NULL while the gate is open */
     bool is_joined;
     uint8_t join_ref_size;
-    char join_ref[]; /* of the last join */
+    char join_ref[]; /* the last join's */
 };
 
 MUST_CHECK enum status phoenix_send_push(struct session *session, struct slice event,
@@ -74,7 +74,7 @@ void phoenix_flush(struct session *session, enum status status);
 struct phoenix_request {
     struct session_lookup call;
     const struct principal *principal; /* the session's, while the session waits for this */
-    enum status status;                /* of the run */
+    enum status status;                /* the run's result */
     bool has_join_ref;
     bool has_ref;
     size_t join_ref_size;

@@ -27,8 +27,8 @@ struct subscribe_item {
     struct slice topic;              /* known once resolved */
     struct subscribe_stream *stream; /* only while cursors are placed */
     bool has_cursor;
-    struct position position; /* of the cursor */
-    struct grant grant;       /* what the principal gets of it, once entitled */
+    struct position position; /* the cursor's */
+    struct grant grant;       /* the principal's view of it, once entitled */
 };
 
 struct subscribe {
@@ -39,15 +39,15 @@ struct subscribe {
     bool is_resolved;
     bool is_entitled;
     struct map by_topic;  /* the items: of topics; all of them, once resolved */
-    struct map by_stream; /* of streams, until resolved */
+    struct map by_stream; /* the streams, until resolved */
     bool bootstrap;
     bool frames; /* it wins over the form */
     bool replay_all;
-    bool has_since; /* of topics without a cursor */
+    bool has_since; /* for topics without a cursor */
     struct since since;
     enum frame_form form;
     uint64_t batch_size;
-    struct topic_epoch epoch; /* of cursors without an epoch */
+    struct topic_epoch epoch; /* for cursors without an epoch */
     const char *fault;        /* with STATUS_BAD_SUBSCRIPTION; NULL: that of the status */
 };
 
