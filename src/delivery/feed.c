@@ -102,7 +102,7 @@ static enum status make_room(struct feed_members *members) {
         return old ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     members->buckets = made;
     members->bucket_count = count;
-    for (size_t i = 0; i < old_count; i++)
+    for (size_t i = 0; old && i < old_count; i++)
         for (struct hlist_node *node = old[i].first, *next; node; node = next) {
             next = node->next;
             hlist_remove(node);

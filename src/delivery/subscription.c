@@ -579,7 +579,10 @@ static void take_position(struct subscription *subscription, const struct journa
         return;
     if (read->mode != JOURNAL_READ_CONTINUE)
         set_position(subscription, read->next_seq);
-    if (read->mode == JOURNAL_READ_RESUME_TIME) {
+    /* Only a subscription that has not begun asks for a time or a bootstrap. */
+    assert(start ||
+           (read->mode != JOURNAL_READ_RESUME_TIME && read->mode != JOURNAL_READ_BOOTSTRAP));
+    if (start && read->mode == JOURNAL_READ_RESUME_TIME) {
         /* The time that was asked for has become a position. On the log, a time later than the last
          * event becomes the cursor of that event: a later cursor would be refused after a
          * reconnect. */
@@ -592,7 +595,7 @@ static void take_position(struct subscription *subscription, const struct journa
         else
             set_head_cursor(subscription);
     }
-    if (read->mode == JOURNAL_READ_BOOTSTRAP && start->asked.from_head) {
+    if (start && read->mode == JOURNAL_READ_BOOTSTRAP && start->asked.from_head) {
         uint64_t head_seq = subscription->head_seq;
         set_head_cursor(subscription);
         journal_read_release(subscription->read);
