@@ -202,7 +202,7 @@ static void call_done(struct session *session, struct session_lookup *call, enum
     if (status == STATUS_OK && all > settings_of(session)->subscriptions_max)
         status = STATUS_LIMIT_REACHED;
     /* Those that it replaces count no more, and its own count before they are made. */
-    struct quota_refusal refusal;
+    struct quota_refusal refusal = {0};
     if (status == STATUS_OK && all > session->subscriptions.count)
         status = subscription_quota_set(session->delivery->shared->subscription_quota,
                                         &session->subscriptions, session->principal, all, &refusal);
