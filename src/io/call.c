@@ -75,9 +75,14 @@ void call_writer(struct call *call, struct io_loop *loop, struct writer *writer)
     call_return_post(call);
 }
 
+/* Once for all groups of the turn: the writer commits them together. */
+static void announce_groups(void *writer) {
+    writer_announce_posts(writer);
+}
+
 enum status call_post_group(struct call *call, struct writer *writer, struct append_group *group) {
     enum status status = writer_post_silently(writer, group);
     if (status == STATUS_OK)
-        call->loop->unwoken = writer;
+        io_loop_announce_at_end(call->loop, announce_groups, writer);
     return status;
 }

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "authority/writer.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -101,21 +100,27 @@ static void on_idle(uv_idle_t *idle) {
     (void)idle;
 }
 
-/* Once for all requests of the turn: the writer commits them together. */
-static void wake_writer(struct io_loop *loop) {
-    if (loop->unwoken)
-        writer_announce_posts(loop->unwoken);
-    loop->unwoken = NULL;
+void io_loop_announce_at_end(struct io_loop *loop, void (*announce)(void *user), void *user) {
+    assert(!loop->announce || loop->announced == user);
+    loop->announce = announce;
+    loop->announced = user;
+}
+
+static void announce_posts(struct io_loop *loop) {
+    void (*announce)(void *user) = loop->announce;
+    loop->announce = NULL;
+    if (announce)
+        announce(loop->announced);
 }
 
 static void on_prepare(uv_prepare_t *prepare) {
     struct io_loop *loop = prepare->data;
-    wake_writer(loop);
+    announce_posts(loop);
     bool has_work = loop->hooks->before_sleep(loop);
     /* A connection that is gone may be the last thing that the owner waits for. */
     has_work = socket_set_run_closed(&loop->sockets) || has_work;
-    /* Again, for groups that were posted here. */
-    wake_writer(loop);
+    /* Again, for posts of the hook. */
+    announce_posts(loop);
     if (loop->state == LOOP_ENDING)
         return;
     if (has_work)

@@ -20,7 +20,6 @@
 
 struct io_loop;
 struct transport_events;
-struct writer;
 
 /* Work that another thread posts to the loop. */
 struct loop_task {
@@ -98,7 +97,8 @@ struct io_loop {
     struct uuid7_generator ids; /* of requests */
     struct deadline_queue deadlines;
     size_t hold_count;      /* connections and calls that keep the loop alive */
-    struct writer *unwoken; /* has groups of this turn, and is woken at its end; NULL: none */
+    void (*announce)(void *user); /* due at the end of this turn; NULL: none */
+    void *announced;              /* its user */
     bool has_own_descriptors;
     const int *later_fds;
     size_t later_fd_count;
@@ -125,6 +125,10 @@ void io_loop_join(struct io_loop *loop);
 /* The caller keeps the task's memory until the task has run. A loop that ends runs the tasks it
  * has accepted, and refuses later tasks with STATUS_SHUTTING_DOWN. */
 MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
+
+/* Runs announce once at the end of the turn, however often it is asked for: a receiver of many posts
+ * is woken once for all of them. A loop has one such receiver. */
+void io_loop_announce_at_end(struct io_loop *loop, void (*announce)(void *user), void *user);
 
 /* Keeps the loop alive until io_loop_release: for a connection, or for a call under way. */
 void io_loop_hold(struct io_loop *loop);
