@@ -15,7 +15,7 @@
 #include "delivery/session/subscriber.h"
 #include "http/conn_walk.h"
 #include "http/store_read.h"
-#include "io/transport.h"
+#include "net/transport.h"
 #include "wire/object_writer.h"
 
 #define LIMIT_DEFAULT 100

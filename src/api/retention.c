@@ -9,9 +9,9 @@
 #include "api/api.h"
 #include "api/handlers.h"
 #include "api/record.h"
+#include "authority/call.h"
 #include "base/limits.h"
 #include "http/exchange.h"
-#include "io/call.h"
 #include "wire/json.h"
 
 struct retention_work {

@@ -8,10 +8,10 @@
 #define API_REVOKE_H
 
 #include "api/revoke_request.h"
+#include "authority/call.h"
 #include "cluster/nodes.h"
 #include "http/exchange.h"
 #include "http/sweep.h"
-#include "io/call.h"
 
 struct revoke_work {
     struct call call;

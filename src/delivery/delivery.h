@@ -7,14 +7,14 @@
 
 #include "auth/revocation.h"
 #include "authority/writer.h"
+#include "base/slab.h"
 #include "delivery/consumers.h"
 #include "delivery/feed.h"
 #include "delivery/scheduler.h"
 #include "delivery/snapshot/snapshots.h"
 #include "delivery/telemetry.h"
-#include "io/loop.h"
-#include "io/slab.h"
-#include "io/store_pool.h"
+#include "net/loop.h"
+#include "store/store_pool.h"
 #include "wire/websocket/ws_decoder.h"
 
 struct delivery_options {

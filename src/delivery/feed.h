@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "delivery/page.h"
 #include "hub/hub.h"
-#include "io/loop.h"
+#include "net/loop.h"
 #include "topic/position.h"
 
 struct feed;

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "authority/call.h"
 #include "base/limits.h"
 #include "delivery/replay_budget.h"
 #include "delivery/stale.h"
@@ -15,8 +16,7 @@
 #include "delivery/telemetry.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
-#include "io/call.h"
-#include "io/transport.h"
+#include "net/transport.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"

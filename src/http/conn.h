@@ -12,7 +12,7 @@
 #include "delivery/session/outlet.h"
 #include "http/conn_http.h"
 #include "http/http.h"
-#include "io/transport.h"
+#include "net/transport.h"
 
 struct conn;
 struct exchange;

@@ -6,11 +6,11 @@
 
 #include "auth/principal.h"
 #include "auth/token.h"
+#include "authority/call.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/uuid7.h"
 #include "http/cors.h"
-#include "io/call.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 

@@ -6,8 +6,8 @@
 #ifndef HTTP_EXCHANGE_CALL_H
 #define HTTP_EXCHANGE_CALL_H
 
+#include "authority/call.h"
 #include "http/exchange.h"
-#include "io/call.h"
 
 struct exchange_call {
     struct call call; /* run is set for the store pool and the writer */

@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/rate_table.h"
+#include "base/slab.h"
 #include "delivery/telemetry.h"
 #include "http/admit/conn_shares.h"
 #include "http/admit/conn_tickets.h"
@@ -20,10 +21,9 @@
 #include "http/http_date.h"
 #include "http/route.h"
 #include "http/unread_answers.h"
-#include "io/listen.h"
-#include "io/loop.h"
-#include "io/slab.h"
-#include "io/store_pool.h"
+#include "net/listen.h"
+#include "net/loop.h"
+#include "store/store_pool.h"
 #include "wire/http1.h"
 
 struct api;

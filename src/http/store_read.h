@@ -9,8 +9,8 @@
 
 #include "http/exchange_call.h"
 #include "http/query_cursor.h"
-#include "io/loop.h"
-#include "io/store_pool.h"
+#include "net/loop.h"
+#include "store/store_pool.h"
 #include "topic/position.h"
 
 struct store_read {

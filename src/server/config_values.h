@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/slice.h"
 #include "http/admit/gate.h"
-#include "io/listen.h"
-#include "io/tls.h"
+#include "net/listen.h"
+#include "net/tls.h"
 #include "server/config_file.h"
 #include "topic/policy.h"
 

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "io/listen.h"
-#include "io/loop.h"
+#include "net/listen.h"
+#include "net/loop.h"
 
 /* Sends lines of sd_notify(3), such as "READY=1", to the socket in NOTIFY_SOCKET: a path, or @ and
  * a name in the abstract namespace. */

@@ -27,7 +27,7 @@
 #include "http/conn_accept.h"
 #include "http/forward/forward.h"
 #include "http/http_loop.h"
-#include "io/descriptors.h"
+#include "net/descriptors.h"
 #include "server/limits_report.h"
 #include "server/notify.h"
 

@@ -19,7 +19,7 @@
 #include "base/metrics.h"
 #include "http/dispatch.h"
 #include "hub/hub.h"
-#include "io/descriptors.h"
+#include "net/descriptors.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
 #include "server/keys_record.h"

@@ -34,9 +34,9 @@
 #include "api/handlers.h"
 #include "authority/append_order.h"
 #include "authority/append_read.h"
+#include "authority/call.h"
 #include "base/limits.h"
 #include "base/metrics.h"
-#include "io/call.h"
 #include "wire/json_items.h"
 
 #define REQUESTS_INITIAL 16

@@ -4,7 +4,7 @@
 
 #include "auth/keys.h"
 #include "cli/cli.h"
-#include "io/tls.h"
+#include "net/tls.h"
 #include "server/config.h"
 #include "server/config_options.h"
 #include "server/unknown.h"

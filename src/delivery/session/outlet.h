@@ -9,7 +9,7 @@
 #define DELIVERY_SESSION_OUTLET_H
 
 #include "delivery/page.h"
-#include "io/deadline.h"
+#include "net/deadline.h"
 
 #define OUTLET_PEER_BYTES_MAX 46
 

@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 #include "auth/principal.h"
+#include "authority/call.h"
 #include "base/list.h"
 #include "delivery/delivery.h"
 #include "delivery/session/outlet.h"
 #include "delivery/subscription.h"
 #include "delivery/subscription_quota.h"
 #include "delivery/telemetry.h"
-#include "io/call.h"
 #include "spec/metrics.h"
 
 /* ---- strikes ---- */

@@ -17,12 +17,12 @@
 #ifndef DELIVERY_SNAPSHOT_SNAPSHOTS_H
 #define DELIVERY_SNAPSHOT_SNAPSHOTS_H
 
+#include "authority/call.h"
 #include "authority/writer.h"
 #include "delivery/snapshot/snapshot.h"
-#include "io/call.h"
-#include "io/loop.h"
-#include "io/store_pool.h"
+#include "net/loop.h"
 #include "retention/retention.h"
+#include "store/store_pool.h"
 
 struct snapshots;
 

@@ -15,7 +15,7 @@
 
 #include "base/limits.h"
 #include "base/list.h"
-#include "io/listen.h"
+#include "net/listen.h"
 
 /* When a refused client may try again. */
 #define CONN_RETRY_MS 1000

@@ -7,7 +7,7 @@
 #include "delivery/access.h"
 #include "http/conn.h"
 #include "http/exchange_call.h"
-#include "io/store_pool.h"
+#include "store/store_pool.h"
 
 /* A check that needs the store: for the topic of a stream id. */
 struct stream_check {

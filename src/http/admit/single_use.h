@@ -9,8 +9,8 @@
 #define HTTP_ADMIT_SINGLE_USE_H
 
 #include "auth/principal.h"
+#include "authority/call.h"
 #include "base/rate_table.h"
-#include "io/call.h"
 
 #define SINGLE_USE_ID_BYTES_MAX 640
 

@@ -7,12 +7,12 @@
 #ifndef HTTP_FORWARD_FORWARD_STATE_H
 #define HTTP_FORWARD_FORWARD_STATE_H
 
+#include "authority/call.h"
 #include "authority/follow/follow.h"
 #include "cluster/nodes.h"
 #include "http/forward/forward_lines.h"
 #include "http/forward/node_proof.h"
-#include "io/call.h"
-#include "io/upstream.h"
+#include "net/upstream.h"
 #include "spec/metrics.h"
 #include "wire/http1_answer.h"
 

@@ -14,7 +14,7 @@
 #include "http/dispatch.h"
 #include "http/exchange.h"
 #include "http/http_loop.h"
-#include "io/listen.h"
+#include "net/listen.h"
 #include "test.h"
 
 struct http_fixture {

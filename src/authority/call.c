@@ -1,0 +1,88 @@
+#include "authority/call.h"
+
+#include <assert.h>
+
+#include "base/list.h"
+
+static void run_back(struct loop_task *task) {
+    struct call *call = container_of(task, struct call, in.back);
+    struct io_loop *loop = call->loop;
+    call->pool = NULL;
+    call->done(call);
+    io_loop_release(loop);
+}
+
+void call_return_post(struct call *call) {
+    call->in.back = (struct loop_task){.run = run_back};
+    /* The loop waits for every call that began, so its mailbox is still open. */
+    enum status status = io_loop_post(call->loop, &call->in.back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static bool run_task(struct store_task *task, struct store_session *store) {
+    struct call *call = container_of(task, struct call, task);
+    call->has_more = false;
+    call->run(call, store);
+    if (call->has_more)
+        return true;
+    call_return_post(call);
+    return false;
+}
+
+static void run_job(struct writer_job *job, struct store_session *store) {
+    struct call *call = container_of(job, struct call, in.job);
+    call->run(call, store);
+    call_return_post(call);
+}
+
+void call_begin(struct call *call, struct io_loop *loop) {
+    call->loop = loop;
+    call->pool = NULL;
+    call->status = STATUS_OK;
+    io_loop_hold(loop);
+}
+
+void call_store(struct call *call, struct io_loop *loop, struct store_pool *pool,
+                const struct store_client *client) {
+    call_begin(call, loop);
+    call->task.run = run_task;
+    call->pool = pool;
+    enum status status = store_pool_post(pool, &call->task, client);
+    if (status == STATUS_OK)
+        return;
+    call->pool = NULL;
+    call->status = status;
+    call_return_post(call);
+}
+
+void call_cancel(struct call *call) {
+    struct store_pool *pool = call->pool;
+    call->pool = NULL;
+    if (!pool || !store_pool_cancel(pool, &call->task))
+        return;
+    call->status = STATUS_STORE_UNAVAILABLE;
+    call_return_post(call);
+}
+
+void call_writer(struct call *call, struct io_loop *loop, struct writer *writer) {
+    call_begin(call, loop);
+    call->in.job = (struct writer_job){.run = run_job, .any_node = call->any_node};
+    enum status status = writer_post_job(writer, &call->in.job);
+    if (status == STATUS_OK)
+        return;
+    call->status = status;
+    call_return_post(call);
+}
+
+/* Once for all groups of the turn: the writer commits them together. */
+static void announce_groups(void *writer) {
+    writer_announce_posts(writer);
+}
+
+enum status call_post_group(struct call *call, struct writer *writer, struct append_group *group) {
+    enum status status = writer_post_silently(writer, group);
+    if (status == STATUS_OK)
+        io_loop_announce_at_end(call->loop, announce_groups, writer);
+    return status;
+}

@@ -1,0 +1,77 @@
+#include "net/socket_set.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/list.h"
+#include "test.h"
+
+#define SOCKETS 600 /* more than one call of epoll_wait reports */
+
+struct watched {
+    struct socket_watch watch;
+    unsigned ready_count;
+};
+
+static struct watched sockets[SOCKETS];
+static unsigned closed_count;
+
+static void on_ready(struct socket_watch *watch, uint32_t events) {
+    assert_true(events & EPOLLIN);
+    container_of(watch, struct watched, watch)->ready_count++;
+}
+
+static void on_closed(struct socket_watch *watch) {
+    assert_int_equal(watch->fd, -1);
+    closed_count++;
+}
+
+static const struct socket_events events = {on_ready, on_closed};
+
+static void every_ready_socket_is_reported_once_in_a_turn(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    struct socket_set set;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_ok(socket_set_open(&set, &loop));
+    for (size_t i = 0; i < SOCKETS; i++) {
+        int pair[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+        sockets[i] = (struct watched){.watch = {.events = &events, .fd = pair[0]}};
+        assert_int_equal(write(pair[1], "x", 1), 1);
+        close(pair[1]);
+        assert_true(socket_set_want(&set, &sockets[i].watch, EPOLLIN));
+    }
+    /* Their bytes are not read, so they stay ready. */
+    for (unsigned turn = 1; turn <= 2; turn++) {
+        uv_run(&loop, UV_RUN_ONCE);
+        for (size_t i = 0; i < SOCKETS; i++)
+            assert_int_equal(sockets[i].ready_count, turn);
+    }
+    /* Those that are not wanted any more leave the set at their next event. */
+    for (size_t i = 0; i < SOCKETS; i++) {
+        assert_true(socket_set_want(&set, &sockets[i].watch, 0));
+        assert_int_equal(sockets[i].watch.registered, EPOLLIN);
+    }
+    uv_run(&loop, UV_RUN_ONCE);
+    for (size_t i = 0; i < SOCKETS; i++) {
+        assert_int_equal(sockets[i].ready_count, 2);
+        assert_int_equal(sockets[i].watch.registered, 0);
+        socket_set_drop(&set, &sockets[i].watch);
+    }
+    assert_int_equal(closed_count, 0);
+    assert_true(socket_set_run_closed(&set));
+    assert_int_equal(closed_count, SOCKETS);
+    assert_false(socket_set_run_closed(&set));
+    socket_set_close(&set);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_ready_socket_is_reported_once_in_a_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
