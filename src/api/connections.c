@@ -104,7 +104,7 @@ static bool is_asked(const struct census *census, const struct row *row) {
 
 static bool visit_connection(struct conn_walk *walk, struct conn *conn) {
     struct census *census = container_of(walk, struct census, walk);
-    struct loop_rows *rows = &census->loops[conn->transport.loop->index];
+    struct loop_rows *rows = &census->loops[conn_io(conn)->index];
     if (conn->number <= census->after_number || conn->state == CONN_CLOSED)
         return true;
     if (rows->count > census->limit)
@@ -163,7 +163,7 @@ static struct row *insert_name(struct loop_rows *rows, size_t at, size_t rows_ma
 
 static bool visit_principal(struct conn_walk *walk, struct conn *conn) {
     struct census *census = container_of(walk, struct census, walk);
-    struct loop_rows *rows = &census->loops[conn->transport.loop->index];
+    struct loop_rows *rows = &census->loops[conn_io(conn)->index];
     size_t rows_max = (size_t)census->limit + 1;
     struct row seen = {.connections = 1};
     set_name(&seen, conn);

@@ -45,7 +45,7 @@ static const struct conn_events *events_of(const struct conn *conn) {
 }
 
 static void set_deadline(struct conn *conn, enum deadline_kind kind) {
-    io_loop_deadline(conn->transport.loop, &conn->deadline, kind);
+    io_loop_deadline(conn_io(conn), &conn->deadline, kind);
 }
 
 /* An unread answer gets a new deadline while the peer reads. */
@@ -294,7 +294,7 @@ void conn_handle(struct conn *conn) {
 
 void conn_delay(struct conn *conn, uint64_t delay_ms) {
     assert(conn->state == CONN_HANDLING);
-    io_loop_deadline_in(conn->transport.loop, &conn->deadline, DEADLINE_DELAY, delay_ms);
+    io_loop_deadline_in(conn_io(conn), &conn->deadline, DEADLINE_DELAY, delay_ms);
 }
 
 void conn_delayed(struct deadline *deadline) {
@@ -422,7 +422,7 @@ static bool is_idle(const struct conn *conn) {
 /* A server that drains does not wait long for a client that has not sent its request head. The
  * first head has one deadline from the start of the connection, whatever the peer sends of it. */
 static enum deadline_kind await_kind(const struct conn *conn) {
-    if (conn->transport.loop->state != LOOP_SERVING && !conn->exchange)
+    if (conn_io(conn)->state != LOOP_SERVING && !conn->exchange)
         return DEADLINE_LINGER;
     if (!conn->has_head)
         return DEADLINE_FIRST;
@@ -435,7 +435,7 @@ static enum deadline_kind await_kind(const struct conn *conn) {
  * client that sends one byte a second cannot hold a connection for ever. */
 static void conn_await(struct conn *conn) {
     enum deadline_kind kind = await_kind(conn);
-    bool is_over = is_idle(conn) && conn->transport.loop->state != LOOP_SERVING;
+    bool is_over = is_idle(conn) && conn_io(conn)->state != LOOP_SERVING;
     if (is_over || !transport_read_start(&conn->transport))
         conn_close(conn);
     else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
@@ -494,7 +494,7 @@ static void conn_consume(struct conn *conn, struct slice input) {
 
 static void on_received(struct transport *transport, struct slice input) {
     struct conn *conn = conn_of(transport);
-    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->transport.loop->clock));
+    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn_io(conn)->clock));
     if (conn->state == CONN_LINGERING)
         discard(conn, input.size);
     else if (conn->state == CONN_PUSHING)
@@ -505,7 +505,7 @@ static void on_received(struct transport *transport, struct slice input) {
 
 static void on_opened(struct transport *transport) {
     struct conn *conn = conn_of(transport);
-    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->transport.loop->clock));
+    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn_io(conn)->clock));
     conn_await(conn);
 }
 

@@ -84,8 +84,12 @@ struct conn {
     bool is_last_piece : 1; /* the end of the answer is in http->out */
 };
 
+static inline struct io_loop *conn_io(const struct conn *conn) {
+    return io_loop_of(conn->transport.set);
+}
+
 static inline struct http_loop *conn_loop(const struct conn *conn) {
-    return conn->transport.loop->owner;
+    return conn_io(conn)->owner;
 }
 
 /* ---- for the exchange ---- */

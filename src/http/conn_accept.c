@@ -90,7 +90,7 @@ static struct conn *conn_new(struct http_loop *loop) {
     conn->since_ms = clock_wall_ms(&loop->io->clock);
     list_push_back(&loop->conns, &conn->node);
     io_loop_hold(loop->io);
-    transport_init(&conn->transport, loop->io);
+    transport_init(&conn->transport, &loop->io->sockets, &conn_transport_events);
     return conn;
 }
 
@@ -248,7 +248,7 @@ uint64_t conn_charge_failure(struct conn *conn, bool is_token) {
         return 0;
     uint64_t delay_ms =
         rate_table_charge(&http->auth_failures, address_key((const struct sockaddr *)&address, key),
-                          clock_mono_ms(&conn->transport.loop->clock), AUTH_FAILURE_DELAY_MS_MAX);
+                          clock_mono_ms(&conn_io(conn)->clock), AUTH_FAILURE_DELAY_MS_MAX);
     if (delay_ms == 0)
         return 0;
     conn->keep_alive = false;
@@ -262,7 +262,7 @@ enum status conn_admit(struct conn *conn, const struct principal *principal) {
     enum status status = STATUS_OK;
     if (principal && !principal_is_operator(principal) && !conn->is_node)
         status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
-                                           clock_wall_ms(&conn->transport.loop->clock));
+                                           clock_wall_ms(&conn_io(conn)->clock));
     if (status == STATUS_OK)
         conn_ticket_admit(&conn->ticket);
     else

@@ -110,7 +110,7 @@ static void outlet_resume_reading(struct outlet *outlet) {
 
 static void outlet_set_deadline(struct outlet *outlet, enum deadline_kind kind) {
     struct conn *conn = conn_of(outlet);
-    io_loop_deadline(conn->transport.loop, &conn->deadline, kind);
+    io_loop_deadline(conn_io(conn), &conn->deadline, kind);
 }
 
 static void outlet_linger(struct outlet *outlet) {

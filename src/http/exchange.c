@@ -21,7 +21,7 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     if (!exchange)
         return NULL;
     exchange->conn = conn;
-    exchange->loop = conn->transport.loop;
+    exchange->loop = conn_io(conn);
     exchange->http = conn_loop(conn)->http;
     exchange->request = request;
     if (exchange->http->options.has_operator_listener)

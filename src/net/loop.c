@@ -2,8 +2,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,44 +18,26 @@
 #define ACCEPTS_PER_TURN 16
 /* How long a listener pauses that cannot accept. Descriptors that become free meanwhile do not end
  * the pause: in a flood they come one at a time, and the loop would do nothing but try. */
-#define ACCEPT_RETRY_MS 50
-/* A timer that is this late shows that the process was stopped, or that a turn took very long. */
-#define TIMER_LATE_MS 100
-
-static void timer_arm(struct io_loop *loop);
-static void timer_start(struct io_loop *loop, uint64_t delay_ms);
+#define ACCEPT_RETRY_MS  50
+#define DEADLINE_LATE_MS 100
 
 /* ---- deadlines ---- */
 
-static void on_timer(uv_timer_t *timer) {
-    struct io_loop *loop = timer->data;
-    clock_tick(&loop->clock);
-    bool is_late = clock_mono_ms(&loop->clock) > loop->timer_due_ms + TIMER_LATE_MS;
-    /* Peers have sent input during the pause. The loop reads it before it judges their silence,
-     * once: a loop whose turns all take long must not put off its deadlines for ever. */
-    loop->reads_before_deadlines = is_late && !loop->reads_before_deadlines;
-    if (loop->reads_before_deadlines) {
-        timer_start(loop, 1);
+/* The input of the turn was read before. If the deadlines are long overdue, the process was stopped
+ * or the turn took very long, and peers have sent more meanwhile: the next turn reads it before
+ * their silence is judged. That happens once: a loop whose turns all take long must not put off its
+ * deadlines for ever. */
+static void pass_deadlines(struct io_loop *loop) {
+    uint64_t now_ms = clock_mono_ms(&loop->clock), next_ms = deadline_next_ms(&loop->deadlines);
+    if (next_ms > now_ms)
         return;
-    }
+    loop->reads_before_deadlines =
+        now_ms - next_ms > DEADLINE_LATE_MS && !loop->reads_before_deadlines;
+    if (loop->reads_before_deadlines)
+        return;
     struct deadline *deadline;
     while ((deadline = deadline_expired(&loop->deadlines, clock_mono_ms(&loop->clock))))
         loop->deadlines.kinds[deadline->kind].expired(deadline);
-    timer_arm(loop);
-}
-
-static void timer_arm(struct io_loop *loop) {
-    uint64_t next_ms = deadline_next_ms(&loop->deadlines);
-    uint64_t now_ms = clock_mono_ms(&loop->clock);
-    if (next_ms == UINT64_MAX || loop->state == LOOP_ENDING)
-        return;
-    timer_start(loop, next_ms > now_ms ? next_ms - now_ms : 1);
-}
-
-static void timer_start(struct io_loop *loop, uint64_t delay_ms) {
-    loop->timer_due_ms = clock_mono_ms(&loop->clock) + delay_ms;
-    uv_update_time(&loop->uv);
-    uv_timer_start(&loop->timer, on_timer, delay_ms, 0);
 }
 
 void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind) {
@@ -62,10 +47,6 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
 void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
                          uint64_t delay_ms) {
     deadline_set_at(&loop->deadlines, deadline, kind, clock_mono_ms(&loop->clock) + delay_ms);
-    /* An active timer fires no later than the earliest deadline so far. Only an earlier deadline
-     * changes it. */
-    if (!uv_is_active((uv_handle_t *)&loop->timer) || uv_timer_get_due_in(&loop->timer) > delay_ms)
-        timer_arm(loop);
 }
 
 /* ---- tasks ---- */
@@ -79,15 +60,23 @@ static void run_tasks(struct io_loop *loop) {
     }
 }
 
-static void on_wake(uv_async_t *wake) {
-    struct io_loop *loop = wake->data;
-    clock_tick(&loop->clock);
-    run_tasks(loop);
+static void on_wake(struct socket_watch *wake, uint32_t events) {
+    (void)events;
+    run_tasks(container_of(wake, struct io_loop, wake));
 }
 
+static void on_watch_closed(struct socket_watch *watch) {
+    (void)watch;
+}
+
+static const struct socket_events wake_events = {on_wake, on_watch_closed};
+
+/* The counter is never read: the set reports each write. A full counter is still readable. */
 static void wake_loop(void *user) {
     struct io_loop *loop = user;
-    uv_async_send(&loop->wake);
+    const uint64_t one = 1;
+    ssize_t written = write(loop->wake.fd, &one, sizeof(one));
+    (void)written;
 }
 
 enum status io_loop_post(struct io_loop *loop, struct loop_task *task) {
@@ -95,10 +84,6 @@ enum status io_loop_post(struct io_loop *loop, struct loop_task *task) {
 }
 
 /* ---- turns ---- */
-
-static void on_idle(uv_idle_t *idle) {
-    (void)idle;
-}
 
 void io_loop_announce_at_end(struct io_loop *loop, void (*announce)(void *user), void *user) {
     assert(!loop->announce || loop->announced == user);
@@ -113,41 +98,54 @@ static void announce_posts(struct io_loop *loop) {
         announce(loop->announced);
 }
 
-static void on_prepare(uv_prepare_t *prepare) {
-    struct io_loop *loop = prepare->data;
+static int sleep_ms(struct io_loop *loop) {
+    uint64_t next_ms = deadline_next_ms(&loop->deadlines);
+    if (loop->has_work || next_ms == UINT64_MAX)
+        return loop->has_work ? 0 : -1;
+    clock_tick(&loop->clock);
+    uint64_t now_ms = clock_mono_ms(&loop->clock);
+    uint64_t left_ms = next_ms > now_ms ? next_ms - now_ms : 0;
+    return left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+}
+
+void io_loop_turn(struct io_loop *loop, bool may_sleep) {
+    pass_deadlines(loop);
     announce_posts(loop);
-    bool has_work = loop->hooks->before_sleep(loop);
+    loop->has_work = loop->hooks->before_sleep(loop);
     /* A connection that is gone may be the last thing that the owner waits for. */
-    has_work = socket_set_run_closed(&loop->sockets) || has_work;
+    loop->has_work = socket_set_run_closed(&loop->sockets) || loop->has_work;
     /* Again, for posts of the hook. */
     announce_posts(loop);
     if (loop->state == LOOP_ENDING)
         return;
-    if (has_work)
-        uv_idle_start(&loop->idle, on_idle);
-    else
-        uv_idle_stop(&loop->idle);
+    socket_set_wait(&loop->sockets, may_sleep ? sleep_ms(loop) : 0);
+}
+
+void io_loop_run(struct io_loop *loop) {
+    while (loop->state != LOOP_ENDING)
+        io_loop_turn(loop, true);
 }
 
 /* ---- accepting ---- */
 
-static void on_connection(uv_poll_t *poll, int error, int events);
-
 static void on_accept_retry(struct deadline *retry) {
     struct io_listener *listener = container_of(retry, struct io_listener, retry);
-    listener->is_paused = false;
-    uv_poll_start(&listener->poll, UV_READABLE, on_connection);
+    /* A socket that cannot be watched is tried again as one that cannot accept. */
+    if (!socket_set_want(&listener->loop->sockets, &listener->watch, EPOLLIN))
+        io_loop_deadline(listener->loop, retry, DEADLINE_ACCEPT);
 }
 
 /* Without a pause a listener that cannot accept would be ready in every turn, and the loop would do
  * nothing else. */
-static void listener_pause(struct io_loop *loop, struct io_listener *listener, int error) {
+static void listener_pause(struct io_listener *listener, int error) {
+    struct io_loop *loop = listener->loop;
     uint64_t held_count;
     if (log_gate_pass(&loop->accept_log, clock_mono_ms(&loop->clock), &held_count))
         log_event(LOG_WARN, "accept.failed", log_str("error", strerror(error)),
                   log_int("held_back", (int64_t)held_count));
-    listener->is_paused = true;
-    uv_poll_stop(&listener->poll);
+    bool is_stopped = socket_set_want(&loop->sockets, &listener->watch, 0);
+    assert(is_stopped); /* fewer bits never fail */
+    (void)is_stopped;
     io_loop_deadline(loop, &listener->retry, DEADLINE_ACCEPT);
 }
 
@@ -157,30 +155,27 @@ static bool is_passing(int error) {
            error == EPROTO || error == EPERM;
 }
 
-static void on_connection(uv_poll_t *poll, int error, int events) {
-    struct io_listener *listener = container_of(poll, struct io_listener, poll);
-    struct io_loop *loop = poll->loop->data;
+static void on_connection(struct socket_watch *watch, uint32_t events) {
+    struct io_listener *listener = container_of(watch, struct io_listener, watch);
+    struct io_loop *loop = listener->loop;
     enum listener_kind kind = (enum listener_kind)(listener - loop->listeners);
     (void)events;
     clock_tick(&loop->clock);
-    if (error != 0) {
-        listener_pause(loop, listener, -error);
-        return;
-    }
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_storage peer = {0};
         socklen_t size = sizeof(peer);
-        int fd =
-            accept4(listener->fd, (struct sockaddr *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(watch->fd, (struct sockaddr *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && is_passing(errno))
             return;
         if (fd < 0) {
-            listener_pause(loop, listener, errno);
+            listener_pause(listener, errno);
             return;
         }
         loop->hooks->accept(loop, kind, fd, (const struct sockaddr *)&peer);
     }
 }
+
+static const struct socket_events listener_events = {on_connection, on_watch_closed};
 
 uint64_t io_loop_forget_ms(struct io_loop *loop) {
     return step_guard_read(&loop->guard, loop->clock.reading).now_ms;
@@ -193,28 +188,13 @@ uint64_t io_loop_backoff_ms(struct io_loop *loop) {
            fraction * atomic_load(&loop->backoff->spread_ms) / UINT64_C(65536);
 }
 
-static void listener_close(struct io_listener *listener) {
-    if (listener->fd < 0)
-        return;
-    deadline_drop(&listener->retry);
-    uv_close((uv_handle_t *)&listener->poll, NULL);
-    close(listener->fd);
-}
-
 /* ---- the end ---- */
 
-static void close_handles_when_free(struct io_loop *loop) {
-    if (loop->state == LOOP_SERVING || loop->hold_count > 0 ||
-        uv_is_closing((uv_handle_t *)&loop->wake))
+static void end_when_free(struct io_loop *loop) {
+    if (loop->state != LOOP_DRAINING || loop->hold_count > 0)
         return;
     loop->state = LOOP_ENDING;
-    /* The mailbox closes first, so that no thread wakes a handle that is closing. */
     mailbox_close(&loop->mailbox);
-    uv_close((uv_handle_t *)&loop->timer, NULL);
-    socket_set_close(&loop->sockets);
-    uv_close((uv_handle_t *)&loop->prepare, NULL);
-    uv_close((uv_handle_t *)&loop->idle, NULL);
-    uv_close((uv_handle_t *)&loop->wake, NULL);
     /* Tasks posted since the last turn were accepted, and no wake-up comes for them. */
     run_tasks(loop);
 }
@@ -226,7 +206,7 @@ void io_loop_hold(struct io_loop *loop) {
 void io_loop_release(struct io_loop *loop) {
     assert(loop->hold_count > 0);
     loop->hold_count--;
-    close_handles_when_free(loop);
+    end_when_free(loop);
 }
 
 static void run_drain(struct loop_task *task) {
@@ -235,9 +215,12 @@ static void run_drain(struct loop_task *task) {
         return;
     loop->state = LOOP_DRAINING;
     for (size_t kind = 0; kind < LISTENER_COUNT; kind++)
-        listener_close(&loop->listeners[kind]);
+        if (loop->listeners[kind].watch.fd >= 0) {
+            deadline_drop(&loop->listeners[kind].retry);
+            socket_set_drop(&loop->sockets, &loop->listeners[kind].watch);
+        }
     loop->hooks->drain(loop);
-    close_handles_when_free(loop);
+    end_when_free(loop);
 }
 
 static void run_end(struct loop_task *task) {
@@ -245,7 +228,7 @@ static void run_end(struct loop_task *task) {
     if (loop->state == LOOP_SERVING)
         run_drain(&loop->drain);
     loop->hooks->close_all(loop);
-    close_handles_when_free(loop);
+    end_when_free(loop);
 }
 
 /* A loop that has ended refuses these tasks, and no longer needs them. One thread posts them, each
@@ -289,31 +272,59 @@ static void loop_thread(void *user) {
     if (loop->has_own_descriptors)
         take_own_descriptors(loop);
     uv_sem_post(&loop->started);
-    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    io_loop_run(loop);
     loop->hooks->ended(loop);
 }
 
 static enum status listener_open(struct io_loop *loop, struct io_listener *listener, int fd) {
-    listener->fd = fd;
+    listener->loop = loop;
+    listener->watch = (struct socket_watch){.events = &listener_events, .fd = fd};
     if (fd < 0)
         return STATUS_OK;
-    if (listen(fd, BACKLOG) != 0 || uv_poll_init(&loop->uv, &listener->poll, fd) != 0 ||
-        uv_poll_start(&listener->poll, UV_READABLE, on_connection) != 0)
+    if (listen(fd, BACKLOG) != 0 || !socket_set_want(&loop->sockets, &listener->watch, EPOLLIN))
         return STATUS_SYSTEM_ERROR;
     return STATUS_OK;
 }
 
-static enum status handles_init(struct io_loop *loop, const struct io_loop_options *options) {
-    if (uv_loop_init(&loop->uv) != 0)
+static void on_lookup_done(struct socket_watch *watch, uint32_t events) {
+    (void)events;
+    (void)uv_run(&container_of(watch, struct io_loop, lookup_watch)->lookups, UV_RUN_NOWAIT);
+}
+
+static void on_first_turn(uv_idle_t *idle) {
+    uv_close((uv_handle_t *)idle, NULL);
+}
+
+/* Libuv watches the descriptor that its threads wake it by from its first turn on, and has a turn
+ * only with a handle. */
+static enum status lookups_open(uv_loop_t *lookups) {
+    uv_idle_t idle;
+    if (uv_loop_init(lookups) != 0)
         return STATUS_SYSTEM_ERROR;
-    loop->uv.data = loop;
-    uv_timer_init(&loop->uv, &loop->timer);
-    uv_async_init(&loop->uv, &loop->wake, on_wake);
-    uv_prepare_init(&loop->uv, &loop->prepare);
-    uv_idle_init(&loop->uv, &loop->idle);
-    loop->timer.data = loop->wake.data = loop->prepare.data = loop;
-    uv_prepare_start(&loop->prepare, on_prepare);
-    enum status status = socket_set_open(&loop->sockets, &loop->uv);
+    uv_idle_init(lookups, &idle);
+    uv_idle_start(&idle, on_first_turn);
+    (void)uv_run(lookups, UV_RUN_DEFAULT);
+    return STATUS_OK;
+}
+
+static enum status sockets_open(struct io_loop *loop, const struct io_loop_options *options) {
+    static const struct socket_events lookup_events = {on_lookup_done, on_watch_closed};
+    enum status status = lookups_open(&loop->lookups);
+    if (status != STATUS_OK)
+        return status;
+    loop->host = (struct socket_host){.clock = &loop->clock,
+                                      .input = loop->read_memory,
+                                      .plaintext = loop->plain_memory,
+                                      .lookups = &loop->lookups};
+    loop->wake =
+        (struct socket_watch){.events = &wake_events, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    loop->lookup_watch =
+        (struct socket_watch){.events = &lookup_events, .fd = uv_backend_fd(&loop->lookups)};
+    status = socket_set_open(&loop->sockets, &loop->host);
+    if (status == STATUS_OK &&
+        (loop->wake.fd < 0 || !socket_set_want_edges(&loop->sockets, &loop->wake) ||
+         !socket_set_want(&loop->sockets, &loop->lookup_watch, EPOLLIN)))
+        status = STATUS_SYSTEM_ERROR;
     for (size_t kind = 0; status == STATUS_OK && kind < LISTENER_COUNT; kind++)
         status = listener_open(loop, &loop->listeners[kind], options->fds[kind]);
     return status;
@@ -330,7 +341,6 @@ static void guard_init(struct io_loop *loop, uint64_t log_ms) {
 
 enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *options) {
     loop->hooks = options->hooks;
-    loop->transport_events = options->transport_events;
     loop->owner = options->owner;
     loop->backoff = options->backoff;
     loop->index = options->index;
@@ -346,7 +356,7 @@ enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *opt
     deadline_queue_define(&loop->deadlines, DEADLINE_ACCEPT, ACCEPT_RETRY_MS, on_accept_retry);
     mailbox_init(&loop->mailbox, LOOP_TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
-    return status == STATUS_OK ? handles_init(loop, options) : status;
+    return status == STATUS_OK ? sockets_open(loop, options) : status;
 }
 
 enum status io_loop_start(struct io_loop *loop) {
@@ -361,7 +371,15 @@ enum status io_loop_start(struct io_loop *loop) {
 
 void io_loop_join(struct io_loop *loop) {
     uv_thread_join(&loop->thread);
-    int error = uv_loop_close(&loop->uv);
+    io_loop_close(loop);
+}
+
+void io_loop_close(struct io_loop *loop) {
+    assert(loop->state == LOOP_ENDING);
+    (void)socket_set_run_closed(&loop->sockets);
+    socket_set_close(&loop->sockets);
+    close(loop->wake.fd);
+    int error = uv_loop_close(&loop->lookups);
     assert(error == 0);
     (void)error;
     mailbox_release(&loop->mailbox);

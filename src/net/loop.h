@@ -7,6 +7,7 @@
 #define NET_LOOP_H
 
 #include <stdatomic.h>
+#include <sys/socket.h>
 #include <uv.h>
 
 #include "base/clock.h"
@@ -19,7 +20,6 @@
 #include "net/socket_set.h"
 
 struct io_loop;
-struct transport_events;
 
 /* Work that another thread posts to the loop. */
 struct loop_task {
@@ -32,10 +32,9 @@ enum loop_state { LOOP_SERVING, LOOP_DRAINING, LOOP_ENDING };
 enum listener_kind { LISTENER_PUBLIC, LISTENER_OPERATOR, LISTENER_COUNT };
 
 struct io_listener {
-    uv_poll_t poll;
-    int fd;                /* -1: none */
-    bool is_paused;        /* an accept failed */
-    struct deadline retry; /* while paused */
+    struct socket_watch watch; /* fd -1: none */
+    struct io_loop *loop;
+    struct deadline retry; /* set while an accept that failed pauses the listener */
 };
 
 /* How the owner of the connections takes part in a loop; all on the loop's thread. */
@@ -61,7 +60,6 @@ struct io_backoff {
 
 struct io_loop_options {
     const struct io_loop_hooks *hooks;
-    const struct transport_events *transport_events;
     void *owner; /* of the hooks */
     const struct io_backoff *backoff;
     size_t index;            /* among the loops of the server */
@@ -76,21 +74,19 @@ struct io_loop_options {
 
 struct io_loop {
     const struct io_loop_hooks *hooks;
-    const struct transport_events *transport_events;
     void *owner;
     const struct io_backoff *backoff;
     size_t index;
-    uv_loop_t uv; /* uv.data is the loop */
     uv_thread_t thread;
     struct io_listener listeners[LISTENER_COUNT];
     struct log_gate accept_log; /* of accepts that failed */
-    struct socket_set sockets;  /* the sockets of the connections */
-    uv_async_t wake;
-    uv_timer_t timer;
-    uint64_t timer_due_ms;
-    bool reads_before_deadlines; /* the timer was late, so one turn of reading comes first */
-    uv_prepare_t prepare;
-    uv_idle_t idle; /* active while before_sleep left work: the loop does not sleep */
+    struct socket_set sockets;  /* every descriptor of the loop */
+    struct socket_host host;
+    struct socket_watch wake; /* an eventfd, written when the mailbox gets its first item */
+    uv_loop_t lookups;        /* resolves names; idle otherwise */
+    struct socket_watch lookup_watch;
+    bool reads_before_deadlines; /* deadlines passed long ago, so one turn of reading comes first */
+    bool has_work;               /* before_sleep left some: the loop does not sleep */
     struct mailbox mailbox;
     struct clock clock;
     struct step_guard guard;    /* of io_loop_forget_ms */
@@ -121,7 +117,13 @@ MUST_CHECK enum status io_loop_start(struct io_loop *loop);
 void io_loop_drain_post(struct io_loop *loop);
 /* Every connection closes now. */
 void io_loop_end_post(struct io_loop *loop);
+/* Waits for the thread, then closes the loop. */
 void io_loop_join(struct io_loop *loop);
+/* For a loop without a thread, in tests: one turn, which waits for a socket or a deadline if it may
+ * sleep; turns until the loop ends; and its end. */
+void io_loop_turn(struct io_loop *loop, bool may_sleep);
+void io_loop_run(struct io_loop *loop);
+void io_loop_close(struct io_loop *loop);
 /* The caller keeps the task's memory until the task has run. A loop that ends runs the tasks it
  * has accepted, and refuses later tasks with STATUS_SHUTTING_DOWN. */
 MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
@@ -129,6 +131,11 @@ MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task
 /* Runs announce once at the end of the turn, however often it is asked for: a receiver of many
  * posts is woken once for all of them. A loop has one such receiver. */
 void io_loop_announce_at_end(struct io_loop *loop, void (*announce)(void *user), void *user);
+
+/* The loop of a set that belongs to one. */
+static inline struct io_loop *io_loop_of(struct socket_set *set) {
+    return container_of(set, struct io_loop, sockets);
+}
 
 /* Keeps the loop alive until io_loop_release: for a connection, or for a call under way. */
 void io_loop_hold(struct io_loop *loop);

@@ -28,6 +28,12 @@ bool socket_set_want(struct socket_set *set, struct socket_watch *watch, uint8_t
     return (wanted & ~watch->registered) == 0 || set_registered(set, watch, wanted);
 }
 
+bool socket_set_want_edges(struct socket_set *set, struct socket_watch *watch) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = watch};
+    watch->wanted = watch->registered = EPOLLIN;
+    return epoll_ctl(set->epoll, EPOLL_CTL_ADD, watch->fd, &event) == 0;
+}
+
 /* The kernel reports an end or an error also to those that want nothing, again and again. */
 static void report(struct socket_set *set, struct socket_watch *watch, uint32_t events) {
     bool is_broken = events & (EPOLLHUP | EPOLLERR);
@@ -40,35 +46,32 @@ static void report(struct socket_set *set, struct socket_watch *watch, uint32_t 
         (void)set_registered(set, watch, watch->wanted);
 }
 
-/* False: the socket was reported in this turn already. The kernel reports a socket that is still
- * ready again, after the others. */
-static bool report_once(struct socket_set *set, struct socket_watch *watch, uint32_t events) {
-    if (watch->turn == set->turn)
-        return false;
-    watch->turn = set->turn;
-    report(set, watch, events);
-    return true;
-}
-
-/* After a pause of the process all input is read before deadlines are checked, so a turn must not
- * leave out any socket. */
-static void on_ready(uv_poll_t *poll, int error, int events) {
-    struct socket_set *set = poll->data;
+/* A turn must not leave out any socket: after a pause of the process all input is read before
+ * deadlines are checked. A socket that is still ready when the next call reports it has had its
+ * turn; the kernel reports it again after the others. */
+void socket_set_wait(struct socket_set *set, int timeout_ms) {
     struct epoll_event ready[EVENTS_PER_CALL];
-    int count = error == 0 ? EVENTS_PER_CALL : 0;
-    (void)events;
+    int count = EVENTS_PER_CALL;
     set->turn++;
     for (int calls = 0; count == EVENTS_PER_CALL && calls < CALLS_PER_TURN; calls++) {
-        bool has_new = false;
-        count = epoll_wait(set->epoll, ready, EVENTS_PER_CALL, 0);
-        for (int i = 0; i < count; i++)
-            has_new = report_once(set, ready[i].data.ptr, ready[i].events) || has_new;
+        bool has_new = calls == 0;
+        count = epoll_wait(set->epoll, ready, EVENTS_PER_CALL, calls == 0 ? timeout_ms : 0);
+        if (calls == 0)
+            clock_tick(set->host->clock);
+        for (int i = 0; i < count; i++) {
+            struct socket_watch *watch = ready[i].data.ptr;
+            if (watch->turn == set->turn)
+                continue;
+            watch->turn = set->turn;
+            has_new = true;
+            report(set, watch, ready[i].events);
+        }
         if (!has_new)
             break;
     }
 }
 
-void socket_set_drop(struct socket_set *set, struct socket_watch *watch) {
+void socket_set_forget(struct socket_set *set, struct socket_watch *watch) {
     /* A copy of the socket in a process that was forked would keep it in the set. */
     if (watch->fd >= 0) {
         (void)set_registered(set, watch, 0);
@@ -76,8 +79,15 @@ void socket_set_drop(struct socket_set *set, struct socket_watch *watch) {
     }
     watch->fd = -1;
     watch->wanted = watch->registered = 0;
+}
+
+void socket_set_drop(struct socket_set *set, struct socket_watch *watch) {
+    bool is_first = !set->closed;
+    socket_set_forget(set, watch);
     watch->next_closed = set->closed;
     set->closed = watch;
+    if (is_first && set->host->dropped)
+        set->host->dropped(set->host);
 }
 
 bool socket_set_run_closed(struct socket_set *set) {
@@ -90,21 +100,12 @@ bool socket_set_run_closed(struct socket_set *set) {
     return has_any;
 }
 
-enum status socket_set_open(struct socket_set *set, uv_loop_t *loop) {
-    set->closed = NULL;
-    set->turn = 0;
-    set->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (set->epoll < 0)
-        return STATUS_SYSTEM_ERROR;
-    set->poll.data = set;
-    if (uv_poll_init(loop, &set->poll, set->epoll) == 0 &&
-        uv_poll_start(&set->poll, UV_READABLE, on_ready) == 0)
-        return STATUS_OK;
-    return STATUS_SYSTEM_ERROR;
+enum status socket_set_open(struct socket_set *set, struct socket_host *host) {
+    *set = (struct socket_set){.host = host, .epoll = epoll_create1(EPOLL_CLOEXEC)};
+    return set->epoll < 0 ? STATUS_SYSTEM_ERROR : STATUS_OK;
 }
 
 void socket_set_close(struct socket_set *set) {
     assert(!set->closed);
-    uv_close((uv_handle_t *)&set->poll, NULL);
     close(set->epoll);
 }

@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "net/loop.h"
 
 struct secure {
     struct tls tls;
@@ -60,7 +60,7 @@ static bool is_closed(const struct transport *transport) {
 /* ---- the socket ---- */
 
 static bool want(struct transport *transport, uint8_t bits) {
-    return socket_set_want(&transport->loop->sockets, &transport->watch, bits);
+    return socket_set_want(transport->set, &transport->watch, bits);
 }
 
 static bool want_also(struct transport *transport, uint8_t bits) {
@@ -125,7 +125,7 @@ static void socket_sent(struct transport *transport, int error) {
     free(transport->sending);
     transport->sending = NULL;
     want_no(transport, EPOLLOUT);
-    clock_tick(&transport->loop->clock);
+    clock_tick(transport->set->host->clock);
     sending.done(transport, error);
     if (!is_closed(transport) && sending.is_ending && shutdown(transport->watch.fd, SHUT_WR) != 0)
         transport->events->lost(transport);
@@ -153,10 +153,10 @@ static void on_closed(struct socket_watch *watch);
 
 static const struct socket_events watch_events = {on_ready, on_closed};
 
-void transport_init(struct transport *transport, struct io_loop *loop) {
-    *transport = (struct transport){.watch = {.events = &watch_events, .fd = -1},
-                                    .loop = loop,
-                                    .events = loop->transport_events};
+void transport_init(struct transport *transport, struct socket_set *set,
+                    const struct transport_events *events) {
+    *transport = (struct transport){
+        .watch = {.events = &watch_events, .fd = -1}, .set = set, .events = events};
 }
 
 void transport_open(struct transport *transport, int fd) {
@@ -197,7 +197,7 @@ static enum status begin_secure(struct transport *transport, struct tls_context 
         return STATUS_OUT_OF_MEMORY;
     buffer_init(&secure->sending, TLS_OUT_BYTES_MAX);
     secure->read_bytes = SECURE_READ_BYTES;
-    secure->control_ms = clock_mono_ms(&transport->loop->clock);
+    secure->control_ms = clock_mono_ms(transport->set->host->clock);
     enum status status =
         host ? tls_init_to(&secure->tls, context, host) : tls_init(&secure->tls, context);
     if (status != STATUS_OK)
@@ -247,7 +247,7 @@ void transport_close(struct transport *transport) {
         send_close_alert(transport);
     free(transport->sending);
     transport->sending = NULL;
-    socket_set_drop(&transport->loop->sockets, &transport->watch);
+    socket_set_drop(transport->set, &transport->watch);
 }
 
 static void on_closed(struct socket_watch *watch) {
@@ -428,12 +428,12 @@ static void fit_next_read(struct secure *secure, size_t input_bytes) {
 
 static void on_secure_read(struct transport *transport, struct slice input) {
     struct secure *secure = transport->secure;
-    char *memory = transport->loop->plain_memory;
+    char *memory = transport->set->host->plaintext;
     size_t size;
     if (secure->has_ended)
         return;
     secure->has_input = true;
-    grant_control(secure, clock_mono_ms(&transport->loop->clock));
+    grant_control(secure, clock_mono_ms(transport->set->host->clock));
     enum tls_step step = tls_receive(&secure->tls, input, memory, LOOP_READ_BYTES, &size);
     fit_next_read(secure, input.size);
     if (secure->tls.is_flooding) {
@@ -464,14 +464,14 @@ static void on_secure_read(struct transport *transport, struct slice input) {
 /* One read in each turn: a peer that sends without end must not keep the loop from the others. With
  * a record that started earlier, a read of TLS then decrypts to no more than a plain read. */
 static void socket_readable(struct transport *transport) {
-    char *memory = transport->loop->read_memory;
+    char *memory = transport->set->host->input;
     size_t bytes_max = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
     if (transport->secure && bytes_max > transport->secure->read_bytes)
         bytes_max = transport->secure->read_bytes;
     ssize_t size = recv(transport->watch.fd, memory, bytes_max, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return;
-    clock_tick(&transport->loop->clock);
+    clock_tick(transport->set->host->clock);
     struct slice input = {memory, size > 0 ? (size_t)size : 0};
     if (size <= 0)
         want_no(transport, EPOLLIN);

@@ -14,7 +14,6 @@
 #include "net/socket_set.h"
 #include "net/tls.h"
 
-struct io_loop;
 struct secure;
 struct sending;
 
@@ -22,7 +21,7 @@ struct transport_events;
 
 struct transport {
     struct socket_watch watch; /* of the socket */
-    struct io_loop *loop;
+    struct socket_set *set;
     const struct transport_events *events;
     struct secure *secure;   /* NULL: plain bytes */
     struct sending *sending; /* bytes that wait for the socket; NULL: none */
@@ -51,8 +50,9 @@ struct transport_events {
     void (*closed)(struct transport *transport);
 };
 
-/* Prepares the transport for a socket. Its events are the loop's, unless the caller sets others. */
-void transport_init(struct transport *transport, struct io_loop *loop);
+/* Prepares the transport for a socket. */
+void transport_init(struct transport *transport, struct socket_set *set,
+                    const struct transport_events *events);
 /* Takes over a connected socket that does not block. */
 void transport_open(struct transport *transport, int fd);
 /* Connects to a server. The connected event follows, in a later turn. Returns 0, or a libuv error

@@ -211,7 +211,7 @@ static int look_up(struct upstream *upstream) {
     char port[8];
     (void)snprintf(port, sizeof(port), "%u", (unsigned)upstream->address.port);
     upstream->lookup.data = upstream;
-    int error = uv_getaddrinfo(&upstream->all->loop->uv, &upstream->lookup, on_found,
+    int error = uv_getaddrinfo(&upstream->all->loop->lookups, &upstream->lookup, on_found,
                                upstream->address.host, port, &hints);
     upstream->is_looking_up = error == 0;
     return error;
@@ -285,8 +285,7 @@ struct upstream *upstream_open(struct upstreams *upstreams, const struct upstrea
     upstream->address = *address;
     upstream->user = user;
     upstream->state = UPSTREAM_CONNECTING;
-    transport_init(&upstream->transport, upstreams->loop);
-    upstream->transport.events = &transport_events;
+    transport_init(&upstream->transport, &upstreams->loop->sockets, &transport_events);
     buffer_init(&upstream->unsent, FORWARD_REQUESTS_BYTES_MAX);
     upstreams->count++;
     metrics_add(METRIC_FORWARD_CONNECTIONS, METRIC_PLAIN, 1);

@@ -258,7 +258,6 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
     loop->run = run;
     const struct io_loop_options options = {
         .hooks = &loop_hooks,
-        .transport_events = &conn_transport_events,
         .owner = &loop->http,
         .backoff = &server->backoff,
         .index = index,
@@ -332,8 +331,8 @@ static enum status loops_start(struct run *run) {
         /* The loop listens in its own descriptor table. In this table its sockets would outlive it.
          */
         for (size_t kind = 0; io->has_own_descriptors && kind < LISTENER_COUNT; kind++)
-            if (io->listeners[kind].fd >= 0)
-                close(io->listeners[kind].fd);
+            if (io->listeners[kind].watch.fd >= 0)
+                close(io->listeners[kind].watch.fd);
     }
     return status == STATUS_OK
                ? STATUS_OK

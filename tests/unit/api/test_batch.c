@@ -78,9 +78,9 @@ static void a_group_that_returns_after_a_refusal_is_not_answered(void **state) {
     fill_socket(conn);
     send_batch("{\"topic\":\"app\",\"event_type\":\"x\"}\n", "no chunk\r\n");
     while (conn->state != CONN_WRITING)
-        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&peer.http.io, true);
     while (is_anything_owed())
-        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&peer.http.io, true);
     assert_int_equal(conn->state, CONN_WRITING);
     assert_int_equal(writer_stats(peer.api.writer).events, 1);
 }
@@ -94,17 +94,17 @@ static void items_prolong_the_deadline_and_single_bytes_do_not(void **state) {
     fill_socket(conn);
     send_batch("{\"topic\":\"app\",\"event_type\":\"x\"}\n", "");
     while (!conn->is_sending)
-        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&peer.http.io, true);
     uint64_t at_ms = conn->deadline.at_ms;
     assert_true(at_ms > 0);
     clock_manual_advance_ms(&peer.clock, 1000);
     assert_int_equal(write(peer.http.client, begun, sizeof(begun) - 1), sizeof(begun) - 1);
     while (conn->http->fresh_body_bytes == 0)
-        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&peer.http.io, true);
     assert_int_equal(conn->deadline.at_ms, at_ms);
     assert_int_equal(write(peer.http.client, ended, sizeof(ended) - 1), sizeof(ended) - 1);
     while (writer_stats(peer.api.writer).events < 2 || is_anything_owed())
-        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&peer.http.io, true);
     assert_true(conn->is_sending);
     assert_int_equal(conn->deadline.at_ms, at_ms + 1000);
 }
@@ -116,7 +116,7 @@ static void refused_items_and_their_answers_do_not_prolong_the_deadline(void **s
     char answer[4096];
     send_batch("{\"topic\":\"app\",\"event_type\":\"x\"}\n", "");
     while (writer_stats(peer.api.writer).events < 1 || is_anything_owed())
-        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&peer.http.io, true);
     uint64_t at_ms = conn->deadline.at_ms;
     assert_true(at_ms > 0);
     assert_true(read(peer.http.client, answer, sizeof(answer)) > 0);
@@ -124,7 +124,7 @@ static void refused_items_and_their_answers_do_not_prolong_the_deadline(void **s
         clock_manual_advance_ms(&peer.clock, 100);
         assert_int_equal(write(peer.http.client, "2\r\n1\n\r\n", 7), 7);
         while (recv(peer.http.client, answer, sizeof(answer), MSG_DONTWAIT) < 0)
-            uv_run(&peer.http.io.uv, UV_RUN_NOWAIT);
+            io_loop_turn(&peer.http.io, false);
         assert_int_equal(conn->deadline.at_ms, at_ms);
     }
 }
@@ -135,7 +135,7 @@ static void answer_item(const char *item) {
     int size = snprintf(text, sizeof(text), "%zx\r\n%s\r\n", strlen(item), item);
     assert_int_equal(write(peer.http.client, text, (size_t)size), size);
     while (recv(peer.http.client, text, sizeof(text), MSG_DONTWAIT) < 0)
-        uv_run(&peer.http.io.uv, UV_RUN_NOWAIT);
+        io_loop_turn(&peer.http.io, false);
 }
 
 static void items_that_the_writer_refuses_prolong_the_deadline_a_few_times(void **state) {
@@ -145,7 +145,7 @@ static void items_that_the_writer_refuses_prolong_the_deadline_a_few_times(void 
     static const char stored[] = "{\"topic\":\"app\",\"event_type\":\"x\"}\n";
     send_batch(stored, "");
     while (writer_stats(peer.api.writer).events < 1 || is_anything_owed())
-        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&peer.http.io, true);
     uint64_t first_ms = conn->deadline.at_ms;
     char answer[4096];
     assert_true(read(peer.http.client, answer, sizeof(answer)) > 0);

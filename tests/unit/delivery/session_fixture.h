@@ -232,11 +232,11 @@ static const struct io_loop_hooks fixture_hooks = {.accept = fixture_accept,
 static inline void fixture_settle(void) {
     /* The second idle turn takes commits that the hub announced through the loop's mailbox. */
     for (size_t idle_turns = 0; idle_turns < 2; idle_turns++) {
-        uv_run(&fixture.io.uv, fixture.io.hold_count > 0 ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+        io_loop_turn(&fixture.io, fixture.io.hold_count > 0);
         while (session_job(fixture.session) != SESSION_JOB_NONE || fixture.io.hold_count > 0 ||
                fixture.loop.scheduler.queued_count > 0) {
             idle_turns = 0;
-            uv_run(&fixture.io.uv, fixture.io.hold_count > 0 ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+            io_loop_turn(&fixture.io, fixture.io.hold_count > 0);
         }
     }
 }
@@ -316,9 +316,8 @@ static inline void fixture_close(void) {
         push_unref(fixture.blocked);
     session_free(fixture.session);
     io_loop_end_post(&fixture.io);
-    uv_run(&fixture.io.uv, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&fixture.io.uv), 0);
-    mailbox_release(&fixture.io.mailbox);
+    io_loop_run(&fixture.io);
+    io_loop_close(&fixture.io);
     delivery_loop_release(&fixture.loop);
     store_pool_stop(fixture.pool);
     topic_activity_close(fixture.telemetry.activity);

@@ -149,7 +149,7 @@ static void a_connection_that_closes_during_a_read_frees_the_session_with_the_re
     outlet_close(&fixture.outlet);
     assert_int_equal(fixture.session->state, SESSION_DISCONNECTED);
     while (fixture.io.hold_count > 0)
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
     assert_null(session_first(fixture.session));
     fixture_close();
 }

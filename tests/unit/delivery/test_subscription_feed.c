@@ -113,7 +113,7 @@ static void commit(size_t count) {
         count -= part;
     }
     /* The hub announces a commit through the loop's mailbox. */
-    uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
+    io_loop_turn(&fixture.io, false);
 }
 
 static void fixture_open(size_t committed, size_t window_frames) {
@@ -148,9 +148,8 @@ static void fixture_close(void) {
     /* No member is left, so the topic is not watched. */
     assert_int_equal(fixture.feeds.by_name.count, 0);
     io_loop_end_post(&fixture.io);
-    uv_run(&fixture.io.uv, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&fixture.io.uv), 0);
-    mailbox_release(&fixture.io.mailbox);
+    io_loop_run(&fixture.io);
+    io_loop_close(&fixture.io);
     feeds_close(&fixture.feeds);
     store_session_close(fixture.session);
     publisher_close(fixture.publisher);

@@ -88,7 +88,7 @@ static const char *answer(void) {
     ssize_t taken = -1;
     memset(text, 0, sizeof(text));
     while (taken <= 0) {
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
         taken = recv(fixture.client, text, sizeof(text) - 1, MSG_DONTWAIT);
     }
     return text;
@@ -130,7 +130,7 @@ static void a_poll_at_the_head_waits_for_the_next_commit(void **state) {
     (void)state;
     ask("after_seq=20&wait_ms=60000");
     while (!is_waiting())
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
     publisher_commit(publisher, 2);
     const char *text = answer();
     assert_int_equal(message_count(text), 1);

@@ -48,7 +48,7 @@ static inline int fixture_connect(const struct http_fixture *fixture) {
 /* Runs the loop until it has that many connections. */
 static inline void fixture_turn_until(struct http_fixture *fixture, size_t conn_count) {
     while (fixture->loop.conn_count != conn_count)
-        uv_run(&fixture->io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture->io, true);
 }
 
 static inline struct conn *fixture_newest(const struct http_fixture *fixture) {
@@ -68,12 +68,11 @@ static inline void fixture_http_open(struct http_fixture *fixture,
                                    .before_sleep = fixture_before_sleep,
                                    .ended = fixture_ended};
     assert_ok(listen_open(&address, &fd, 1, &port));
-    assert_ok(io_loop_open(&fixture->io,
-                           &(struct io_loop_options){.hooks = &hooks,
-                                                     .transport_events = &conn_transport_events,
-                                                     .owner = &fixture->loop,
-                                                     .backoff = &fixture->backoff,
-                                                     .fds = {fd, -1}}));
+    assert_ok(io_loop_open(&fixture->io, &(struct io_loop_options){.hooks = &hooks,
+
+                                                                   .owner = &fixture->loop,
+                                                                   .backoff = &fixture->backoff,
+                                                                   .fds = {fd, -1}}));
     fixture->loops[0] = &fixture->io;
     policy_table_init(&fixture->policies);
     fixture->telemetry.policies = &fixture->policies;
@@ -102,7 +101,7 @@ static inline void fixture_http_open(struct http_fixture *fixture,
 /* Ends the loop as the server does, and checks that nothing holds it any more. */
 static inline int fixture_http_close(struct http_fixture *fixture) {
     io_loop_end_post(&fixture->io);
-    uv_run(&fixture->io.uv, UV_RUN_DEFAULT);
+    io_loop_run(&fixture->io);
     close(fixture->client);
     assert_int_equal(fixture->loop.conn_count, 0);
     assert_int_equal(conn_limits_count(&fixture->http.conn_limits), 0);
@@ -110,9 +109,9 @@ static inline int fixture_http_close(struct http_fixture *fixture) {
     conn_shares_release(&fixture->http.conn_shares);
     assert_int_equal(fixture->io.hold_count, 0);
     assert_true(list_is_empty(&fixture->loop.conns));
-    mailbox_release(&fixture->io.mailbox);
     causes_close(fixture->telemetry.causes);
-    return uv_loop_close(&fixture->io.uv);
+    io_loop_close(&fixture->io);
+    return 0;
 }
 
 #endif

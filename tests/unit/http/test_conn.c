@@ -173,7 +173,7 @@ static void push_behind(size_t before_size, size_t push_size) {
     conn->state = CONN_LINGERING;
     for (size_t done = 0; done < before_size + push_size;) {
         char received[65536];
-        uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
+        io_loop_turn(&fixture.io, false);
         ssize_t got = recv(fixture.client, received, sizeof(received), MSG_DONTWAIT);
         assert_true(got > 0 || errno == EAGAIN);
         for (ssize_t i = 0; i < got; i++)
@@ -244,17 +244,17 @@ the_first_head_has_one_deadline_and_later_ones_have_theirs_from_their_first_byte
     const char *parts[] = {"\r\n", "G", "ET /healthz/live HTTP/1.1\r\nHost: kh"};
     for (size_t i = 0; i < 3; i++) {
         say(fixture.client, parts[i]);
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
         assert_int_equal(conn->deadline.kind, DEADLINE_FIRST);
         assert_int_equal(conn->deadline.at_ms, at_ms);
     }
     say(fixture.client, "ala\r\n\r\n");
     while (!conn->has_head)
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
     assert_int_equal(conn->deadline.kind, DEADLINE_IDLE);
     say(fixture.client, "G");
     while (conn->deadline.kind == DEADLINE_IDLE)
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
     assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
 }
 
@@ -269,13 +269,12 @@ static void a_listener_without_descriptors_pauses_for_a_time(void **state) {
     struct rlimit none = {.rlim_cur = (rlim_t)highest, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     const struct io_listener *listener = &fixture.io.listeners[LISTENER_PUBLIC];
-    while (!listener->is_paused)
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
-    assert_false(uv_is_active((const uv_handle_t *)&listener->poll));
+    while (listener->watch.wanted != 0)
+        io_loop_turn(&fixture.io, true);
     conn_close(fixture_newest(&fixture));
     fixture_turn_until(&fixture, 0);
     /* Descriptors that become free one at a time must not make it try each time. */
-    assert_true(listener->is_paused);
+    assert_true(listener->watch.wanted == 0);
     fixture_turn_until(&fixture, 1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     close(second);
@@ -288,7 +287,7 @@ static void drain_unread(int blank) {
     fixture_turn_until(&fixture, 4);
     say(staying, "GET /hea");
     while (http1_parser_bytes(&fixture_newest(&fixture)->http->parser) == 0)
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
     say(fixture.client, GET_LIVE GET_LIVE);
     say(blank, "\r\n");
     fixture.io.state = LOOP_DRAINING;

@@ -30,13 +30,12 @@ static const struct io_loop_hooks hooks = {.accept = conn_accept,
 
 static void open_loop(struct spread *spread, size_t index, int fd) {
     struct run *run = &spread->loops[index];
-    assert_ok(
-        io_loop_open(&run->io, &(struct io_loop_options){.hooks = &hooks,
-                                                         .transport_events = &conn_transport_events,
-                                                         .owner = &run->http,
-                                                         .backoff = &spread->backoff,
-                                                         .index = index,
-                                                         .fds = {fd, -1}}));
+    assert_ok(io_loop_open(&run->io, &(struct io_loop_options){.hooks = &hooks,
+
+                                                               .owner = &run->http,
+                                                               .backoff = &spread->backoff,
+                                                               .index = index,
+                                                               .fds = {fd, -1}}));
     spread->ios[index] = &run->io;
     http_loop_open(&run->http, &spread->http, &run->io);
 }
@@ -74,7 +73,7 @@ static int open_spread(void **state) {
 
 static void end_loop(struct spread *spread, size_t index) {
     io_loop_end_post(&spread->loops[index].io);
-    uv_run(&spread->loops[index].io.uv, UV_RUN_DEFAULT);
+    io_loop_run(&spread->loops[index].io);
 }
 
 static int close_spread(void **state) {
@@ -85,8 +84,7 @@ static int close_spread(void **state) {
         close(spread->clients[i]);
     for (size_t i = 0; i < LOOPS_MAX; i++) {
         assert_int_equal(spread->loops[i].http.conn_count, 0);
-        mailbox_release(&spread->loops[i].io.mailbox);
-        assert_int_equal(uv_loop_close(&spread->loops[i].io.uv), 0);
+        io_loop_close(&spread->loops[i].io);
     }
     assert_int_equal(spread->http.handed_count, 0);
     assert_int_equal(conn_limits_count(&spread->http.conn_limits), 0);
@@ -124,12 +122,12 @@ static void connect_many(struct spread *spread, size_t count) {
     for (size_t i = 0; i < count; i++)
         (void)connect_one(spread);
     while (counted(spread) < wanted)
-        uv_run(&spread->loops[0].io.uv, UV_RUN_ONCE);
+        io_loop_turn(&spread->loops[0].io, true);
 }
 
 /* Runs a loop that has tasks. */
 static void turn(struct spread *spread, size_t index) {
-    uv_run(&spread->loops[index].io.uv, UV_RUN_ONCE);
+    io_loop_turn(&spread->loops[index].io, true);
 }
 
 static void assert_spread(const struct spread *spread, size_t a, size_t b, size_t c, size_t d) {
@@ -154,7 +152,7 @@ static void a_loop_whose_connections_closed_gets_the_next_ones(void **state) {
         turn(spread, i);
     http_loop_close_all(&spread->loops[2].io);
     while (atomic_load(&spread->loops[2].http.conn_count) > 0)
-        uv_run(&spread->loops[2].io.uv, UV_RUN_NOWAIT);
+        io_loop_turn(&spread->loops[2].io, false);
     connect_many(spread, 2);
     turn(spread, 2);
     assert_spread(spread, 2, 2, 2, 2);
@@ -176,7 +174,7 @@ static void a_socket_that_comes_to_a_loop_at_its_end_is_closed(void **state) {
     io_loop_drain_post(&spread->loops[1].io);
     connect_many(spread, 2);
     assert_int_equal(atomic_load(&spread->http.handed_count), 1);
-    uv_run(&spread->loops[1].io.uv, UV_RUN_DEFAULT);
+    io_loop_run(&spread->loops[1].io);
     assert_int_equal(recv(spread->clients[1], &byte, 1, 0), 0);
     assert_spread(spread, 1, 0, 0, 0);
     assert_int_equal(counted(spread), 1);

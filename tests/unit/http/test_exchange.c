@@ -38,7 +38,7 @@ static const char *ask(const char *request) {
     memset(answer, 0, sizeof(answer));
     assert_int_equal(write(fixture.client, request, strlen(request)), strlen(request));
     while (size == 0) {
-        uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
+        io_loop_turn(&fixture.io, false);
         ssize_t taken = recv(fixture.client, answer, sizeof(answer) - 1, MSG_DONTWAIT);
         size += taken > 0 ? (size_t)taken : 0;
     }

@@ -94,11 +94,10 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     (void)state;
     io_loop_end_post(&fixture.io);
-    uv_run(&fixture.io.uv, UV_RUN_DEFAULT);
+    io_loop_run(&fixture.io);
     assert_int_equal(fixture.io.hold_count, 0);
     assert_int_equal(fixture.upstreams.count, 0);
-    assert_int_equal(uv_loop_close(&fixture.io.uv), 0);
-    mailbox_release(&fixture.io.mailbox);
+    io_loop_close(&fixture.io);
     buffer_release(&fixture.received);
     close(fixture.listener);
     return 0;
@@ -106,7 +105,7 @@ static int tear_down(void **state) {
 
 static void turn_until(const size_t *counter, size_t value) {
     while (*counter != value)
-        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        io_loop_turn(&fixture.io, true);
 }
 
 static struct upstream *open_one(int *server) {
@@ -202,13 +201,13 @@ static void a_slow_server_delays_the_written_event(void **state) {
     size_t got = 0;
     struct upstream *upstream = open_one(&server);
     assert_false(upstream_send(upstream, (struct slice){large, sizeof(large)}));
-    uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
+    io_loop_turn(&fixture.io, false);
     assert_int_equal(fixture.written, 0);
     assert_int_equal(fcntl(server, F_SETFL, O_NONBLOCK), 0);
     while (got < sizeof(large)) {
         ssize_t size = read(server, text, sizeof(text));
         got += size > 0 ? (size_t)size : 0;
-        uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
+        io_loop_turn(&fixture.io, false);
     }
     turn_until(&fixture.written, 1);
     upstream_close(upstream, NULL);
