@@ -635,9 +635,7 @@ enum status channel_open(struct channel **channel, const struct channel_options 
     buffer_append_slice(&path, SLICE(PATH));
     enum status status = http1_percent_encode(&path, options->token);
     if (status == STATUS_OK) {
-        const struct ws_client_options socket = {.loop = options->loop,
-                                                 .holds = options->holds,
-                                                 .target = options->target,
+        const struct ws_client_options socket = {.net = options->net,
                                                  .path = buffer_slice(&path),
                                                  .events = &socket_events,
                                                  .user = made};

@@ -11,7 +11,7 @@
 #include "base/list.h"
 #include "base/slice.h"
 #include "client/follower.h"
-#include "client/net/ws_client.h"
+#include "client/ws_client.h"
 
 struct channel_events {
     void (*opened)(void *user);
@@ -28,9 +28,7 @@ struct channel_events {
 };
 
 struct channel_options {
-    uv_loop_t *loop;
-    struct socket_holds *holds;
-    const struct socket_target *target;
+    struct client_net *net;
     const char *client_build_id; /* NULL: none */
     struct slice token;
     const struct channel_events *events;

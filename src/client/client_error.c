@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/decimal.h"
 #include "client/client_limits.h"
+#include "client/http_call.h"
 
 enum client_policy client_policy_of(const char *code) {
     for (const struct client_policy_row *row = client_policies; row->code; row++)
@@ -147,18 +149,17 @@ void client_error_set_request(struct client_error *error, const char *id) {
     snprintf(error->request_id, sizeof(error->request_id), "%s", id);
 }
 
-struct client_error client_error_of_answer(const struct answer *answer) {
+struct client_error client_error_of_answer(const struct http_answer *answer) {
     struct client_error error =
-        client_error_of_body(answer_status(answer), buffer_slice(&answer->body));
-    const char *text = answer_header(answer, ANSWER_RETRY_AFTER);
-    size_t digits = strspn(text, "0123456789");
-    if (error.retry_after_ms < 0 && digits > 0 && text[digits] == '\0') {
-        unsigned long long seconds = strtoull(text, NULL, 10);
+        client_error_of_body(answer->head.http_status, buffer_slice(&answer->body));
+    struct slice after = http_answer_field(answer, SLICE("retry-after"));
+    struct slice id = http_answer_field(answer, SLICE("x-request-id"));
+    uint64_t seconds = 0;
+    if (error.retry_after_ms < 0 && decimal_parse_u64(after, &seconds))
         error.retry_after_ms =
             seconds < CLIENT_HINT_MS_MAX / 1000 ? (int64_t)seconds * 1000 : CLIENT_HINT_MS_MAX;
-    }
     if (!*error.request_id)
-        client_error_set_request(&error, answer_header(answer, ANSWER_REQUEST_ID));
+        snprintf(error.request_id, sizeof(error.request_id), "%.*s", (int)id.size, id.data);
     return error;
 }
 

@@ -10,9 +10,10 @@
 
 #include <khala/khala.h>
 
-#include "client/net/answer.h"
 #include "spec/client_states.h"
 #include "wire/json.h"
+
+struct http_answer;
 
 #define CLIENT_CODE_BYTES_MAX    64
 #define CLIENT_MESSAGE_TEXT_SIZE 256
@@ -44,7 +45,7 @@ void client_error_first_reason(struct json_value reasons, char reason[CLIENT_COD
 /* Names the request that had the error. */
 void client_error_set_request(struct client_error *error, const char *id);
 /* The error of an answer, with the hint and the request of its head. */
-struct client_error client_error_of_answer(const struct answer *answer);
+struct client_error client_error_of_answer(const struct http_answer *answer);
 /* The error for the application, which lives as long as this one. topic may be NULL or "". */
 struct khala_error client_error_shown(const struct client_error *error, const char *topic);
 

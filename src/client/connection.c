@@ -266,9 +266,7 @@ static const struct channel_events channel_events = {on_opened,   on_joined,    
 /* ---- actions ------------------------------------------------------------------------------ */
 
 static void open_channel(struct connection *connection) {
-    const struct channel_options options = {.loop = connection->loop,
-                                            .holds = connection->holds,
-                                            .target = connection->target,
+    const struct channel_options options = {.net = connection->net,
                                             .client_build_id = connection->options->client_build_id,
                                             .token = buffer_slice(&connection->token),
                                             .events = &channel_events,
@@ -476,10 +474,8 @@ void connection_give(struct connection *connection, enum connection_input input)
 }
 
 void connection_init(struct connection *connection, const struct khala_options *options,
-                     const struct connection_hooks *hooks, uv_loop_t *loop,
-                     struct socket_holds *holds, const struct socket_target *target) {
-    *connection = (struct connection){
-        .options = options, .hooks = hooks, .loop = loop, .holds = holds, .target = target};
+                     const struct connection_hooks *hooks, struct client_net *net) {
+    *connection = (struct connection){.options = options, .hooks = hooks, .net = net};
     connection->machine = (struct machine){.table = &connection_machine,
                                            .state = CONNECTION_STATE_IDLE,
                                            .user = connection,

@@ -21,9 +21,7 @@ struct connection_hooks {
 struct connection {
     const struct khala_options *options;
     const struct connection_hooks *hooks;
-    uv_loop_t *loop;
-    struct socket_holds *holds;
-    const struct socket_target *target;
+    struct client_net *net;
     struct machine machine;
     struct channel *channel;
     struct follower_link link;
@@ -55,8 +53,7 @@ struct connection {
 };
 
 void connection_init(struct connection *connection, const struct khala_options *options,
-                     const struct connection_hooks *hooks, uv_loop_t *loop,
-                     struct socket_holds *holds, const struct socket_target *target);
+                     const struct connection_hooks *hooks, struct client_net *net);
 /* Call it after the machine was stopped. */
 void connection_release(struct connection *connection);
 /* Takes the follower. */

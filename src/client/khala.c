@@ -3,7 +3,7 @@
  * The library speaks HTTP and WebSockets with the server's own code, not with libcurl: the codecs
  * exist, are fuzzed, and read what the server writes. libcurl's WebSockets came with version 7.86
  * and are not in every distribution; its multi interface needs more glue to a libuv loop than the
- * stream of this folder has lines. */
+ * connections of net/ have lines. */
 #include <khala/khala.h>
 
 #include <assert.h>
@@ -23,16 +23,14 @@ static_assert(KHALA_STATE_CLOSED + 1 == CONNECTION_STATE_COUNT, "one for each st
 struct khala {
     struct khala_options options; /* its texts are in texts */
     char *texts;
-    struct socket_target target;
     struct inbox *inbox;
     uv_loop_t own_loop;
-    uv_loop_t *loop;
+    struct client_net net;
     uv_thread_t thread;
     bool has_thread;
     uv_async_t wake;
     uv_timer_t timer;
     uint64_t timer_at_ms; /* 0: not running */
-    struct socket_holds holds;
     struct connection_hooks hooks;
     struct connection connection;
     struct sender_hooks sender_hooks;
@@ -100,7 +98,7 @@ static void on_wait(void *user, uint64_t at_ms) {
         return;
     client->timer_at_ms = at_ms;
     /* The loop's own time may be old in a long turn. */
-    uv_update_time(client->loop);
+    uv_update_time(client->net.loop);
     /* A timer that runs was initialised, and starting it cannot fail. */
     (void)uv_timer_start(&client->timer, on_timer, at_ms > now ? at_ms - now : 0, 0);
 }
@@ -301,7 +299,7 @@ enum khala_result khala_wake(struct khala *client) {
 
 static void on_handle_closed(uv_handle_t *handle) {
     struct khala *client = handle->data;
-    socket_let_go(&client->holds);
+    client_net_let_go(&client->net);
 }
 
 static void run_command(struct khala *client, struct command *command);
@@ -450,24 +448,38 @@ static void on_emptied(void *user) {
 
 static void run_thread(void *user) {
     struct khala *client = user;
-    (void)uv_run(client->loop, UV_RUN_DEFAULT);
+    (void)uv_run(client->net.loop, UV_RUN_DEFAULT);
+}
+
+/* The handles of the client. On failure, nothing is left on the loop. */
+static enum khala_result begin(struct khala *client) {
+    uv_loop_t *loop = client->options.loop ? client->options.loop : &client->own_loop;
+    client->wake.data = client->timer.data = client;
+    enum status status = client_net_open(&client->net, loop, client->options.ca_file);
+    if (status != STATUS_OK)
+        return status == STATUS_OUT_OF_MEMORY ? KHALA_NO_MEMORY : KHALA_FAILED;
+    /* The loop has its descriptor for wake-ups since its beginning, and libuv documents no failure
+     * of a timer. */
+    int error = uv_async_init(loop, &client->wake, on_wake);
+    assert(error == 0);
+    error = uv_timer_init(loop, &client->timer);
+    assert(error == 0);
+    client_net_hold(&client->net);
+    client_net_hold(&client->net);
+    inbox_open(client->inbox, &client->wake);
+    /* The events of the outbox are sent at once. */
+    if (client->sender.send_at_ms > 0)
+        on_wait(client, clock_mono_now_ms());
+    return KHALA_OK;
 }
 
 static enum khala_result start(struct khala *client) {
-    if (client->options.loop) {
-        client->loop = client->options.loop;
-    } else {
+    if (!client->options.loop) {
         if (uv_loop_init(&client->own_loop) != 0)
             return KHALA_FAILED;
-        client->loop = &client->own_loop;
         client->has_thread = true;
     }
-    connection_init(&client->connection, &client->options, &client->hooks, client->loop,
-                    &client->holds, &client->target);
-    sender_attach(&client->sender, client->loop, &client->holds);
-    client->requester = (struct requester){.loop = client->loop,
-                                           .holds = &client->holds,
-                                           .target = &client->target,
+    client->requester = (struct requester){.net = &client->net,
                                            .options = &client->options,
                                            .user = client,
                                            .wait = on_wait,
@@ -479,55 +491,44 @@ static enum khala_result start(struct khala *client) {
                                          .wait = on_wait,
                                          .next_number = next_number};
     list_init(&client->logs);
-    client->wake.data = client->timer.data = client;
-    bool is_begun = uv_async_init(client->loop, &client->wake, on_wake) == 0;
-    if (is_begun) {
-        int error = uv_timer_init(client->loop, &client->timer);
-        assert(error == 0); /* libuv documents no failure */
-        socket_hold(&client->holds);
-        socket_hold(&client->holds);
-        inbox_open(client->inbox, &client->wake);
-        /* The events of the outbox are sent at once. */
-        if (client->sender.send_at_ms > 0)
-            on_wait(client, clock_mono_now_ms());
+    enum khala_result result = begin(client);
+    if (result == KHALA_OK) {
         if (!client->has_thread || uv_thread_create(&client->thread, run_thread, client) == 0)
             return KHALA_OK;
         shut(client);
+        result = KHALA_FAILED;
     }
-    /* On failure nothing is left on the loop. */
     if (client->has_thread) {
-        (void)uv_run(client->loop, UV_RUN_DEFAULT);
-        (void)uv_loop_close(client->loop);
+        (void)uv_run(&client->own_loop, UV_RUN_DEFAULT);
+        (void)uv_loop_close(&client->own_loop);
     }
-    return KHALA_FAILED;
+    return result;
 }
 
 enum khala_result khala_open(struct khala **client, const struct khala_options *options) {
-    struct socket_target target = {.port = ""};
-    if (!options->url || !socket_target_read(&target, options->url))
+    struct outbound_target target;
+    if (!options->url || !strstr(options->url, "://") ||
+        !outbound_target_read(&target, slice_of(options->url)))
         return KHALA_INVALID;
     struct khala *made = calloc(1, sizeof(*made));
     if (!made)
         return KHALA_NO_MEMORY;
-    made->target = target;
-    made->holds = (struct socket_holds){.user = made, .emptied = on_emptied};
+    made->net = (struct client_net){.target = target, .user = made, .emptied = on_emptied};
     made->hooks = (struct connection_hooks){
         .user = made, .ask_token = on_ask_token, .wait = on_wait, .finished = on_finished};
     made->close_command = (struct command){.kind = COMMAND_CLOSE, .free = keep_command};
     made->close_flush = (struct flush_command){
         .command = {.free = keep_command}, .user = made, .done = on_close_flushed};
-    connection_init(&made->connection, &made->options, &made->hooks, NULL, &made->holds,
-                    &made->target);
+    connection_init(&made->connection, &made->options, &made->hooks, &made->net);
     enum khala_result result =
         client_options_copy(&made->options, &made->texts, options) ? KHALA_OK : KHALA_NO_MEMORY;
-    made->target.ca_file = made->options.ca_file;
     if (result == KHALA_OK && inbox_make(&made->inbox) != STATUS_OK)
         result = KHALA_NO_MEMORY;
     made->sender_hooks =
         (struct sender_hooks){.user = made, .ask_token = on_sender_token, .wait = on_wait};
     if (result == KHALA_OK)
         result = sender_result(sender_init(&made->sender, &made->options, &made->sender_hooks,
-                                           &made->inbox->lock, &made->target));
+                                           &made->inbox->lock, &made->net));
     if (result == KHALA_OK)
         result = start(made);
     if (result == KHALA_OK)
@@ -548,7 +549,7 @@ void khala_close(struct khala *client) {
     void *user = client->options.user;
     int error = uv_thread_join(&client->thread);
     assert(error == 0);
-    error = uv_loop_close(client->loop);
+    error = uv_loop_close(&client->own_loop);
     assert(error == 0);
     free_client(client);
     if (closed)

@@ -85,9 +85,9 @@ static enum status on_more(void *user, struct slice *piece, bool *is_last) {
     return STATUS_OK;
 }
 
-static enum status on_piece(void *user, const struct answer *answer, struct slice piece) {
+static enum status on_piece(void *user, const struct http_answer *answer, struct slice piece) {
     struct request *request = user;
-    request->http_status = answer_status(answer);
+    request->http_status = answer->head.http_status;
     if (!request->asked.piece)
         return STATUS_OK;
     enum khala_result result = request->asked.piece(request->asked.user, request->http_status,
@@ -96,10 +96,10 @@ static enum status on_piece(void *user, const struct answer *answer, struct slic
     return request->is_stopped ? STATUS_SYSTEM_ERROR : STATUS_OK;
 }
 
-static void on_done(void *user, const struct answer *answer, const char *reason) {
+static void on_done(void *user, const struct http_answer *answer, const char *reason) {
     struct request *request = user;
     if (answer) {
-        request->http_status = answer_status(answer);
+        request->http_status = answer->head.http_status;
         settle(request, NULL);
     } else if (request->is_stopped) {
         settle_own(request, "cancelled", "A callback of the application ended the request.");
@@ -116,10 +116,8 @@ static void send_request(struct request *request, const char *token) {
     const struct requester *requester = request->requester;
     const struct khala_request *asked = &request->asked;
     const char *implied = asked->content_type ? "POST" : "GET";
-    const struct http_call_options options = {.loop = requester->loop,
-                                              .holds = requester->holds,
-                                              .target = requester->target,
-                                              .spare = &request->requester->spare,
+    const struct http_call_options options = {.net = requester->net,
+                                              .is_kept = true,
                                               .method = asked->method ? asked->method : implied,
                                               .path = asked->path,
                                               .token = slice_of(token),
@@ -206,5 +204,5 @@ void requester_stop(struct requester *requester) {
     struct list_node *node;
     while ((node = list_pop_front(&requester->requests)))
         settle_own(container_of(node, struct request, node), "closed", "The client is closed.");
-    http_spare_close(&requester->spare);
+    outbound_close_idle(&requester->net->group, 0);
 }

@@ -10,16 +10,13 @@
 #include <khala/khala.h>
 
 #include "client/client_error.h"
+#include "client/http_call.h"
 #include "client/inbox.h"
-#include "client/net/http_call.h"
 
 struct requester {
-    uv_loop_t *loop;
-    struct socket_holds *holds;
-    const struct socket_target *target;
+    struct client_net *net;
     const struct khala_options *options;
     struct list requests;
-    struct http_spare spare;
     void *user;
     void (*wait)(void *user, uint64_t at_ms);
     void (*ask_token)(void *user, uint64_t number);

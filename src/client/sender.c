@@ -39,7 +39,7 @@ static void on_synced(uv_fs_t *request) {
         sender->options->warned(sender->options->user, &error);
     if (sender->must_sync)
         sync_outbox(sender);
-    socket_let_go(sender->holds); /* last: it may free the sender */
+    client_net_let_go(sender->net); /* last: it may free the sender */
 }
 
 /* Events that are added while one sync is in progress share the next one. */
@@ -49,9 +49,9 @@ static void sync_outbox(struct sender *sender) {
         return;
     sender->sync.data = sender;
     /* Without memory for the request, the next event brings the sync. */
-    if (uv_fs_fdatasync(sender->loop, &sender->sync, sender->outbox.fd, on_synced) != 0)
+    if (uv_fs_fdatasync(sender->net->loop, &sender->sync, sender->outbox.fd, on_synced) != 0)
         return;
-    socket_hold(sender->holds);
+    client_net_hold(sender->net);
     sender->is_syncing = true;
     sender->must_sync = false;
 }
@@ -464,7 +464,7 @@ static void take_line(struct sender_call *call, struct slice line, struct rests 
     }
 }
 
-static void on_done(void *user, const struct answer *answer, const char *reason) {
+static void on_done(void *user, const struct http_answer *answer, const char *reason) {
     struct sender_call *call = user;
     struct sender *sender = call->sender;
     struct http_call *http = call->http;
@@ -473,9 +473,9 @@ static void on_done(void *user, const struct answer *answer, const char *reason)
                           http_call_was_sent(http) ? "connection_lost" : "connect_failed", reason);
     if (http_call_was_sent(http))
         client_error_set_request(&error, http_call_id(http));
-    bool is_expected = answer && answer_status(answer) == 200 &&
-                       strncmp(answer_header(answer, ANSWER_CONTENT_TYPE), CONTENT_TYPE,
-                               strlen(CONTENT_TYPE)) == 0;
+    bool is_expected =
+        answer && answer->head.http_status == 200 &&
+        slice_starts(http_answer_field(answer, SLICE("content-type")), SLICE(CONTENT_TYPE));
     end_call(call);
     if (!is_expected) {
         if (answer)
@@ -533,9 +533,7 @@ static void send_batch(struct sender_call *call) {
         lane_set(sender, call->items[i]->lane, LANE_IN_FLIGHT);
     enum status status = buffer_status(&body);
     if (status == STATUS_OK) {
-        const struct http_call_options options = {.loop = sender->loop,
-                                                  .holds = sender->holds,
-                                                  .target = sender->target,
+        const struct http_call_options options = {.net = sender->net,
                                                   .method = "POST",
                                                   .has_id = true,
                                                   .path = own_path ? own_path : PATH,
@@ -682,11 +680,11 @@ static enum status restore(void *user, struct slice event) {
 
 enum status sender_init(struct sender *sender, const struct khala_options *options,
                         const struct sender_hooks *hooks, uv_mutex_t *lock,
-                        const struct socket_target *target) {
+                        struct client_net *net) {
     sender->options = options;
     sender->hooks = hooks;
     sender->lock = lock;
-    sender->target = target;
+    sender->net = net;
     sender->outbox.fd = -1;
     sender->items_max = options->batch_items_max;
     for (size_t i = 0; i < CLIENT_APPEND_REQUESTS_MAX; i++)
@@ -701,11 +699,6 @@ enum status sender_init(struct sender *sender, const struct khala_options *optio
     if (status == STATUS_OK && options->outbox)
         status = outbox_file_open(&sender->outbox, options->outbox, sender, restore);
     return status;
-}
-
-void sender_attach(struct sender *sender, uv_loop_t *loop, struct socket_holds *holds) {
-    sender->loop = loop;
-    sender->holds = holds;
 }
 
 void sender_stop(struct sender *sender) {

@@ -13,8 +13,8 @@
 #include "base/uuid7.h"
 #include "client/client_error.h"
 #include "client/client_limits.h"
+#include "client/http_call.h"
 #include "client/inbox.h"
-#include "client/net/http_call.h"
 #include "client/outbox_file.h"
 
 enum lane_state { LANE_READY, LANE_IN_FLIGHT, LANE_RESTING };
@@ -69,9 +69,7 @@ struct sender_call {
 struct sender {
     const struct khala_options *options;
     const struct sender_hooks *hooks;
-    uv_loop_t *loop;
-    struct socket_holds *holds;
-    const struct socket_target *target;
+    struct client_net *net;
     /* Under the lock. */
     uv_mutex_t *lock;
     size_t count;
@@ -109,8 +107,7 @@ struct sender {
 /* Reads the outbox too. Call it before the loop runs. */
 MUST_CHECK enum status sender_init(struct sender *sender, const struct khala_options *options,
                                    const struct sender_hooks *hooks, uv_mutex_t *lock,
-                                   const struct socket_target *target);
-void sender_attach(struct sender *sender, uv_loop_t *loop, struct socket_holds *holds);
+                                   struct client_net *net);
 /* Answers every event with "closed". */
 void sender_stop(struct sender *sender);
 void sender_release(struct sender *sender);

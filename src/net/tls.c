@@ -389,6 +389,11 @@ void tls_end(struct tls *tls) {
     (void)SSL_shutdown(tls->ssl);
 }
 
+const char *tls_distrust(const struct tls *tls) {
+    long verdict = SSL_get_verify_result(tls->ssl);
+    return verdict == X509_V_OK ? NULL : X509_verify_cert_error_string(verdict);
+}
+
 const char *tls_failure(void) {
     unsigned long code = ERR_peek_last_error();
     const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;

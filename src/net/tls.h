@@ -80,6 +80,8 @@ bool tls_is_open(const struct tls *tls);
 MUST_CHECK enum status tls_send(struct tls *tls, struct slice plaintext);
 /* Appends the close alert to out, if the session is open. */
 void tls_end(struct tls *tls);
+/* Why the peer's certificate is not trusted, for people; NULL if it is, or has not come. */
+const char *tls_distrust(const struct tls *tls);
 /* The reason of the last failure on this thread, for people. */
 const char *tls_failure(void);
 

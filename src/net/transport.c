@@ -124,7 +124,8 @@ static void socket_sent(struct transport *transport, int error) {
     struct sending sending = *transport->sending;
     free(transport->sending);
     transport->sending = NULL;
-    want_no(transport, EPOLLOUT);
+    if (!transport->wants_room)
+        want_no(transport, EPOLLOUT);
     clock_tick(transport->set->host->clock);
     sending.done(transport, error);
     if (!is_closed(transport) && sending.is_ending && shutdown(transport->watch.fd, SHUT_WR) != 0)
@@ -133,8 +134,14 @@ static void socket_sent(struct transport *transport, int error) {
 
 static void socket_writable(struct transport *transport) {
     struct sending *sending = transport->sending;
-    if (!sending)
+    if (!sending) {
+        bool wants_room = transport->wants_room;
+        transport->wants_room = false;
+        want_no(transport, EPOLLOUT);
+        if (wants_room)
+            transport->events->written(transport, 0);
         return;
+    }
     ssize_t written = sending->remaining.size > 0 ? socket_send(transport, sending->remaining) : 0;
     if (written < 0) {
         socket_sent(transport, -errno);
@@ -176,6 +183,7 @@ int transport_connect(struct transport *transport, const struct sockaddr *addres
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
+    socket_set_forget(transport->set, &transport->watch);
     transport->watch.fd = fd;
     int error = connect(fd, address, size) == 0 || errno == EINPROGRESS ? 0 : -errno;
     /* A socket that failed at once is ready at once. */
@@ -222,6 +230,10 @@ enum status transport_secure_to(struct transport *transport, struct tls_context 
         return status;
     transport->secure->is_client = true;
     return flush(transport) ? STATUS_OK : STATUS_SYSTEM_ERROR;
+}
+
+const char *transport_distrust(const struct transport *transport) {
+    return transport->secure ? tls_distrust(&transport->secure->tls) : NULL;
 }
 
 /* Handshakes of clients with this server. */
@@ -285,6 +297,11 @@ bool transport_is_open(const struct transport *transport) {
 bool transport_is_clear(const struct transport *transport) {
     const struct secure *secure = transport->secure;
     return !secure || (secure->sending.size == 0 && secure->tls.out.size == 0);
+}
+
+bool transport_want_room(struct transport *transport) {
+    transport->wants_room = true;
+    return want_also(transport, EPOLLOUT);
 }
 
 bool transport_took_all(const struct transport *transport, ssize_t done, size_t size) {
@@ -400,7 +417,8 @@ size_t transport_unsent_bytes(const struct transport *transport) {
 
 /* The peer sent no TLS, or no version that the server accepts. It gets the alert. */
 static void handshake_failed(struct transport *transport) {
-    log_event(LOG_DEBUG, "tls.handshake_failed", log_str("reason", tls_failure()));
+    if (!transport->secure->is_client)
+        log_event(LOG_DEBUG, "tls.handshake_failed", log_str("reason", tls_failure()));
     transport->events->handshake_failed(transport);
 }
 
@@ -521,6 +539,11 @@ static bool shut_down(struct transport *transport) {
         return true;
     }
     return shutdown(transport->watch.fd, SHUT_WR) == 0;
+}
+
+void transport_shut(struct transport *transport) {
+    if (!is_closed(transport))
+        (void)shutdown(transport->watch.fd, SHUT_RDWR);
 }
 
 bool transport_end(struct transport *transport) {

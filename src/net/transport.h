@@ -27,6 +27,7 @@ struct transport {
     struct sending *sending; /* bytes that wait for the socket; NULL: none */
     uint32_t read_bytes_max; /* that one read may report */
     bool has_written;        /* the peer may still have bytes to confirm */
+    bool wants_room;         /* transport_want_room has asked for an event */
     uint8_t silent_checks;   /* in a row, in which the peer confirmed nothing */
 };
 
@@ -38,7 +39,8 @@ struct transport_events {
     void (*opened)(struct transport *transport);
     /* The peer sent bytes. They are valid during the call. */
     void (*received)(struct transport *transport, struct slice input);
-    /* The socket took everything that transport_write was given. error: a libuv error, or 0. */
+    /* The socket took everything that transport_write was given, or has room after
+     * transport_want_room. error: a libuv error, or 0. */
     void (*written)(struct transport *transport, int error);
     /* The peer has closed its side. It may still read. */
     void (*ended)(struct transport *transport);
@@ -55,8 +57,8 @@ void transport_init(struct transport *transport, struct socket_set *set,
                     const struct transport_events *events);
 /* Takes over a connected socket that does not block. */
 void transport_open(struct transport *transport, int fd);
-/* Connects to a server. The connected event follows, in a later turn. Returns 0, or a libuv error
- * when no event follows. */
+/* Connects to a server, with a socket in place of the one that could not connect before. The
+ * connected event follows, in a later turn. Returns 0, or a libuv error when no event follows. */
 MUST_CHECK int transport_connect(struct transport *transport, const struct sockaddr *address);
 /* Small writes leave at once. */
 void transport_set_nodelay(struct transport *transport);
@@ -69,6 +71,10 @@ MUST_CHECK enum status transport_secure_to(struct transport *transport, struct t
 /* Closes the socket. Sends the close alert of TLS first, if the socket takes it at once. No event
  * follows but the closed event. */
 void transport_close(struct transport *transport);
+/* Why the peer's certificate is not trusted, or NULL. */
+const char *transport_distrust(const struct transport *transport);
+/* Ends both directions. The loop reads what has arrived, and then the end. */
+void transport_shut(struct transport *transport);
 /* Plaintext may go both ways; false while the handshake lasts. */
 bool transport_is_open(const struct transport *transport);
 
@@ -113,6 +119,8 @@ bool transport_is_clear(const struct transport *transport);
 /* Writes the bytes that transport_try did not take. They may be empty when the transport is only
  * not clear. The caller keeps the bytes until the written event. */
 MUST_CHECK bool transport_write(struct transport *transport, struct slice remaining);
+/* Asks for one written event, when the socket has room. */
+MUST_CHECK bool transport_want_room(struct transport *transport);
 /* Bytes that were written and that the socket has not taken. */
 size_t transport_unsent_bytes(const struct transport *transport);
 /* Whether transport_try, which returned done, took all of size bytes and the socket has them. */

@@ -212,15 +212,10 @@ static void loop_drain(struct io_loop *io) {
     forwards_drain(container_of(io, struct run_loop, io)->http.forwards);
 }
 
-static void loop_close_all(struct io_loop *io) {
-    http_loop_close_all(io);
-    forwards_close_all(container_of(io, struct run_loop, io)->http.forwards);
-}
-
 static const struct io_loop_hooks loop_hooks = {
     .accept = conn_accept,
     .drain = loop_drain,
-    .close_all = loop_close_all,
+    .close_all = http_loop_close_all,
     .before_sleep = loop_before_sleep,
     .ended = loop_ended,
 };

@@ -1,7 +1,6 @@
 #include "wire/http1_response.h"
 
 #include <assert.h>
-#include <http_parser.h>
 #include <stdio.h>
 
 #include "base/decimal.h"
@@ -128,4 +127,183 @@ enum status http1_response_write(struct buffer *buffer, const struct http1_respo
     if (has_body)
         buffer_append_slice(buffer, response->body);
     return buffer_end(buffer, begin);
+}
+
+/* ---- reading ---- */
+
+void http1_answer_init(struct http1_answer *answer, const struct http1_peer *peer) {
+    *answer = (struct http1_answer){.peer = peer, .failure = STATUS_OK};
+    http_parser_init(&answer->parser, HTTP_RESPONSE);
+    buffer_init(&answer->head, HTTP1_ANSWER_HEAD_BYTES_MAX);
+}
+
+void http1_answer_release(struct http1_answer *answer) {
+    buffer_release(&answer->head);
+    http1_answer_init(answer, answer->peer);
+}
+
+bool http1_answer_find(const struct http1_answer *answer, struct slice name, struct slice *value) {
+    for (size_t i = 0; i < answer->header_count; i++) {
+        if (!http1_equal_any_case(answer->headers[i].name, name))
+            continue;
+        *value = answer->headers[i].value;
+        return true;
+    }
+    return false;
+}
+
+/* Ends the call of the parser, for which 1 means an answer without a body. */
+static int fail(struct http1_answer *answer, enum status status) {
+    answer->failure = status;
+    return -1;
+}
+
+/* The head is allocated once, so that its slices stay valid. */
+static int append_to_head(struct http1_answer *answer, const char *data, size_t size) {
+    bool fits = size <= answer->head.size_max - answer->head.size;
+    enum status status =
+        fits ? buffer_reserve(&answer->head, answer->head.size_max - answer->head.size)
+             : STATUS_HEADERS_TOO_LARGE;
+    if (status != STATUS_OK)
+        return fail(answer, status);
+    buffer_append(&answer->head, data, size);
+    return 0;
+}
+
+static int on_name(http_parser *parser, const char *data, size_t size) {
+    struct http1_answer *answer = parser->data;
+    if (answer->has_head)
+        return 0; /* of a trailer */
+    if (answer->is_value)
+        answer->name_begin = answer->head.size;
+    answer->is_value = false;
+    return append_to_head(answer, data, size);
+}
+
+static bool is_kept(const struct http1_answer *answer, struct slice name) {
+    bool is_named = answer->peer->is_node;
+    for (size_t i = 0; i < answer->peer->name_count && !is_named; i++)
+        is_named = http1_equal_any_case(name, answer->peer->names[i]);
+    return is_named && (answer->peer->is_node || answer->header_count < HTTP1_ANSWER_HEADERS_MAX);
+}
+
+static int on_value(http_parser *parser, const char *data, size_t size) {
+    struct http1_answer *answer = parser->data;
+    if (answer->has_head)
+        return 0;
+    if (!answer->is_value) {
+        struct slice name = slice_from(buffer_slice(&answer->head), answer->name_begin);
+        answer->is_value = true;
+        answer->is_skipped = !is_kept(answer, name);
+        if (answer->is_skipped)
+            buffer_truncate(&answer->head, answer->name_begin);
+        else if (answer->header_count == HTTP1_ANSWER_HEADERS_MAX)
+            return fail(answer, STATUS_HEADERS_TOO_LARGE);
+        else
+            answer->headers[answer->header_count++] =
+                (struct http1_header){name, {name.data + name.size, 0}};
+    }
+    if (answer->is_skipped)
+        return 0;
+    answer->headers[answer->header_count - 1].value.size += size;
+    return append_to_head(answer, data, size);
+}
+
+static size_t count_fields(const struct http1_answer *answer, struct slice name) {
+    size_t count = 0;
+    for (size_t i = 0; i < answer->header_count; i++)
+        count += http1_equal_any_case(answer->headers[i].name, name);
+    return count;
+}
+
+/* Readers disagree about a repeated field of this kind, and about a length beside chunks. */
+static bool is_framed(const struct http1_answer *answer) {
+    struct slice encoding;
+    size_t lengths = count_fields(answer, SLICE("content-length"));
+    size_t encodings = count_fields(answer, SLICE("transfer-encoding"));
+    bool has_body = answer->http_status != 204 && answer->http_status != 304;
+    if (http1_answer_find(answer, SLICE("transfer-encoding"), &encoding) &&
+        !http1_equal_any_case(encoding, SLICE("chunked")))
+        return false;
+    return lengths + encodings == (has_body ? 1 : 0) &&
+           count_fields(answer, SLICE("connection")) <= 1 && answer->parser.http_major == 1 &&
+           answer->parser.http_minor == 1;
+}
+
+static int on_head(http_parser *parser) {
+    struct http1_answer *answer = parser->data;
+    unsigned http_status = parser->status_code;
+    if (http_status < 100 || http_status > 599 || (http_status == 101 && answer->peer->is_node))
+        return fail(answer, STATUS_BAD_REQUEST);
+    for (size_t i = 0; i < answer->header_count; i++) {
+        struct http1_header *header = &answer->headers[i];
+        header->value = http1_trim(header->value);
+        if (!http1_is_token(header->name) || !http1_is_field_text(header->value))
+            return fail(answer, STATUS_BAD_REQUEST);
+    }
+    answer->http_status = http_status;
+    if (http_status < 200 && http_status != 101)
+        return 0;
+    if (answer->peer->is_node && !is_framed(answer))
+        return fail(answer, STATUS_BAD_REQUEST);
+    answer->has_head = true;
+    answer->part = HTTP1_ANSWER_BODY;
+    answer->chunked = parser->flags & F_CHUNKED;
+    bool is_known = !answer->chunked && parser->content_length != UINT64_MAX;
+    answer->content_length = is_known ? parser->content_length : 0;
+    return 0;
+}
+
+static int on_body(http_parser *parser, const char *data, size_t size) {
+    struct http1_answer *answer = parser->data;
+    enum status status = buffer_append(answer->body, data, size);
+    return status == STATUS_OK ? 0 : fail(answer, status);
+}
+
+static int on_end(http_parser *parser) {
+    struct http1_answer *answer = parser->data;
+    if (!answer->has_head) {
+        answer->is_continued = answer->is_continued || parser->status_code == 100;
+        buffer_clear(&answer->head);
+        answer->header_count = answer->name_begin = 0;
+        answer->is_value = false;
+        return 0;
+    }
+    answer->part = HTTP1_ANSWER_DONE;
+    answer->is_upgrade = parser->upgrade && parser->status_code == 101;
+    answer->keep_alive = http_should_keep_alive(parser);
+    http_parser_pause(parser, 1);
+    return 0;
+}
+
+enum status http1_answer_read(struct http1_answer *answer, struct slice *input,
+                              struct buffer *body) {
+    static const http_parser_settings settings = {.on_header_field = on_name,
+                                                  .on_header_value = on_value,
+                                                  .on_headers_complete = on_head,
+                                                  .on_body = on_body,
+                                                  .on_message_complete = on_end};
+    if (answer->part == HTTP1_ANSWER_DONE || answer->part == HTTP1_ANSWER_FAILED)
+        return answer->failure;
+    answer->parser.data = answer;
+    answer->body = body;
+    size_t used = http_parser_execute(&answer->parser, &settings, input->data, input->size);
+    answer->body = NULL;
+    if (answer->part == HTTP1_ANSWER_DONE ||
+        (used == input->size && HTTP_PARSER_ERRNO(&answer->parser) == HPE_OK)) {
+        *input = slice_from(*input, used);
+        return STATUS_OK;
+    }
+    answer->part = HTTP1_ANSWER_FAILED;
+    if (answer->failure == STATUS_OK)
+        answer->failure = HTTP_PARSER_ERRNO(&answer->parser) == HPE_HEADER_OVERFLOW
+                              ? STATUS_HEADERS_TOO_LARGE
+                              : STATUS_BAD_REQUEST;
+    return answer->failure;
+}
+
+enum status http1_answer_end(struct http1_answer *answer) {
+    struct slice nothing = SLICE("");
+    enum status status = http1_answer_read(answer, &nothing, NULL);
+    return status == STATUS_OK && answer->part != HTTP1_ANSWER_DONE ? STATUS_BAD_REQUEST : status;
 }

@@ -1,7 +1,7 @@
 /* Any bytes as the answer of a server: read whole and in pieces, the same head, body and end come
  * out. Input: the size of a piece, then the stream. */
 #include "fuzz.h"
-#include "wire/http1_answer.h"
+#include "wire/http1_response.h"
 
 struct reading {
     struct http1_answer answer;
@@ -10,9 +10,11 @@ struct reading {
     size_t left; /* bytes after the answer */
 };
 
+static const struct http1_peer node = {.is_node = true};
+
 static void read_all(struct reading *reading, struct slice stream, size_t piece_bytes) {
     *reading = (struct reading){.status = STATUS_OK};
-    http1_answer_init(&reading->answer);
+    http1_answer_init(&reading->answer, &node);
     buffer_init(&reading->body, stream.size + 1);
     while (reading->status == STATUS_OK && stream.size > 0 &&
            !http1_answer_is_done(&reading->answer)) {

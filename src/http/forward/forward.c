@@ -20,6 +20,9 @@
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
+/* Shorter than the time after which a server closes an idle connection by default, so that a
+ * request rarely meets a connection that is closing. */
+#define IDLE_MS    20000
 #define CONNECT_MS 3000
 #define RETRY_MS   100
 /* Longer than another node takes to become the writer. */
@@ -33,6 +36,9 @@
 #define WARNING_MS 1000
 
 static void attempt(struct forward *forward);
+
+static const struct outbound_events upstream_events;
+static const struct http1_peer node_peer = {.is_node = true};
 
 static uint64_t now_ms(const struct forward *forward) {
     return clock_mono_ms(&forward->exchange->loop->clock);
@@ -51,7 +57,7 @@ bool forward_is_over(const struct forward *forward) {
 }
 
 void forward_await(struct forward *forward) {
-    bool is_due = forward->state == FORWARD_FOLLOWING || forward->is_writing ||
+    bool is_due = forward->state == FORWARD_FOLLOWING || !outbound_is_clear(forward->upstream) ||
                   !forward->is_body_open || forward->is_request_over;
     uint64_t silence_ms = forward->is_long ? LONG_SILENCE_MS : forward->all->silence_ms;
     if (!is_due) {
@@ -109,7 +115,7 @@ static void leave_queue(struct forward *forward) {
 
 static bool has_room(const struct forwards *all, bool is_stream) {
     bool has_connection =
-        !list_is_empty(&all->upstreams.idle) || all->upstreams.count < FORWARD_CONNECTIONS_MAX;
+        !list_is_empty(&all->group.idle) || all->group.count < FORWARD_CONNECTIONS_MAX;
     return has_connection && !(is_stream && all->stream_count >= FORWARD_STREAMS_MAX);
 }
 
@@ -148,22 +154,26 @@ static void wait_for_connection(struct forward *forward) {
     set_deadline(forward, WAIT_MS);
 }
 
-void forward_end_upstream(struct forward *forward, bool is_kept) {
-    struct upstream *upstream = forward->upstream;
-    if (!upstream)
-        return;
+/* The forward has no connection any more. */
+static struct outbound *take_upstream(struct forward *forward) {
+    struct outbound *upstream = forward->upstream;
     forward->upstream = NULL;
-    if (forward->is_stream)
+    if (upstream && forward->is_stream)
         forward->all->stream_count--;
-    if (is_kept) {
-        upstream_keep(upstream);
-        serve_waiting(forward->all);
+    return upstream;
+}
+
+void forward_end_upstream(struct forward *forward, bool is_kept) {
+    struct forwards *all = forward->all;
+    struct outbound *upstream = take_upstream(forward);
+    if (!is_kept || all->loop->state != LOOP_SERVING) {
+        outbound_close(upstream);
         return;
     }
-    /* A request that is sent again stays here, unchanged. */
-    bool is_moved = forward->is_writing && forward->is_stream;
-    forward->is_writing = false;
-    upstream_close(upstream, is_moved ? &forward->request : NULL);
+    outbound_keep(upstream);
+    if (all->idle.at_ms == 0)
+        io_loop_deadline(all->loop, &all->idle, DEADLINE_UPSTREAM);
+    serve_waiting(all);
 }
 
 /* ---- attempts ---- */
@@ -215,7 +225,12 @@ void forward_trouble(struct forward *forward, const char *reason) {
 }
 
 static void send_part(struct forward *forward) {
-    forward->is_writing = !upstream_send(forward->upstream, buffer_slice(&forward->request));
+    if (outbound_send(forward->upstream, buffer_slice(&forward->request)) != STATUS_OK) {
+        forward_trouble(forward, "no memory");
+        return;
+    }
+    if (!outbound_is_clear(forward->upstream))
+        outbound_want_room(forward->upstream);
     forward_await(forward);
 }
 
@@ -241,7 +256,6 @@ static enum status write_request(struct forward *forward) {
 
 static void exchange_with(struct forward *forward) {
     forward->state = FORWARD_EXCHANGING;
-    http1_answer_init(&forward->answer);
     buffer_init(&forward->body, FORWARD_ANSWER_BYTES_MAX);
     if (forward->is_stream && write_request(forward) != STATUS_OK) {
         forward_trouble(forward, "no memory");
@@ -251,34 +265,42 @@ static void exchange_with(struct forward *forward) {
         forward->may_have_effect = forward->is_request_over = forward->is_body_open = true;
     send_part(forward);
     /* A stream without a body has no 100 Continue. */
-    bool is_empty = forward->is_stream && !forward->exchange->request->has_body;
+    bool is_empty =
+        forward->upstream && forward->is_stream && !forward->exchange->request->has_body;
     bool is_alive = !is_empty || forward_open_body(forward);
     (void)is_alive;
 }
 
-static bool find_writer(struct forward *forward, struct upstream_address *address) {
+static bool find_writer(struct forward *forward, struct outbound_target *target) {
     struct node_address node;
     const struct exchange *exchange = forward->exchange;
     if (!nodes_writer(forward->all->nodes, &node))
         return false;
     bool is_operators = exchange->conn->is_operators && *node.operator_text;
     memcpy(forward->writer, node.id, sizeof(forward->writer));
-    return upstream_address_read(slice_of(is_operators ? node.operator_text : node.text), address);
+    return outbound_target_read(target, slice_of(is_operators ? node.operator_text : node.text));
 }
 
 static void attempt(struct forward *forward) {
     struct forwards *all = forward->all;
-    struct upstream_address address;
-    if (!find_writer(forward, &address)) {
+    struct outbound_target target;
+    if (!find_writer(forward, &target)) {
         forward_retry(forward, "no writer is known");
+        return;
+    }
+    if (target.is_secure && !all->group.tls) {
+        forward_retry(forward, "TLS is not available");
         return;
     }
     bool is_new = false;
     if (has_room(all, forward->is_stream)) {
-        forward->upstream = upstream_reuse(&all->upstreams, &address, forward);
+        forward->upstream = outbound_reuse(&all->group, &target, &upstream_events, forward);
         is_new = !forward->upstream;
-        if (is_new)
-            forward->upstream = upstream_open(&all->upstreams, &address, forward);
+        if (is_new && outbound_open(&forward->upstream, &all->group, &target, &upstream_events,
+                                    forward) == STATUS_OK) {
+            io_loop_hold(all->loop);
+            metrics_add(METRIC_FORWARD_CONNECTIONS, METRIC_PLAIN, 1);
+        }
     }
     if (!forward->upstream) {
         wait_for_connection(forward);
@@ -361,7 +383,7 @@ static void on_body(struct exchange *exchange, struct slice piece) {
     struct forward *forward = exchange->work;
     if (!forward->upstream)
         return;
-    assert(!forward->is_writing && forward->is_body_open);
+    assert(forward->is_body_open);
     forward->may_have_effect = true;
     buffer_clear(&forward->request);
     enum status status = forward->is_chunked ? http1_chunk(&forward->request, piece)
@@ -371,7 +393,7 @@ static void on_body(struct exchange *exchange, struct slice piece) {
         return;
     }
     send_part(forward);
-    if (forward->is_writing)
+    if (forward->upstream && !outbound_is_clear(forward->upstream))
         exchange_pause(exchange);
 }
 
@@ -413,18 +435,17 @@ static const struct exchange_stream forward_stream = {
 
 /* ---- events of the connection ---- */
 
-static void on_opened(struct upstream *upstream) {
-    struct forward *forward = upstream_user(upstream);
+static void on_opened(void *user) {
+    struct forward *forward = user;
     if (forward_is_over(forward))
         forward_end_upstream(forward, false);
     else
         exchange_with(forward);
 }
 
-static void on_written(struct upstream *upstream) {
-    struct forward *forward = upstream_user(upstream);
+static void on_has_room(void *user) {
+    struct forward *forward = user;
     struct exchange *exchange = forward->exchange;
-    forward->is_writing = false;
     if (forward->state == FORWARD_EXCHANGING)
         forward_await(forward);
     if (!forward_is_over(forward) && forward->is_stream && forward->is_body_open &&
@@ -432,21 +453,35 @@ static void on_written(struct upstream *upstream) {
         exchange_resume(exchange);
 }
 
-static void on_lost(struct upstream *upstream, const char *reason) {
-    forward_trouble(upstream_user(upstream), reason);
+static void on_lost(void *user, const char *reason) {
+    struct forward *forward = user;
+    /* It closed by itself. */
+    (void)take_upstream(forward);
+    forward_trouble(forward, reason);
 }
 
-static void on_freed(struct upstreams *upstreams) {
-    serve_waiting(container_of(upstreams, struct forwards, upstreams));
-}
-
-static const struct upstream_events upstream_events = {
+static const struct outbound_events upstream_events = {
     .opened = on_opened,
     .received = forward_received,
-    .written = on_written,
+    .has_room = on_has_room,
     .lost = on_lost,
-    .freed = on_freed,
 };
+
+/* ---- the connections of a loop ---- */
+
+static void on_freed(void *user) {
+    struct forwards *all = user;
+    metrics_sub(METRIC_FORWARD_CONNECTIONS, METRIC_PLAIN, 1);
+    serve_waiting(all);
+    io_loop_release(all->loop);
+}
+
+static void on_idle(struct deadline *idle) {
+    struct forwards *all = container_of(idle, struct forwards, idle);
+    outbound_close_idle(&all->group, IDLE_MS);
+    if (!list_is_empty(&all->group.idle))
+        io_loop_deadline(all->loop, idle, DEADLINE_UPSTREAM);
+}
 
 /* ---- the beginning and the end ---- */
 
@@ -513,7 +548,7 @@ void forward_begin(struct exchange *exchange) {
     forward->is_chunked = forward->is_stream && exchange->request->chunked;
     forward->is_long = !(flags & (ROUTE_PRODUCER | ROUTE_APPEND));
     forward->give_up_ms = now_ms(forward) + GIVE_UP_MS;
-    http1_answer_init(&forward->answer);
+    http1_answer_init(&forward->answer, &node_peer);
     buffer_init(&forward->body, FORWARD_ANSWER_BYTES_MAX);
     buffer_init(&forward->request, FORWARD_OUT_BYTES_MAX);
     exchange->work = forward;
@@ -542,7 +577,14 @@ enum status forwards_open(struct forwards **forwards, const struct forwards_opti
     list_init(&opened->waiting);
     node_proof_write(&options->http->operator_key, slice_of(nodes_self(options->nodes)),
                      opened->proof);
-    upstreams_init(&opened->upstreams, options->loop, &upstream_events, options->tls);
+    opened->loop = options->loop;
+    outbound_group_init(&opened->group,
+                        &(struct outbound_group){.set = &options->loop->sockets,
+                                                 .tls = options->tls,
+                                                 .unsent_bytes_max = FORWARD_REQUESTS_BYTES_MAX,
+                                                 .user = opened,
+                                                 .freed = on_freed});
+    deadline_queue_define(&options->loop->deadlines, DEADLINE_UPSTREAM, IDLE_MS, on_idle);
     deadline_queue_define(&options->loop->deadlines, DEADLINE_FORWARD, 0, on_deadline);
     *forwards = opened;
     return STATUS_OK;
@@ -553,11 +595,8 @@ void forwards_free(struct forwards *forwards) {
 }
 
 void forwards_drain(struct forwards *forwards) {
-    if (forwards)
-        upstreams_drain(&forwards->upstreams);
-}
-
-void forwards_close_all(struct forwards *forwards) {
-    if (forwards)
-        upstreams_close_all(&forwards->upstreams);
+    if (!forwards)
+        return;
+    deadline_drop(&forwards->idle);
+    outbound_close_idle(&forwards->group, 0);
 }

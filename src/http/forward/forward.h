@@ -29,9 +29,8 @@ MUST_CHECK enum status forwards_open(struct forwards **forwards,
                                      const struct forwards_options *options);
 /* When the loop has ended. NULL is none. */
 void forwards_free(struct forwards *forwards);
-/* Hooks of the loop. NULL is none. */
+/* The loop drains: kept connections close. Those of requests close with them. NULL is none. */
 void forwards_drain(struct forwards *forwards);
-void forwards_close_all(struct forwards *forwards);
 
 enum forward_choice {
     FORWARD_HERE,   /* this node handles the request */

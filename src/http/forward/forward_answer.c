@@ -53,8 +53,8 @@ static bool awaits_more(const struct forward *forward) {
            (is_refusal && forward->body.size < REFUSAL_BYTES_MAX);
 }
 
-void forward_received(struct upstream *upstream, struct slice input) {
-    struct forward *forward = upstream_user(upstream);
+void forward_received(void *user, struct slice input) {
+    struct forward *forward = user;
     struct http1_answer *answer = &forward->answer;
     if (forward_is_over(forward)) {
         forward_end_upstream(forward, false);
@@ -70,8 +70,8 @@ void forward_received(struct upstream *upstream, struct slice input) {
     if (awaits_more(forward))
         return;
     if (http1_answer_is_done(answer)) {
-        forward_end_upstream(forward, answer->keep_alive && input.size == 0 &&
-                                          forward->is_request_over && !forward->is_writing);
+        forward_end_upstream(forward,
+                             answer->keep_alive && input.size == 0 && forward->is_request_over);
         if (!forward->exchange->answered && is_not_stored(forward)) {
             /* An attempt before this one may still be stored. */
             forward->may_have_effect = forward->is_repeated;
@@ -79,7 +79,7 @@ void forward_received(struct upstream *upstream, struct slice input) {
             return;
         }
     } else {
-        upstream_pause(upstream);
+        outbound_pause(forward->upstream);
     }
     forward_follow(forward);
 }
@@ -254,5 +254,5 @@ void forward_passed(struct forward *forward) {
         return;
     }
     forward_await(forward);
-    upstream_resume(forward->upstream);
+    outbound_resume(forward->upstream);
 }

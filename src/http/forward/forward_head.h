@@ -6,8 +6,7 @@
 #ifndef HTTP_FORWARD_FORWARD_HEAD_H
 #define HTTP_FORWARD_FORWARD_HEAD_H
 
-#include "wire/http1_answer.h"
-#include "wire/http1_request.h"
+#include "wire/http1_response.h"
 
 #define FORWARDED_FIELD SLICE("Khala-Forwarded")
 #define PROOF_FIELD     SLICE("Khala-Forwarded-Proof")

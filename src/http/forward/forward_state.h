@@ -12,9 +12,9 @@
 #include "cluster/nodes.h"
 #include "http/forward/forward_lines.h"
 #include "http/forward/node_proof.h"
-#include "net/upstream.h"
+#include "net/outbound.h"
 #include "spec/metrics.h"
-#include "wire/http1_answer.h"
+#include "wire/http1_response.h"
 
 struct exchange;
 struct http;
@@ -22,8 +22,10 @@ struct http;
 struct forwards {
     struct http *http;
     struct nodes *nodes;
-    struct upstreams upstreams;
-    struct list waiting; /* forwards without a connection, in order */
+    struct io_loop *loop;
+    struct outbound_group group; /* the connections to the writer */
+    struct deadline idle;        /* when the kept connection that rested longest closes */
+    struct list waiting;         /* forwards without a connection, in order */
     size_t waiting_count;
     size_t stream_count;  /* forwards of streamed bodies that have a connection */
     size_t request_bytes; /* of all single appends */
@@ -51,7 +53,7 @@ struct forward {
     enum forward_state state;
     struct list_node node; /* while it waits */
     struct deadline deadline;
-    struct upstream *upstream; /* NULL: none, or no more */
+    struct outbound *upstream; /* NULL: none, or no more */
     char writer[NODE_ID_SIZE + 1];
     uint64_t give_up_ms;      /* no attempt begins later */
     uint64_t silent_until_ms; /* a writer that sends nothing until then is given up */
@@ -69,7 +71,6 @@ struct forward {
     bool can_repeat;      /* its event id or key makes sending it again safe */
     bool is_repeated;     /* it was sent again for that reason */
     bool may_have_effect; /* the writer may have the request, or a part that it acts on */
-    bool is_writing;      /* the socket has not taken all of request */
     bool is_body_open;    /* the writer accepts the body */
     bool is_body_over;    /* the client has sent it all */
     bool is_request_over; /* the socket has it all, or is taking the last of it */
@@ -85,7 +86,7 @@ struct forward {
 bool forward_is_over(const struct forward *forward);
 /* Sets the deadline of the writer, or drops it if the client must act next. */
 void forward_await(struct forward *forward);
-/* The answer is complete, or the connection is of no more use. */
+/* The answer is complete, or the connection is of no more use. Does nothing without one. */
 void forward_end_upstream(struct forward *forward, bool is_kept);
 /* The connection failed. Tries again, answers the client, or ends the answer that was begun. */
 void forward_trouble(struct forward *forward, const char *reason);
@@ -98,7 +99,7 @@ void forward_count(struct forward *forward, enum label_forward_outcome outcome, 
 
 /* ---- forward_answer.c ---- */
 
-void forward_received(struct upstream *upstream, struct slice input);
+void forward_received(void *user, struct slice input);
 /* Waits for a pass over the log, then passes on what has arrived. */
 void forward_follow(struct forward *forward);
 /* The client has taken a piece. */

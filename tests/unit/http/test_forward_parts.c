@@ -54,7 +54,7 @@ static void an_answer_keeps_its_fields(void **state) {
     struct buffer body;
     struct slice input = SLICE("HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nDate: d\r\n"
                                "Retry-After: 2\r\nContent-Length: 0\r\n\r\n");
-    http1_answer_init(&answer);
+    http1_answer_init(&answer, &(const struct http1_peer){.is_node = true});
     buffer_init(&body, 16);
     assert_ok(http1_answer_read(&answer, &input, &body));
     assert_int_equal(forward_head_fields(&answer, fields), 2);

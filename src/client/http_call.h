@@ -1,26 +1,30 @@
-/* One HTTP request on the loop of a client, over a connection of its own or the spare one.
- * Belongs to the thread of the client's loop. The event done comes from the loop, once.
- * Owns its stream and its answer; http_call_close frees it, also from its events.
- * Without an answer, done has the reason. STATUS_OUT_OF_MEMORY of opening.
- * An answer with the id of another request is no answer: a cache or proxy repeated it. */
-#ifndef CLIENT_NET_HTTP_CALL_H
-#define CLIENT_NET_HTTP_CALL_H
+/* One HTTP request on the loop of a client, over a connection of its own or a kept one.
+ * Thread: the client's loop. The event done comes from the loop, once.
+ * Memory: the call owns its connection and its answer; http_call_close frees it, also from its
+ * events. Errors: done has the reason if there is no answer; STATUS_OUT_OF_MEMORY of opening.
+ * Invariant: an answer with the id of another request is no answer: a cache or proxy repeated it.
+ */
+#ifndef CLIENT_HTTP_CALL_H
+#define CLIENT_HTTP_CALL_H
 
-#include "client/net/answer.h"
-#include "client/net/socket_stream.h"
+#include "client/client_net.h"
+#include "wire/http1_response.h"
 
-/* A connection that waits for the next call. Zero at the start; close it before the loop ends. */
-struct http_spare {
-    struct socket_stream *stream; /* NULL: none */
+/* An answer, as its connection reads it. */
+struct http_answer {
+    struct http1_answer head;
+    struct buffer body; /* what of it has come, or a piece of it */
 };
 
-void http_spare_close(struct http_spare *spare);
+/* The fields that a client reads. */
+extern const struct http1_peer http_answer_peer;
+
+/* The value of a field that was kept; empty if there is none. */
+struct slice http_answer_field(const struct http_answer *answer, struct slice name);
 
 struct http_call_options {
-    uv_loop_t *loop;
-    struct socket_holds *holds;
-    const struct socket_target *target;
-    struct http_spare *spare; /* NULL: the connection ends with the call */
+    struct client_net *net;
+    bool is_kept; /* the connection may serve another call; false: it ends with this one */
     const char *method;
     const char *path;
     struct slice token;       /* empty: none */
@@ -33,16 +37,16 @@ struct http_call_options {
      * the last: nothing now, and http_call_more asks again. */
     enum status (*more)(void *user, struct slice *piece, bool *is_last);
     /* A piece of the answer's body. NULL: the answer holds the body. */
-    enum status (*piece)(void *user, const struct answer *answer, struct slice piece);
+    enum status (*piece)(void *user, const struct http_answer *answer, struct slice piece);
     /* Bytes went either way, or the connection opened. May be NULL. */
     void (*progress)(void *user);
     /* answer is NULL if there is none. */
-    void (*done)(void *user, const struct answer *answer, const char *reason);
+    void (*done)(void *user, const struct http_answer *answer, const char *reason);
 };
 
 struct http_call;
 
-/* The target, the holds and the spare outlive the call; the texts are copied. */
+/* The texts are copied. */
 MUST_CHECK enum status http_call_open(struct http_call **call,
                                       const struct http_call_options *options);
 /* The body has more. */

@@ -1,4 +1,4 @@
-#include "client/net/ws_client.h"
+#include "client/ws_client.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "client/client_limits.h"
+#include "client/http_call.h"
 #include "wire/websocket/ws_decoder.h"
 #include "wire/websocket/ws_handshake.h"
 
@@ -15,9 +16,9 @@
 
 struct ws_client {
     struct ws_client_options options;
-    struct socket_stream *stream;
+    struct outbound *outbound; /* NULL: none, or no more */
     struct buffer request;
-    struct answer answer;
+    struct http_answer answer;
     struct ws_shared shared;
     struct ws_decoder decoder;
     char accept[WS_ACCEPT_CHARACTERS + 1];
@@ -30,7 +31,8 @@ struct ws_client {
 static void free_client(struct ws_client *client) {
     ws_decoder_release(&client->decoder);
     ws_shared_release(&client->shared);
-    answer_release(&client->answer);
+    http1_answer_release(&client->answer.head);
+    buffer_release(&client->answer.body);
     buffer_release(&client->request);
     free(client);
 }
@@ -58,7 +60,7 @@ static enum status send_frame(struct ws_client *client, enum ws_opcode opcode,
     buffer_init(&frame, CLIENT_OUT_BYTES_MAX);
     enum status status = ws_frame_write_masked(&frame, opcode, payload, mask);
     if (status == STATUS_OK)
-        status = socket_stream_send(client->stream, buffer_slice(&frame));
+        status = outbound_send(client->outbound, buffer_slice(&frame));
     buffer_release(&frame);
     return status;
 }
@@ -76,7 +78,8 @@ static enum status on_message(void *user, enum ws_opcode opcode, struct slice me
 
 static enum status on_ping(void *user, struct slice payload) {
     struct ws_client *client = user;
-    return client->is_closed ? STATUS_OK : send_frame(client, WS_PONG, payload);
+    return client->is_closed || !client->outbound ? STATUS_OK
+                                                  : send_frame(client, WS_PONG, payload);
 }
 
 static enum status on_pong(void *user, struct slice payload) {
@@ -101,7 +104,7 @@ static const struct ws_handlers handlers = {on_message, on_ping, on_pong, on_clo
 static enum status write_request(struct ws_client *client) {
     unsigned char random[16];
     char key[WS_KEY_CHARACTERS + 1];
-    const struct socket_target *target = client->options.target;
+    const struct outbound_target *target = &client->options.net->target;
     bool is_bare = strchr(target->host, ':') == NULL;
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         return STATUS_SYSTEM_ERROR;
@@ -109,7 +112,7 @@ static enum status write_request(struct ws_client *client) {
     if (!ws_accept((struct slice){key, WS_KEY_CHARACTERS}, client->accept))
         return STATUS_SYSTEM_ERROR;
     return buffer_printf(&client->request,
-                         "GET %.*s HTTP/1.1\r\nHost: %s%s%s:%s\r\nUpgrade: websocket\r\n"
+                         "GET %.*s HTTP/1.1\r\nHost: %s%s%s:%u\r\nUpgrade: websocket\r\n"
                          "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                          "Sec-WebSocket-Key: %s\r\n\r\n",
                          (int)client->options.path.size, client->options.path.data,
@@ -122,16 +125,16 @@ static void refuse(struct ws_client *client) {
 }
 
 static void read_answer(struct ws_client *client, struct slice *data) {
-    size_t used = 0;
-    enum status status = answer_feed(&client->answer, *data, &used);
-    *data = slice_from(*data, used);
+    struct http_answer *answer = &client->answer;
+    enum status status = http1_answer_read(&answer->head, data, &answer->body);
     if (status != STATUS_OK) {
         end_with(client, "bad_gateway", "The server's answer is not HTTP.");
-    } else if (!client->answer.is_complete) {
+    } else if (!http1_answer_is_done(&answer->head)) {
         return;
-    } else if (!answer_is_upgrade(&client->answer)) {
+    } else if (!answer->head.is_upgrade) {
         refuse(client);
-    } else if (strcmp(answer_header(&client->answer, ANSWER_WS_ACCEPT), client->accept) != 0) {
+    } else if (!slice_equal(http_answer_field(answer, SLICE("sec-websocket-accept")),
+                            slice_of(client->accept))) {
         end_with(client, "bad_gateway", "The answer belongs to another handshake.");
     } else {
         client->is_open = true;
@@ -155,7 +158,7 @@ static void on_received(void *user, struct slice data) {
 static void on_opened(void *user) {
     struct ws_client *client = user;
     client->is_busy = true;
-    if (socket_stream_send(client->stream, buffer_slice(&client->request)) != STATUS_OK)
+    if (outbound_send(client->outbound, buffer_slice(&client->request)) != STATUS_OK)
         end_with(client, "out_of_memory", "There is no memory for the request.");
     buffer_release(&client->request);
     client->is_busy = false;
@@ -163,11 +166,12 @@ static void on_opened(void *user) {
         free_client(client);
 }
 
-static void on_ended(void *user, const char *reason) {
+static void on_lost(void *user, const char *reason) {
     struct ws_client *client = user;
+    client->outbound = NULL;
     client->is_busy = true;
-    if (!client->is_open && client->answer.parser.status_code >= 200 &&
-        answer_end(&client->answer) == STATUS_OK)
+    if (!client->is_open && client->answer.head.has_head &&
+        http1_answer_end(&client->answer.head) == STATUS_OK)
         refuse(client);
     else
         end_with(client, client->is_open ? "closed_1006" : "connect_failed", reason);
@@ -176,7 +180,7 @@ static void on_ended(void *user, const char *reason) {
         free_client(client);
 }
 
-static const struct socket_events stream_events = {on_opened, on_received, on_ended, NULL};
+static const struct outbound_events events = {on_opened, on_received, on_lost, NULL};
 
 enum status ws_client_open(struct ws_client **client, const struct ws_client_options *options) {
     struct ws_client *made = calloc(1, sizeof(*made));
@@ -184,15 +188,15 @@ enum status ws_client_open(struct ws_client **client, const struct ws_client_opt
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
     buffer_init(&made->request, REQUEST_BYTES_MAX);
-    answer_init(&made->answer, REFUSAL_BYTES_MAX);
+    http1_answer_init(&made->answer.head, &http_answer_peer);
+    buffer_init(&made->answer.body, REFUSAL_BYTES_MAX);
     ws_shared_init(&made->shared);
     ws_decoder_init(&made->decoder, &made->shared, &handlers, made, CLIENT_MESSAGE_BYTES_MAX,
                     false);
     ws_decoder_from_server(&made->decoder);
     enum status status = write_request(made);
     if (status == STATUS_OK)
-        status = socket_stream_open(&made->stream, options->loop, options->holds, options->target,
-                                    &stream_events, made);
+        status = client_net_connect(options->net, &made->outbound, &events, made);
     made->options.path = (struct slice){NULL, 0};
     if (status == STATUS_OK)
         *client = made;
@@ -202,7 +206,8 @@ enum status ws_client_open(struct ws_client **client, const struct ws_client_opt
 }
 
 enum status ws_client_send(struct ws_client *client, struct slice text) {
-    return client->is_open ? send_frame(client, WS_TEXT, text) : STATUS_SYSTEM_ERROR;
+    return client->is_open && client->outbound ? send_frame(client, WS_TEXT, text)
+                                               : STATUS_SYSTEM_ERROR;
 }
 
 void ws_client_close(struct ws_client *client) {
@@ -210,9 +215,10 @@ void ws_client_close(struct ws_client *client) {
         return;
     client->is_closed = true;
     /* The end of the connection says the same if this frame cannot be sent. */
-    if (client->is_open && !client->is_ended)
+    if (client->is_open && !client->is_ended && client->outbound)
         (void)send_frame(client, WS_CLOSE, SLICE(CLOSE_NORMALLY));
-    socket_stream_close(client->stream);
+    outbound_close(client->outbound);
+    client->outbound = NULL;
     if (!client->is_busy)
         free_client(client);
 }

@@ -1,11 +1,10 @@
-#include "client/net/http_call.h"
+#include "client/http_call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #include "client/client_limits.h"
-#include "wire/http1_response.h"
 
 #define ID_BYTES        16
 #define ID_CHARACTERS   (2 * ID_BYTES)
@@ -14,9 +13,9 @@
 
 struct http_call {
     struct http_call_options options;
-    struct socket_stream *stream;
+    struct outbound *outbound; /* NULL: none, or no more */
     struct buffer request;
-    struct answer answer;
+    struct http_answer answer;
     char id[ID_CHARACTERS + 1];
     bool is_sent;
     bool is_body_over;
@@ -26,41 +25,26 @@ struct http_call {
     bool is_busy;
 };
 
-/* ---- the spare connection ----------------------------------------------------------------- */
+static const struct slice fields[] = {SLICE("retry-after"), SLICE("x-request-id"),
+                                      SLICE("content-type"), SLICE("sec-websocket-accept")};
 
-void http_spare_close(struct http_spare *spare) {
-    socket_stream_close(spare->stream);
-    spare->stream = NULL;
-}
+const struct http1_peer http_answer_peer = {
+    .names = fields,
+    .name_count = sizeof(fields) / sizeof(fields[0]),
+};
 
-static void on_spare_received(void *user, struct slice data) {
-    (void)data;
-    http_spare_close(user);
-}
-
-static void on_spare_ended(void *user, const char *reason) {
-    (void)reason;
-    http_spare_close(user);
-}
-
-static const struct socket_events spare_events = {NULL, on_spare_received, on_spare_ended, NULL};
-
-/* The next call may use the connection, if both sides have said all of this one. */
-static void keep_stream(struct http_call *call, bool has_rest) {
-    struct http_spare *spare = call->options.spare;
-    if (!spare || spare->stream || has_rest || !call->answer.keeps_connection ||
-        !call->is_body_over || !socket_stream_is_idle(call->stream))
-        return;
-    spare->stream = call->stream;
-    call->stream = NULL;
-    socket_stream_hand_over(spare->stream, &spare_events, spare);
+struct slice http_answer_field(const struct http_answer *answer, struct slice name) {
+    struct slice value = SLICE("");
+    (void)http1_answer_find(&answer->head, name, &value);
+    return value;
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
 
 static void free_call(struct http_call *call) {
     buffer_release(&call->request);
-    answer_release(&call->answer);
+    http1_answer_release(&call->answer.head);
+    buffer_release(&call->answer.body);
     free(call);
 }
 
@@ -68,8 +52,8 @@ static void finish(struct http_call *call, bool has_answer, const char *reason) 
     if (call->is_over || call->is_closed)
         return;
     call->is_over = true;
-    const char *id = answer_header(&call->answer, ANSWER_REQUEST_ID);
-    if (has_answer && call->options.has_id && *id && strcmp(id, call->id) != 0) {
+    struct slice id = http_answer_field(&call->answer, SLICE("x-request-id"));
+    if (has_answer && call->options.has_id && id.size > 0 && !slice_equal(id, slice_of(call->id))) {
         has_answer = false;
         reason = "the answer belongs to another request";
     }
@@ -88,13 +72,13 @@ static void progress(struct http_call *call) {
 }
 
 static enum status send_head(struct http_call *call) {
-    enum status status = socket_stream_send(call->stream, buffer_slice(&call->request));
+    enum status status = outbound_send(call->outbound, buffer_slice(&call->request));
     if (status != STATUS_OK)
         return status;
     buffer_release(&call->request);
     call->is_sent = true;
     if (!call->is_body_over)
-        socket_stream_want_room(call->stream);
+        outbound_want_room(call->outbound);
     return STATUS_OK;
 }
 
@@ -119,11 +103,11 @@ static enum status send_piece(struct http_call *call) {
     if (status == STATUS_OK && is_last)
         status = http1_chunk_end(&chunk);
     if (status == STATUS_OK)
-        status = socket_stream_send(call->stream, buffer_slice(&chunk));
+        status = outbound_send(call->outbound, buffer_slice(&chunk));
     buffer_release(&chunk);
     call->is_body_over = is_last;
     if (status == STATUS_OK && !is_last)
-        socket_stream_want_room(call->stream);
+        outbound_want_room(call->outbound);
     return status;
 }
 
@@ -136,31 +120,49 @@ static void on_room(void *user) {
     leave(call);
 }
 
-static enum status on_piece(void *user, struct slice piece) {
-    struct http_call *call = user;
-    return call->options.piece(call->options.user, &call->answer, piece);
+/* Keeps the connection if both sides have said all of this call, and none is kept. */
+static void end_connection(struct http_call *call, bool has_rest) {
+    struct outbound *outbound = call->outbound;
+    bool is_kept = call->options.is_kept && !has_rest && call->answer.head.keep_alive &&
+                   call->is_body_over && outbound_is_clear(outbound) &&
+                   list_is_empty(&call->options.net->group.idle);
+    call->outbound = NULL;
+    if (is_kept)
+        outbound_keep(outbound);
+    else
+        outbound_close(outbound);
+}
+
+/* Reads the input, and hands the body on, unless the answer holds it. */
+static enum status read_answer(struct http_call *call, struct slice *input) {
+    struct http_answer *answer = &call->answer;
+    enum status status = http1_answer_read(&answer->head, input, &answer->body);
+    if (status != STATUS_OK || !call->options.piece || answer->body.size == 0)
+        return status;
+    status = call->options.piece(call->options.user, answer, buffer_slice(&answer->body));
+    buffer_clear(&answer->body);
+    return status;
 }
 
 static void on_received(void *user, struct slice data) {
     struct http_call *call = user;
-    size_t used = 0;
     call->is_busy = call->is_receiving = true;
-    enum status status = answer_feed(&call->answer, data, &used);
+    enum status status = read_answer(call, &data);
     progress(call);
     if (status != STATUS_OK) {
         finish(call, false, "the server's answer is not HTTP, or too long");
-    } else if (call->answer.is_complete && !call->is_over && !call->is_closed) {
-        keep_stream(call, used < data.size);
+    } else if (http1_answer_is_done(&call->answer.head) && !call->is_over && !call->is_closed) {
+        end_connection(call, data.size > 0);
         finish(call, true, "");
     }
     leave(call);
 }
 
-static void on_ended(void *user, const char *reason) {
+static void on_lost(void *user, const char *reason) {
     struct http_call *call = user;
+    call->outbound = NULL;
     call->is_busy = true;
-    bool is_whole =
-        call->answer.parser.status_code >= 200 && answer_end(&call->answer) == STATUS_OK;
+    bool is_whole = call->answer.head.has_head && http1_answer_end(&call->answer.head) == STATUS_OK;
     if (call->is_receiving)
         reason = "the server broke off its answer";
     else if (call->is_sent)
@@ -169,7 +171,7 @@ static void on_ended(void *user, const char *reason) {
     leave(call);
 }
 
-static const struct socket_events events = {on_opened, on_received, on_ended, on_room};
+static const struct outbound_events events = {on_opened, on_received, on_lost, on_room};
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -184,12 +186,12 @@ static enum status make_id(struct http_call *call) {
 
 static enum status write_request(struct http_call *call) {
     const struct http_call_options *options = &call->options;
-    const struct socket_target *target = options->target;
+    const struct outbound_target *target = &options->net->target;
     struct buffer *out = &call->request;
     bool is_bare = strchr(target->host, ':') == NULL;
     enum status status = options->has_id ? make_id(call) : STATUS_OK;
     if (status == STATUS_OK)
-        status = buffer_printf(out, "%s %s HTTP/1.1\r\nHost: %s%s%s:%s\r\nUser-Agent: khala\r\n",
+        status = buffer_printf(out, "%s %s HTTP/1.1\r\nHost: %s%s%s:%u\r\nUser-Agent: khala\r\n",
                                options->method, options->path, is_bare ? "" : "[", target->host,
                                is_bare ? "" : "]", target->port);
     if (status == STATUS_OK && options->token.size > 0)
@@ -204,23 +206,20 @@ static enum status write_request(struct http_call *call) {
     else if (status == STATUS_OK && options->content_type)
         status = buffer_printf(out, "Content-Length: %zu\r\n", options->body.size);
     if (status == STATUS_OK)
-        status = buffer_append_slice(out, options->spare ? SLICE("\r\n")
-                                                         : SLICE("Connection: close\r\n\r\n"));
+        status = buffer_append_slice(out, options->is_kept ? SLICE("\r\n")
+                                                           : SLICE("Connection: close\r\n\r\n"));
     return status == STATUS_OK ? buffer_append_slice(out, options->body) : status;
 }
 
-/* Sends over the spare connection, which may have ended without notice yet. */
-static bool use_spare(struct http_call *call) {
-    struct http_spare *spare = call->options.spare;
-    if (!spare || !spare->stream)
-        return false;
-    call->stream = spare->stream;
-    spare->stream = NULL;
-    socket_stream_hand_over(call->stream, &events, call);
-    if (send_head(call) == STATUS_OK)
-        return true;
-    socket_stream_close(call->stream);
-    call->stream = NULL;
+/* Sends over a kept connection, which may have ended without notice yet. */
+static bool use_kept(struct http_call *call) {
+    struct client_net *net = call->options.net;
+    if (call->options.is_kept)
+        call->outbound = outbound_reuse(&net->group, &net->target, &events, call);
+    if (!call->outbound || send_head(call) == STATUS_OK)
+        return call->outbound;
+    outbound_close(call->outbound);
+    call->outbound = NULL;
     return false;
 }
 
@@ -231,16 +230,12 @@ enum status http_call_open(struct http_call **call, const struct http_call_optio
     made->options = *options;
     made->is_body_over = !options->is_streamed;
     buffer_init(&made->request, HEAD_BYTES_MAX + options->body.size);
-    answer_init(&made->answer, CLIENT_ANSWER_BYTES_MAX);
-    if (options->piece) {
-        made->answer.user = made;
-        made->answer.piece = on_piece;
-    }
+    http1_answer_init(&made->answer.head, &http_answer_peer);
+    buffer_init(&made->answer.body, CLIENT_ANSWER_BYTES_MAX);
     enum status status = write_request(made);
     made->options.token = made->options.body = (struct slice){NULL, 0};
-    if (status == STATUS_OK && !use_spare(made))
-        status = socket_stream_open(&made->stream, options->loop, options->holds, options->target,
-                                    &events, made);
+    if (status == STATUS_OK && !use_kept(made))
+        status = client_net_connect(options->net, &made->outbound, &events, made);
     if (status == STATUS_OK)
         *call = made;
     else
@@ -249,8 +244,8 @@ enum status http_call_open(struct http_call **call, const struct http_call_optio
 }
 
 void http_call_more(struct http_call *call) {
-    if (call->is_sent && !call->is_body_over && !call->is_over && call->stream)
-        socket_stream_want_room(call->stream);
+    if (call->is_sent && !call->is_body_over && !call->is_over && call->outbound)
+        outbound_want_room(call->outbound);
 }
 
 bool http_call_was_sent(const struct http_call *call) {
@@ -265,8 +260,8 @@ void http_call_close(struct http_call *call) {
     if (!call)
         return;
     call->is_closed = true;
-    socket_stream_close(call->stream);
-    call->stream = NULL;
+    outbound_close(call->outbound);
+    call->outbound = NULL;
     if (!call->is_busy)
         free_call(call);
 }

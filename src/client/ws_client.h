@@ -1,14 +1,15 @@
 /* A WebSocket to a server: the opening handshake, masked frames out, messages in.
- * Belongs to the thread of the client's loop. Events come from the loop only.
- * Owns its stream. ws_client_close ends all events and frees the client before it returns, unless
- * it is called from an event: then the client is freed after that event.
- * The event ended comes at most once, with the error; STATUS_OUT_OF_MEMORY of opening and sending.
- * A refused handshake is read with its body, so that its error has the server's own code. */
-#ifndef CLIENT_NET_WS_CLIENT_H
-#define CLIENT_NET_WS_CLIENT_H
+ * Thread: the client's loop. Events come from the loop only.
+ * Memory: it owns its connection. ws_client_close ends all events and frees the client before it
+ * returns; called from an event, it frees the client after that event.
+ * Errors: the event ended, at most once; STATUS_OUT_OF_MEMORY of opening and sending.
+ * Invariant: a refused handshake is read with its body, so that its error has the server's own
+ * code. */
+#ifndef CLIENT_WS_CLIENT_H
+#define CLIENT_WS_CLIENT_H
 
 #include "client/client_error.h"
-#include "client/net/socket_stream.h"
+#include "client/client_net.h"
 
 struct ws_client_events {
     void (*opened)(void *user);
@@ -20,9 +21,7 @@ struct ws_client_events {
 struct ws_client;
 
 struct ws_client_options {
-    uv_loop_t *loop;
-    struct socket_holds *holds;
-    const struct socket_target *target;
+    struct client_net *net;
     struct slice path; /* with the query */
     const struct ws_client_events *events;
     void *user;
