@@ -3,7 +3,7 @@
 #include "auth/principal.h"
 #include "http/admit/version_gate.h"
 #include "http/conn_accept.h"
-#include "http/forward/node_proof.h"
+#include "http/forward/forward_parts.h"
 
 #define ROLE_MESSAGE_BYTES_MAX 256
 

@@ -1,24 +1,31 @@
-/* The way to the writer:
+/* The way to the writer, and back:
  *
- *   attempt ──▶ waiting ──▶ connecting ──▶ exchanging ──▶ forward_answer.c
- *      ▲                        │              │
- *      └──────── paused ◀───────┴──────────────┘  nothing of the request could take effect
+ *   paused ──▶ waiting ──▶ connecting ──▶ exchanging ◀───────────┐
+ *     ▲           │            │            │  │                 │
+ *     └───────────┴────────────┴────────────┘  ▼                 │
+ *      nothing of it could take effect      following ──▶ passing ──▶ discarding ──▶ over
  *
  * A streamed body is sent after the writer's 100 Continue. Until then nothing of it can take
- * effect, and another attempt is safe. A single append is sent at once, to save that round trip. */
+ * effect, and another attempt is safe. A single append is sent at once, to save that round trip. A
+ * piece of the answer is read, waits for a pass over the log, and is passed on; the next one is
+ * read when the client has taken it. A forward whose exchange was answered may be freed, so an
+ * answer is the last thing that a function does. */
 #include "http/forward/forward.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
+#include "authority/call.h"
+#include "authority/follow/follow.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/forward/forward_head.h"
-#include "http/forward/forward_state.h"
-#include "wire/http1_response.h"
-#include "wire/json.h"
+#include "cluster/nodes.h"
+#include "http/forward/forward_parts.h"
+#include "net/outbound.h"
+#include "spec/metrics.h"
 
 /* Shorter than the time after which a server closes an idle connection by default, so that a
  * request rarely meets a connection that is closing. */
@@ -35,88 +42,193 @@
 /* One failure in this time is a warning. An outage fails thousands of requests a second. */
 #define WARNING_MS 1000
 
-static void attempt(struct forward *forward);
+#define FOLLOW_PAUSE_MS 100
+/* An answer of 503 up to this size is read to its end: it may allow another attempt. */
+#define REFUSAL_BYTES_MAX 4096
+/* A longer line is passed on in pieces. */
+#define LINE_BYTES_MAX (FORWARD_ANSWER_BYTES_MAX - LOOP_READ_BYTES)
+
+#define UNKNOWN_MESSAGE "The writer did not confirm the request, which may have taken effect."
+
+struct forwards {
+    struct http *http;
+    struct nodes *nodes;
+    struct io_loop *loop;
+    struct outbound_group group; /* the connections to the writer */
+    struct deadline idle;        /* when the kept connection that rested longest closes */
+    struct list waiting;         /* forwards without a connection, in order */
+    size_t waiting_count;
+    size_t stream_count;  /* forwards of streamed bodies that have a connection */
+    size_t request_bytes; /* of all single appends */
+    uint64_t silence_ms;
+    uint64_t warned_ms;      /* when a failure was last logged as a warning; 0: never */
+    uint64_t unlogged_count; /* failures since then */
+    char proof[NODE_PROOF_SIZE + 1];
+};
+
+enum forward_state {
+    FORWARD_PAUSED,  /* until the next attempt */
+    FORWARD_WAITING, /* for a connection */
+    FORWARD_CONNECTING,
+    FORWARD_EXCHANGING,    /* the request is sent, and the answer read */
+    FORWARD_FOLLOWING,     /* a piece of the answer waits for a pass over the log */
+    FORWARD_FOLLOW_PAUSED, /* that pass failed; another one is requested soon */
+    FORWARD_PASSING,       /* the client takes a piece of the answer */
+    FORWARD_DISCARDING,    /* the writer is lost; the rest of the client's body is dropped */
+    FORWARD_OVER,
+};
+
+/* How far the present attempt has brought the request. */
+enum forward_request {
+    REQUEST_HELD,
+    REQUEST_OFFERED, /* the head of a stream is sent */
+    REQUEST_OPEN,    /* the writer accepts the body */
+    REQUEST_SENDING, /* a part of the body was sent, which may take effect */
+    REQUEST_SENT,    /* whole, or the client has sent no more */
+};
+
+struct forward {
+    struct exchange *exchange;
+    struct forwards *all;
+    enum forward_state state;
+    enum forward_request sent;
+    struct list_node node; /* while it waits */
+    struct deadline deadline;
+    struct outbound *upstream; /* NULL: none, or no more */
+    char writer[NODE_ID_SIZE + 1];
+    uint64_t give_up_ms;      /* no attempt begins later */
+    uint64_t silent_until_ms; /* a writer that sends nothing until then is given up */
+    size_t charged_bytes;
+    struct buffer request; /* head and body; of a stream the part under way */
+    struct http1_answer answer;
+    struct buffer body; /* of the answer, not passed on yet */
+    struct forward_lines lines;
+    struct call call; /* returns from the writer's thread */
+    struct follow_wait wait;
+    uint64_t follow_until_ms;
+    bool can_repeat;   /* its event id or key makes sending it again safe */
+    bool is_repeated;  /* it was sent again for that reason */
+    bool is_continued; /* the client was asked for its body */
+};
 
 static const struct outbound_events upstream_events;
 static const struct http1_peer node_peer = {.is_node = true};
 
-static uint64_t now_ms(const struct forward *forward) {
-    return clock_mono_ms(&forward->exchange->loop->clock);
+static void attempt(struct forward *forward);
+static void follow(struct forward *forward);
+static void pass(struct forward *forward);
+static void passed(struct forward *forward);
+static void trouble(struct forward *forward, const char *reason);
+
+static void set_state(struct forward *forward, enum forward_state state) {
+#define TO(name) (1u << FORWARD_##name)
+    static const unsigned edges[] = {
+        [FORWARD_PAUSED] = TO(PAUSED) | TO(WAITING) | TO(CONNECTING) | TO(EXCHANGING) | TO(OVER),
+        [FORWARD_WAITING] = TO(PAUSED) | TO(OVER),
+        [FORWARD_CONNECTING] = TO(PAUSED) | TO(EXCHANGING) | TO(OVER),
+        [FORWARD_EXCHANGING] = TO(PAUSED) | TO(FOLLOWING) | TO(OVER),
+        [FORWARD_FOLLOWING] = TO(FOLLOW_PAUSED) | TO(PASSING) | TO(DISCARDING) | TO(OVER),
+        [FORWARD_FOLLOW_PAUSED] = TO(FOLLOWING) | TO(OVER),
+        [FORWARD_PASSING] = TO(EXCHANGING) | TO(DISCARDING) | TO(OVER),
+        [FORWARD_DISCARDING] = TO(OVER),
+        [FORWARD_OVER] = 0,
+    };
+#undef TO
+    struct forwards *all = forward->all;
+    assert(edges[forward->state] & 1u << state);
+    if (forward->state == FORWARD_WAITING) {
+        list_remove(&forward->node);
+        all->waiting_count--;
+        metrics_sub(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
+    }
+    if (state == FORWARD_WAITING) {
+        list_push_back(&all->waiting, &forward->node);
+        all->waiting_count++;
+        metrics_add(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
+    }
+    forward->state = state;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
+static bool is_stream(const struct forward *forward) {
+    return forward->exchange->match.route->flags & ROUTE_STREAM;
+}
+
+static bool may_have_effect(const struct forward *forward) {
+    return forward->sent >= REQUEST_SENDING || forward->is_repeated;
+}
+
+/* The writer was lost within its answer. */
+static bool is_broken(const struct forward *forward) {
+    return !forward->upstream && !http1_answer_is_done(&forward->answer);
+}
+
+/* The client has a part of its body to send that the writer accepts. */
+static bool passes_body(const struct forward *forward) {
+    return forward->sent == REQUEST_OPEN || forward->sent == REQUEST_SENDING;
+}
+
+static uint64_t now_ms(const struct forward *forward) {
+    return clock_mono_ms(&forward->exchange->loop->clock);
 }
 
 static void set_deadline(struct forward *forward, uint64_t delay_ms) {
     io_loop_deadline_in(forward->exchange->loop, &forward->deadline, DEADLINE_FORWARD, delay_ms);
 }
 
-bool forward_is_over(const struct forward *forward) {
+/* The client is gone, or the dispatcher has answered it: nothing more can be passed on. */
+static bool is_over(const struct forward *forward) {
     return !forward->exchange->conn || forward->exchange->answered_whole;
 }
 
-void forward_await(struct forward *forward) {
+/* Sets the deadline of the writer, or drops it if the client must act next. */
+static void await_writer(struct forward *forward) {
+    bool is_long = !(forward->exchange->match.route->flags & (ROUTE_PRODUCER | ROUTE_APPEND));
     bool is_due = forward->state == FORWARD_FOLLOWING || !outbound_is_clear(forward->upstream) ||
-                  !forward->is_body_open || forward->is_request_over;
-    uint64_t silence_ms = forward->is_long ? LONG_SILENCE_MS : forward->all->silence_ms;
+                  !passes_body(forward);
+    uint64_t silence_ms = is_long ? LONG_SILENCE_MS : forward->all->silence_ms;
     if (!is_due) {
         deadline_drop(&forward->deadline);
         return;
     }
     forward->silent_until_ms = now_ms(forward) + silence_ms;
-    set_deadline(forward, forward->state == FORWARD_EXCHANGING ? least(silence_ms, WRITER_CHECK_MS)
+    set_deadline(forward, forward->state == FORWARD_EXCHANGING ? MIN(silence_ms, WRITER_CHECK_MS)
                                                                : silence_ms);
 }
 
-/* The level of a failure. Metrics count all failures. */
-static enum log_level failure_level(struct forwards *all, uint64_t at_ms, uint64_t *unlogged) {
-    if (all->warned_ms != 0 && at_ms - all->warned_ms < WARNING_MS) {
-        all->unlogged_count++;
-        return LOG_DEBUG;
-    }
-    *unlogged = all->unlogged_count;
-    all->unlogged_count = 0;
-    all->warned_ms = at_ms;
-    return LOG_WARN;
-}
-
-void forward_count(struct forward *forward, enum label_forward_outcome outcome,
-                   const char *reason) {
+/* Counts and logs the outcome. Afterwards the forward is over, or discards the client's body. */
+static void finish(struct forward *forward, enum forward_state state,
+                   enum label_forward_outcome outcome, const char *reason) {
     struct exchange *exchange = forward->exchange;
     uint64_t took_ns = clock_mono_ns(&exchange->loop->clock) - exchange->started_ns;
     bool is_failure =
         outcome != LABEL_FORWARD_OUTCOME_ANSWERED && outcome != LABEL_FORWARD_OUTCOME_ABANDONED;
-    if (forward->is_counted)
-        return;
-    forward->is_counted = true;
+    set_state(forward, state);
+    deadline_drop(&forward->deadline);
     metrics_add(METRIC_FORWARD_REQUESTS, METRIC_LABELS(outcome), 1);
     if (outcome == LABEL_FORWARD_OUTCOME_ANSWERED)
         metrics_observe(METRIC_FORWARD_DURATION_SECONDS, METRIC_PLAIN, took_ns, 1);
-    uint64_t unlogged = 0;
-    enum log_level level =
-        is_failure ? failure_level(forward->all, now_ms(forward), &unlogged) : LOG_DEBUG;
-    log_event(level, "forward.done", log_slice("request_id", exchange_request_id(exchange)),
+    /* One failure in a while is a warning; metrics count all of them. */
+    struct forwards *all = forward->all;
+    uint64_t unlogged = all->unlogged_count;
+    bool is_warning =
+        is_failure && (all->warned_ms == 0 || now_ms(forward) - all->warned_ms >= WARNING_MS);
+    if (is_warning)
+        all->warned_ms = now_ms(forward);
+    all->unlogged_count = is_warning ? 0 : unlogged + is_failure;
+    log_event(is_warning ? LOG_WARN : LOG_DEBUG, "forward.done",
+              log_slice("request_id", exchange_request_id(exchange)),
               log_str("outcome", label_forward_outcome_name(outcome)),
               log_str("writer", forward->writer), log_str("reason", reason),
               log_int("took_us", (int64_t)(took_ns / 1000)),
-              log_int("failures_since_last_warning", (int64_t)unlogged));
+              log_int("failures_since_last_warning", (int64_t)(is_warning ? unlogged : 0)));
 }
 
 /* ---- connections ---- */
 
-static void leave_queue(struct forward *forward) {
-    if (!list_node_is_linked(&forward->node))
-        return;
-    list_remove(&forward->node);
-    forward->all->waiting_count--;
-    metrics_sub(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
-}
-
-static bool has_room(const struct forwards *all, bool is_stream) {
+static bool has_room(const struct forwards *all, bool for_stream) {
     bool has_connection =
         !list_is_empty(&all->group.idle) || all->group.count < FORWARD_CONNECTIONS_MAX;
-    return has_connection && !(is_stream && all->stream_count >= FORWARD_STREAMS_MAX);
+    return has_connection && !(for_stream && all->stream_count >= FORWARD_STREAMS_MAX);
 }
 
 static void serve_waiting(struct forwards *all) {
@@ -124,9 +236,9 @@ static void serve_waiting(struct forwards *all) {
     for (size_t left = all->waiting_count; node && left > 0; left--, node = next) {
         struct forward *forward = container_of(node, struct forward, node);
         next = list_next(&all->waiting, node);
-        if (!has_room(all, forward->is_stream))
+        if (!has_room(all, is_stream(forward)))
             continue;
-        leave_queue(forward);
+        set_state(forward, FORWARD_PAUSED);
         attempt(forward);
     }
 }
@@ -135,35 +247,21 @@ static void refuse(struct forward *forward, enum status status, const char *reas
     enum label_forward_outcome outcome = status == STATUS_LIMIT_REACHED
                                              ? LABEL_FORWARD_OUTCOME_REFUSED
                                              : LABEL_FORWARD_OUTCOME_UNREACHABLE;
-    forward_count(forward, outcome, reason);
-    forward->state = FORWARD_OVER;
-    deadline_drop(&forward->deadline);
+    finish(forward, FORWARD_OVER, outcome, reason);
     exchange_answer_status(forward->exchange, status);
-}
-
-static void wait_for_connection(struct forward *forward) {
-    struct forwards *all = forward->all;
-    if (all->waiting_count == FORWARD_WAITING_MAX) {
-        refuse(forward, STATUS_LIMIT_REACHED, "too many requests wait for the writer");
-        return;
-    }
-    forward->state = FORWARD_WAITING;
-    list_push_back(&all->waiting, &forward->node);
-    all->waiting_count++;
-    metrics_add(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
-    set_deadline(forward, WAIT_MS);
 }
 
 /* The forward has no connection any more. */
 static struct outbound *take_upstream(struct forward *forward) {
     struct outbound *upstream = forward->upstream;
     forward->upstream = NULL;
-    if (upstream && forward->is_stream)
+    if (upstream && is_stream(forward))
         forward->all->stream_count--;
     return upstream;
 }
 
-void forward_end_upstream(struct forward *forward, bool is_kept) {
+/* The answer is complete, or the connection is of no more use. Does nothing without one. */
+static void end_upstream(struct forward *forward, bool is_kept) {
     struct forwards *all = forward->all;
     struct outbound *upstream = take_upstream(forward);
     if (!is_kept || all->loop->state != LOOP_SERVING) {
@@ -176,12 +274,44 @@ void forward_end_upstream(struct forward *forward, bool is_kept) {
     serve_waiting(all);
 }
 
+static void answer_unknown(struct forward *forward, const char *reason) {
+    struct exchange *exchange = forward->exchange;
+    struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
+    finish(forward, FORWARD_OVER, LABEL_FORWARD_OUTCOME_UNKNOWN, reason);
+    end_upstream(forward, false);
+    if (exchange->answered) {
+        exchange_abort(exchange, STATUS_APPEND_OUTCOME_UNKNOWN);
+        return;
+    }
+    exchange_answer_error(exchange,
+                          &(struct exchange_error){.status = STATUS_APPEND_OUTCOME_UNKNOWN,
+                                                   .message = UNKNOWN_MESSAGE,
+                                                   .headers = &retry,
+                                                   .header_count = 1});
+}
+
 /* ---- attempts ---- */
 
-void forward_retry(struct forward *forward, const char *reason) {
+/* The writer asks for the body. False: the exchange is gone. */
+static bool open_body(struct forward *forward) {
+    struct exchange *exchange = forward->exchange;
+    forward->sent = REQUEST_OPEN;
+    await_writer(forward);
+    exchange_ref(exchange);
+    exchange_resume(exchange);
+    if (exchange->conn && exchange->request && exchange->request->expect_continue &&
+        !forward->is_continued) {
+        forward->is_continued = true;
+        conn_continue(exchange->conn);
+    }
+    return exchange_unref(exchange);
+}
+
+/* Nothing was stored: tries again for some time. */
+static void retry(struct forward *forward, const char *reason) {
     if (now_ms(forward) >= forward->give_up_ms) {
-        if (forward->may_have_effect)
-            forward_answer_unknown(forward, reason);
+        if (may_have_effect(forward))
+            answer_unknown(forward, reason);
         else
             refuse(forward, STATUS_NOT_WRITER, reason);
         return;
@@ -192,46 +322,45 @@ void forward_retry(struct forward *forward, const char *reason) {
     metrics_add(METRIC_FORWARD_RETRIES, METRIC_PLAIN, 1);
     http1_answer_release(&forward->answer);
     buffer_release(&forward->body);
-    if (forward->is_stream) {
-        forward->is_body_open = false;
+    forward->sent = REQUEST_HELD;
+    if (is_stream(forward))
         exchange_pause(forward->exchange);
-    }
-    forward->state = FORWARD_PAUSED;
+    set_state(forward, FORWARD_PAUSED);
     set_deadline(forward, RETRY_MS);
 }
 
-void forward_trouble(struct forward *forward, const char *reason) {
+/* The connection failed. Tries again, answers the client, or ends the answer that was begun. */
+static void trouble(struct forward *forward, const char *reason) {
     struct exchange *exchange = forward->exchange;
-    forward_end_upstream(forward, false);
-    if (forward_is_over(forward))
+    end_upstream(forward, false);
+    if (is_over(forward))
         return;
     if (forward->state == FORWARD_FOLLOWING || forward->state == FORWARD_PASSING ||
-        forward->state == FORWARD_FOLLOW_PAUSED) {
-        forward->is_broken = true;
-    } else if (exchange->answered) {
-        forward->is_broken = true;
-        forward_follow(forward);
-    } else if (!forward->may_have_effect) {
-        forward_retry(forward, reason);
+        forward->state == FORWARD_FOLLOW_PAUSED)
+        return; /* the answer breaks off behind the piece that is on its way */
+    if (exchange->answered) {
+        follow(forward);
+    } else if (!may_have_effect(forward)) {
+        retry(forward, reason);
     } else if (forward->can_repeat) {
         /* The writer may have been silent for long. Another one gets its time once. */
         if (!forward->is_repeated)
             forward->give_up_ms = now_ms(forward) + GIVE_UP_MS;
         forward->is_repeated = true;
-        forward_retry(forward, reason);
+        retry(forward, reason);
     } else {
-        forward_answer_unknown(forward, reason);
+        answer_unknown(forward, reason);
     }
 }
 
 static void send_part(struct forward *forward) {
     if (outbound_send(forward->upstream, buffer_slice(&forward->request)) != STATUS_OK) {
-        forward_trouble(forward, "no memory");
+        trouble(forward, "no memory");
         return;
     }
     if (!outbound_is_clear(forward->upstream))
         outbound_want_room(forward->upstream);
-    forward_await(forward);
+    await_writer(forward);
 }
 
 /* The head of a stream, or a whole request. */
@@ -243,57 +372,51 @@ static enum status write_request(struct forward *forward) {
         .request_id = exchange_request_id(exchange),
         .node_id = slice_of(nodes_self(forward->all->nodes)),
         .proof = slice_of(forward->all->proof),
-        .content_length = forward->is_stream ? request->content_length : exchange->body.size,
-        .is_chunked = forward->is_chunked,
-        .expects_continue = forward->is_stream && request->has_body,
+        .content_length = is_stream(forward) ? request->content_length : exchange->body.size,
+        .is_chunked = is_stream(forward) && request->chunked,
+        .expects_continue = is_stream(forward) && request->has_body,
     };
     buffer_clear(&forward->request);
     enum status status = forward_head_write(&forward->request, &head);
-    if (status == STATUS_OK && !forward->is_stream)
+    if (status == STATUS_OK && !is_stream(forward))
         status = buffer_append_slice(&forward->request, buffer_slice(&exchange->body));
     return status;
 }
 
 static void exchange_with(struct forward *forward) {
-    forward->state = FORWARD_EXCHANGING;
+    set_state(forward, FORWARD_EXCHANGING);
     buffer_init(&forward->body, FORWARD_ANSWER_BYTES_MAX);
-    if (forward->is_stream && write_request(forward) != STATUS_OK) {
-        forward_trouble(forward, "no memory");
+    if (is_stream(forward) && write_request(forward) != STATUS_OK) {
+        trouble(forward, "no memory");
         return;
     }
-    if (!forward->is_stream)
-        forward->may_have_effect = forward->is_request_over = forward->is_body_open = true;
+    forward->sent = is_stream(forward) ? REQUEST_OFFERED : REQUEST_SENT;
     send_part(forward);
     /* A stream without a body has no 100 Continue. */
-    bool is_empty =
-        forward->upstream && forward->is_stream && !forward->exchange->request->has_body;
-    bool is_alive = !is_empty || forward_open_body(forward);
-    (void)is_alive;
-}
-
-static bool find_writer(struct forward *forward, struct outbound_target *target) {
-    struct node_address node;
-    const struct exchange *exchange = forward->exchange;
-    if (!nodes_writer(forward->all->nodes, &node))
-        return false;
-    bool is_operators = exchange->conn->is_operators && *node.operator_text;
-    memcpy(forward->writer, node.id, sizeof(forward->writer));
-    return outbound_target_read(target, slice_of(is_operators ? node.operator_text : node.text));
+    if (forward->upstream && is_stream(forward) && !forward->exchange->request->has_body)
+        (void)open_body(forward);
 }
 
 static void attempt(struct forward *forward) {
     struct forwards *all = forward->all;
+    const struct exchange *exchange = forward->exchange;
     struct outbound_target target;
-    if (!find_writer(forward, &target)) {
-        forward_retry(forward, "no writer is known");
+    struct node_address node;
+    bool is_known = nodes_writer(all->nodes, &node);
+    if (is_known)
+        memcpy(forward->writer, node.id, sizeof(forward->writer));
+    bool is_operators = is_known && exchange->conn->is_operators && *node.operator_text;
+    if (!is_known ||
+        !outbound_target_read(&target, slice_of(is_operators ? node.operator_text : node.text))) {
+        retry(forward, "no writer is known");
         return;
     }
     if (target.is_secure && !all->group.tls) {
-        forward_retry(forward, "TLS is not available");
+        retry(forward, "TLS is not available");
         return;
     }
     bool is_new = false;
-    if (has_room(all, forward->is_stream)) {
+    if (has_room(all, is_stream(forward))) {
         forward->upstream = outbound_reuse(&all->group, &target, &upstream_events, forward);
         is_new = !forward->upstream;
         if (is_new && outbound_open(&forward->upstream, &all->group, &target, &upstream_events,
@@ -302,59 +425,59 @@ static void attempt(struct forward *forward) {
             metrics_add(METRIC_FORWARD_CONNECTIONS, METRIC_PLAIN, 1);
         }
     }
-    if (!forward->upstream) {
-        wait_for_connection(forward);
+    if (!forward->upstream && all->waiting_count == FORWARD_WAITING_MAX) {
+        refuse(forward, STATUS_LIMIT_REACHED, "too many requests wait for the writer");
         return;
     }
-    all->stream_count += forward->is_stream;
+    if (!forward->upstream) {
+        set_state(forward, FORWARD_WAITING);
+        set_deadline(forward, WAIT_MS);
+        return;
+    }
+    all->stream_count += is_stream(forward);
     if (is_new) {
-        forward->state = FORWARD_CONNECTING;
+        set_state(forward, FORWARD_CONNECTING);
         set_deadline(forward, CONNECT_MS);
     } else {
         exchange_with(forward);
     }
 }
 
-/* The old writer may be stopped, or cut from the database, with the connection still open. */
-static bool is_writer_replaced(const struct forward *forward) {
-    struct node_address node;
-    return nodes_writer(forward->all->nodes, &node) && strcmp(node.id, forward->writer) != 0;
-}
-
-/* The writer sent nothing for some time. */
+/* The writer sent nothing for some time. It may be stopped, or cut from the database, with the
+ * connection still open. */
 static void check_writer(struct forward *forward) {
     uint64_t at_ms = now_ms(forward);
-    if (is_writer_replaced(forward))
-        forward_trouble(forward, "another node is the writer now");
+    struct node_address node;
+    if (nodes_writer(forward->all->nodes, &node) && strcmp(node.id, forward->writer) != 0)
+        trouble(forward, "another node is the writer now");
     else if (at_ms >= forward->silent_until_ms)
-        forward_trouble(forward, "the writer was silent for too long");
+        trouble(forward, "the writer was silent for too long");
     else
-        set_deadline(forward, least(forward->silent_until_ms - at_ms, WRITER_CHECK_MS));
+        set_deadline(forward, MIN(forward->silent_until_ms - at_ms, WRITER_CHECK_MS));
 }
 
 static void on_deadline(struct deadline *deadline) {
     struct forward *forward = container_of(deadline, struct forward, deadline);
-    if (forward_is_over(forward))
+    if (is_over(forward))
         return;
     switch (forward->state) {
     case FORWARD_WAITING:
-        leave_queue(forward);
         refuse(forward, STATUS_LIMIT_REACHED, "no connection to the writer was free in time");
         return;
     case FORWARD_PAUSED:
         attempt(forward);
         return;
     case FORWARD_CONNECTING:
-        forward_trouble(forward, "no connection was made in time");
+        trouble(forward, "no connection was made in time");
         return;
     case FORWARD_EXCHANGING:
         check_writer(forward);
         return;
     case FORWARD_FOLLOWING:
-        forward_answer_unknown(forward, "the log was not read in time");
+        answer_unknown(forward, "the log was not read in time");
         return;
     case FORWARD_FOLLOW_PAUSED:
-        forward_follow(forward);
+        follow(forward);
         return;
     case FORWARD_PASSING:
     case FORWARD_DISCARDING:
@@ -363,33 +486,222 @@ static void on_deadline(struct deadline *deadline) {
     }
 }
 
-/* ---- the body ---- */
+/* ---- the answer ---- */
 
-bool forward_open_body(struct forward *forward) {
-    struct exchange *exchange = forward->exchange;
-    forward->is_body_open = true;
-    forward_await(forward);
-    exchange_ref(exchange);
-    exchange_resume(exchange);
-    if (exchange->conn && exchange->request && exchange->request->expect_continue &&
-        !forward->is_continued) {
-        forward->is_continued = true;
-        conn_continue(exchange->conn);
+static void on_received(void *user, struct slice input) {
+    struct forward *forward = user;
+    struct http1_answer *answer = &forward->answer;
+    if (is_over(forward)) {
+        end_upstream(forward, false);
+        return;
     }
-    return exchange_unref(exchange);
+    if (http1_answer_read(answer, &input, &forward->body) != STATUS_OK) {
+        trouble(forward, "the answer is not understood");
+        return;
+    }
+    if (answer->is_continued && forward->sent < REQUEST_OPEN && !open_body(forward))
+        return;
+    await_writer(forward);
+    bool is_refusal = answer->http_status == 503 && !forward->exchange->answered;
+    size_t least_bytes = is_refusal ? REFUSAL_BYTES_MAX : 1;
+    if (!http1_answer_is_done(answer) && (!answer->has_head || forward->body.size < least_bytes))
+        return;
+    if (http1_answer_is_done(answer)) {
+        end_upstream(forward,
+                     answer->keep_alive && input.size == 0 && forward->sent == REQUEST_SENT);
+        if (!forward->exchange->answered &&
+            forward_is_not_stored(answer->http_status, buffer_slice(&forward->body)) &&
+            !(is_stream(forward) && forward->sent >= REQUEST_OPEN)) {
+            forward->sent = REQUEST_HELD;
+            retry(forward, "the node has lost the writer role");
+            return;
+        }
+    } else {
+        outbound_pause(forward->upstream);
+    }
+    follow(forward);
 }
+
+/* ---- the log ---- */
+
+static void follow_returned(struct call *call) {
+    struct forward *forward = container_of(call, struct forward, call);
+    struct exchange *exchange = forward->exchange;
+    if (!exchange_unref(exchange))
+        return;
+    assert(forward->state == FORWARD_FOLLOWING);
+    if (forward->wait.status == STATUS_OK) {
+        pass(forward);
+    } else if (clock_mono_ms(&exchange->loop->clock) >= forward->follow_until_ms) {
+        answer_unknown(forward, "the log could not be read");
+    } else {
+        set_state(forward, FORWARD_FOLLOW_PAUSED);
+        io_loop_deadline_in(exchange->loop, &forward->deadline, DEADLINE_FORWARD, FOLLOW_PAUSE_MS);
+    }
+}
+
+/* On the writer's thread. */
+static void followed(struct follow_wait *wait) {
+    call_return_post(&container_of(wait, struct forward, wait)->call);
+}
+
+/* Waits for a pass over the log, then passes on what has arrived. */
+static void follow(struct forward *forward) {
+    struct exchange *exchange = forward->exchange;
+    if (forward->state != FORWARD_FOLLOW_PAUSED)
+        forward->follow_until_ms = clock_mono_ms(&exchange->loop->clock) + forward->all->silence_ms;
+    set_state(forward, FORWARD_FOLLOWING);
+    await_writer(forward);
+    exchange_ref(exchange);
+    forward->call.done = follow_returned;
+    call_begin(&forward->call, exchange->loop);
+    forward->wait = (struct follow_wait){.done = followed};
+    writer_follow_post(exchange->http->writer, &forward->wait);
+}
+
+/* ---- passing on ---- */
+
+static void begin_answer(struct forward *forward) {
+    struct http1_header fields[HTTP1_ANSWER_HEADERS_MAX];
+    const struct http1_answer *answer = &forward->answer;
+    struct slice type = SLICE("");
+    size_t count = forward_head_fields(answer, fields);
+    (void)http1_answer_find(answer, SLICE("content-type"), &type);
+    if (forward->exchange->match.route->flags & ROUTE_ITEMS && answer->chunked &&
+        answer->http_status == 200)
+        forward->lines.form = slice_equal(type, SLICE("application/json")) ? FORWARD_LINES_ARRAY
+                                                                           : FORWARD_LINES_NDJSON;
+    /* A body that the writer refused is not read, so the connection cannot be reused. */
+    if (!forward->upstream && is_stream(forward) && forward->sent != REQUEST_SENT)
+        forward->exchange->conn->keep_alive = false;
+    exchange_begin_forwarded(forward->exchange, answer->http_status, fields, count,
+                             answer->chunked ? NULL : &answer->content_length);
+}
+
+/* Remembers why the writer refuses the client, for the operator of this node. */
+static void note_refusal(struct forward *forward) {
+    static const struct slice start = SLICE("{\"error\":\"");
+    struct slice body = buffer_slice(&forward->body);
+    if (forward->answer.http_status < 400 || !slice_starts(body, start))
+        return;
+    body = slice_from(body, start.size);
+    for (int status = 0; status < STATUS_COUNT; status++) {
+        struct slice code = slice_of(status_code((enum status)status));
+        if (slice_starts(body, code) && body.size > code.size && body.data[code.size] == '"')
+            exchange_log_refusal(forward->exchange, (enum status)status, (struct slice){NULL, 0});
+    }
+}
+
+/* {"index":N,"status":503,"error":{…}}: this item and all later ones are of unknown outcome. */
+static enum status write_unknown_item(struct forward *forward) {
+    struct buffer *out = &forward->body;
+    const struct exchange_error error = {.status = STATUS_APPEND_OUTCOME_UNKNOWN,
+                                         .message = "The writer was lost. This item and all later "
+                                                    "ones may be stored."};
+    bool is_first = forward->lines.form == FORWARD_LINES_ARRAY && !forward->lines.has_passed;
+    if (is_first)
+        buffer_append_byte(out, '[');
+    buffer_printf(out, "{\"index\":%llu,\"status\":503,\"error\":",
+                  (unsigned long long)forward->lines.next_index);
+    enum status status = exchange_error_write(forward->exchange, &error, out);
+    return status == STATUS_OK ? buffer_append_slice(out, SLICE("}\n")) : status;
+}
+
+/* The rest of the body was dropped. */
+static void discarded(struct forward *forward) {
+    /* The last line is still being sent: the sent event follows. */
+    if (exchange_is_sending(forward->exchange))
+        return;
+    set_state(forward, FORWARD_OVER);
+    exchange_end(forward->exchange,
+                 forward->lines.form == FORWARD_LINES_ARRAY ? SLICE("]\n") : SLICE(""));
+}
+
+/* The answer ends with the first item of unknown outcome. The client's body is
+ * read to its end, because most clients write all of it before they read. */
+static void pass_broken(struct forward *forward) {
+    static const char reason[] = "the writer was lost within its answer";
+    struct exchange *exchange = forward->exchange;
+    struct forward_lines *lines = &forward->lines;
+    bool has_lines = lines->form != FORWARD_LINES_NONE;
+    forward->body.size =
+        has_lines ? forward_lines_take(lines, buffer_slice(&forward->body), false) : 0;
+    if (!has_lines || lines->is_inside || write_unknown_item(forward) != STATUS_OK) {
+        finish(forward, FORWARD_OVER, LABEL_FORWARD_OUTCOME_UNKNOWN, reason);
+        exchange_abort(exchange, STATUS_APPEND_OUTCOME_UNKNOWN);
+        return;
+    }
+    finish(forward, FORWARD_DISCARDING, LABEL_FORWARD_OUTCOME_UNKNOWN, reason);
+    exchange_ref(exchange);
+    bool more = exchange_send(exchange, buffer_slice(&forward->body));
+    if (!exchange_unref(exchange))
+        return;
+    if (more && forward->sent == REQUEST_SENT)
+        discarded(forward);
+    else if (forward->sent != REQUEST_SENT)
+        exchange_resume(exchange);
+}
+
+static void pass(struct forward *forward) {
+    struct exchange *exchange = forward->exchange;
+    struct slice text = buffer_slice(&forward->body);
+    bool has_items = exchange->match.route->flags & ROUTE_ITEMS;
+    if (is_broken(forward) && !exchange->answered && !has_items) {
+        answer_unknown(forward, "the writer was lost within its answer");
+        return;
+    }
+    if (!exchange->answered) {
+        note_refusal(forward);
+        begin_answer(forward);
+    }
+    if (is_broken(forward)) {
+        pass_broken(forward);
+        return;
+    }
+    if (!forward->upstream) {
+        finish(forward, FORWARD_OVER, LABEL_FORWARD_OUTCOME_ANSWERED, "");
+        exchange_end(exchange, text);
+        return;
+    }
+    if (forward->lines.form != FORWARD_LINES_NONE)
+        text.size = forward_lines_take(&forward->lines, text, text.size > LINE_BYTES_MAX);
+    set_state(forward, FORWARD_PASSING);
+    deadline_drop(&forward->deadline);
+    if (text.size == 0) {
+        passed(forward);
+        return;
+    }
+    exchange_ref(exchange);
+    bool more = exchange_send(exchange, text);
+    buffer_consume(&forward->body, text.size);
+    if (exchange_unref(exchange) && more)
+        passed(forward);
+}
+
+/* The client has taken a piece. */
+static void passed(struct forward *forward) {
+    if (is_broken(forward)) {
+        pass_broken(forward);
+        return;
+    }
+    set_state(forward, FORWARD_EXCHANGING);
+    await_writer(forward);
+    outbound_resume(forward->upstream);
+}
+
+/* ---- the body ---- */
 
 static void on_body(struct exchange *exchange, struct slice piece) {
     struct forward *forward = exchange->work;
     if (!forward->upstream)
         return;
-    assert(forward->is_body_open);
-    forward->may_have_effect = true;
+    assert(passes_body(forward));
+    forward->sent = REQUEST_SENDING;
     buffer_clear(&forward->request);
-    enum status status = forward->is_chunked ? http1_chunk(&forward->request, piece)
-                                             : buffer_append_slice(&forward->request, piece);
+    enum status status = exchange->request->chunked ? http1_chunk(&forward->request, piece)
+                                                    : buffer_append_slice(&forward->request, piece);
     if (status != STATUS_OK) {
-        forward_trouble(forward, "no memory");
+        trouble(forward, "no memory");
         return;
     }
     send_part(forward);
@@ -399,32 +711,31 @@ static void on_body(struct exchange *exchange, struct slice piece) {
 
 static void on_body_end(struct exchange *exchange) {
     struct forward *forward = exchange->work;
-    forward->is_body_over = true;
+    forward->sent = REQUEST_SENT;
     if (forward->state == FORWARD_DISCARDING) {
-        forward_discarded(forward);
+        discarded(forward);
         return;
     }
     exchange_watch_end(exchange);
     if (!forward->upstream)
         return;
-    forward->may_have_effect = forward->is_request_over = true;
-    if (!forward->is_chunked) {
-        forward_await(forward);
+    if (!exchange->request->chunked) {
+        await_writer(forward);
         return;
     }
     buffer_clear(&forward->request);
     if (http1_chunk_end(&forward->request) == STATUS_OK)
         send_part(forward);
     else
-        forward_trouble(forward, "no memory");
+        trouble(forward, "no memory");
 }
 
 static void on_sent(struct exchange *exchange) {
     struct forward *forward = exchange->work;
-    if (forward->state == FORWARD_DISCARDING && forward->is_body_over)
-        forward_discarded(forward);
+    if (forward->state == FORWARD_DISCARDING && forward->sent == REQUEST_SENT)
+        discarded(forward);
     else if (forward->state == FORWARD_PASSING)
-        forward_passed(forward);
+        passed(forward);
 }
 
 static const struct exchange_stream forward_stream = {
@@ -437,8 +748,8 @@ static const struct exchange_stream forward_stream = {
 
 static void on_opened(void *user) {
     struct forward *forward = user;
-    if (forward_is_over(forward))
-        forward_end_upstream(forward, false);
+    if (is_over(forward))
+        end_upstream(forward, false);
     else
         exchange_with(forward);
 }
@@ -447,9 +758,8 @@ static void on_has_room(void *user) {
     struct forward *forward = user;
     struct exchange *exchange = forward->exchange;
     if (forward->state == FORWARD_EXCHANGING)
-        forward_await(forward);
-    if (!forward_is_over(forward) && forward->is_stream && forward->is_body_open &&
-        !forward->is_body_over)
+        await_writer(forward);
+    if (!is_over(forward) && is_stream(forward) && passes_body(forward))
         exchange_resume(exchange);
 }
 
@@ -457,12 +767,12 @@ static void on_lost(void *user, const char *reason) {
     struct forward *forward = user;
     /* It closed by itself. */
     (void)take_upstream(forward);
-    forward_trouble(forward, reason);
+    trouble(forward, reason);
 }
 
 static const struct outbound_events upstream_events = {
     .opened = on_opened,
-    .received = forward_received,
+    .received = on_received,
     .has_room = on_has_room,
     .lost = on_lost,
 };
@@ -487,25 +797,15 @@ static void on_idle(struct deadline *idle) {
 
 static void work_free(void *memory) {
     struct forward *forward = memory;
-    forward_count(forward, LABEL_FORWARD_OUTCOME_ABANDONED, "the client disconnected");
-    leave_queue(forward);
+    if (forward->state != FORWARD_DISCARDING && forward->state != FORWARD_OVER)
+        finish(forward, FORWARD_OVER, LABEL_FORWARD_OUTCOME_ABANDONED, "the client disconnected");
     deadline_drop(&forward->deadline);
-    forward_end_upstream(forward, false);
+    end_upstream(forward, false);
     forward->all->request_bytes -= forward->charged_bytes;
     buffer_release(&forward->request);
     buffer_release(&forward->body);
     http1_answer_release(&forward->answer);
     free(forward);
-}
-
-/* An append with one of these is stored once, however often it is sent. */
-static bool has_identity(struct slice body) {
-    const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
-    struct json_field fields[] = {{.name = SLICE("event_id")}, {.name = SLICE("idempotency_key")}};
-    if (json_read_object(body, &limits, fields, 2) != STATUS_OK)
-        return false;
-    return (fields[0].present && fields[0].value.kind == JSON_KIND_STRING) ||
-           (fields[1].present && fields[1].value.kind == JSON_KIND_STRING);
 }
 
 static enum status hold_request(struct forward *forward) {
@@ -516,8 +816,8 @@ static enum status hold_request(struct forward *forward) {
     forward->charged_bytes = bytes;
     forward->all->request_bytes += bytes;
     buffer_init(&forward->request, bytes);
-    forward->can_repeat =
-        exchange->match.route->flags & ROUTE_APPEND && has_identity(buffer_slice(&exchange->body));
+    forward->can_repeat = exchange->match.route->flags & ROUTE_APPEND &&
+                          forward_has_identity(buffer_slice(&exchange->body));
     enum status status = write_request(forward);
     buffer_release(&exchange->body);
     return status;
@@ -536,7 +836,6 @@ enum forward_choice forward_choose(const struct exchange *exchange) {
 }
 
 void forward_begin(struct exchange *exchange) {
-    unsigned flags = exchange->match.route->flags;
     struct forward *forward = calloc(1, sizeof(*forward));
     if (!forward) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
@@ -544,9 +843,6 @@ void forward_begin(struct exchange *exchange) {
     }
     forward->exchange = exchange;
     forward->all = conn_loop(exchange->conn)->forwards;
-    forward->is_stream = flags & ROUTE_STREAM;
-    forward->is_chunked = forward->is_stream && exchange->request->chunked;
-    forward->is_long = !(flags & (ROUTE_PRODUCER | ROUTE_APPEND));
     forward->give_up_ms = now_ms(forward) + GIVE_UP_MS;
     http1_answer_init(&forward->answer, &node_peer);
     buffer_init(&forward->body, FORWARD_ANSWER_BYTES_MAX);
@@ -554,7 +850,7 @@ void forward_begin(struct exchange *exchange) {
     exchange->work = forward;
     exchange->work_free = work_free;
     exchange->stream = &forward_stream;
-    if (forward->is_stream) {
+    if (is_stream(forward)) {
         exchange_pause(exchange);
     } else {
         enum status status = hold_request(forward);

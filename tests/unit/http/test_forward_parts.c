@@ -1,7 +1,5 @@
 /* The parts of forwarding that need no writer: heads, lines and the proof of a node. */
-#include "http/forward/forward_head.h"
-#include "http/forward/forward_lines.h"
-#include "http/forward/node_proof.h"
+#include "http/forward/forward_parts.h"
 #include "test.h"
 #include "wire/http1.h"
 
@@ -65,7 +63,7 @@ static void an_answer_keeps_its_fields(void **state) {
 
 static void only_whole_lines_are_passed_on(void **state) {
     (void)state;
-    struct forward_lines lines = {.is_array = false};
+    struct forward_lines lines = {.form = FORWARD_LINES_NDJSON};
     struct slice text = SLICE("{\"index\":0,\"status\":200}\n{\"index\":7,\"status\":409}\n{\"ind");
     assert_int_equal(forward_lines_take(&lines, text, false), 50);
     assert_int_equal(lines.next_index, 8);
@@ -81,7 +79,7 @@ static void only_whole_lines_are_passed_on(void **state) {
 
 static void lines_of_an_array_are_counted(void **state) {
     (void)state;
-    struct forward_lines lines = {.is_array = true};
+    struct forward_lines lines = {.form = FORWARD_LINES_ARRAY};
     struct slice text = SLICE("[{\"index\":0,\"status\":200},\n{\"index\":1}");
     assert_int_equal(forward_lines_take(&lines, text, false), 27);
     assert_int_equal(lines.next_index, 1);

@@ -1,9 +1,14 @@
-#include "http/forward/forward_head.h"
+#include "http/forward/forward_parts.h"
 
 #include <assert.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <strings.h>
 
-#include "wire/http1_response.h"
+#include "wire/json.h"
+
+/* ---- heads ---- */
 
 static bool is_one_of(struct slice name, const struct slice *names, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -99,4 +104,103 @@ size_t forward_head_fields(const struct http1_answer *answer,
         if (!is_of_connection(answer->headers[i].name))
             fields[count++] = answer->headers[i];
     return count;
+}
+
+bool forward_is_not_stored(unsigned http_status, struct slice body) {
+    return http_status == 503 && (slice_starts(body, SLICE("{\"error\":\"not_writer\"")) ||
+                                  slice_starts(body, SLICE("{\"error\":\"writer_lost\"")));
+}
+
+bool forward_has_identity(struct slice body) {
+    const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
+    struct json_field fields[] = {{.name = SLICE("event_id")}, {.name = SLICE("idempotency_key")}};
+    if (json_read_object(body, &limits, fields, 2) != STATUS_OK)
+        return false;
+    return (fields[0].present && fields[0].value.kind == JSON_KIND_STRING) ||
+           (fields[1].present && fields[1].value.kind == JSON_KIND_STRING);
+}
+
+/* ---- the lines of a batch's answer ---- */
+
+/* {"index":N, with [ before it in the first line of an array. */
+static void note_index(struct forward_lines *lines, struct slice line) {
+    static const struct slice start = SLICE("{\"index\":");
+    uint64_t index = 0;
+    size_t digits = 0;
+    if (lines->form == FORWARD_LINES_ARRAY && slice_starts(line, SLICE("[")))
+        line = slice_from(line, 1);
+    if (!slice_starts(line, start))
+        return;
+    line = slice_from(line, start.size);
+    for (; digits < line.size && digits < 19; digits++) {
+        char byte = line.data[digits];
+        if (byte < '0' || byte > '9')
+            break;
+        index = index * 10 + (uint64_t)(byte - '0');
+    }
+    if (digits > 0)
+        lines->next_index = index + 1;
+}
+
+size_t forward_lines_take(struct forward_lines *lines, struct slice text, bool must_go) {
+    size_t taken = 0;
+    while (taken < text.size) {
+        struct slice left = slice_from(text, taken);
+        const char *end = memchr(left.data, '\n', left.size);
+        if (!end && !must_go)
+            break;
+        if (!lines->is_inside)
+            note_index(lines, left);
+        lines->is_inside = !end;
+        taken += end ? (size_t)(end - left.data) + 1 : left.size;
+    }
+    lines->has_passed = lines->has_passed || taken > 0;
+    return taken;
+}
+
+/* ---- the proof of a node ---- */
+
+/* Keeps these proofs apart from other uses of the key. */
+#define PURPOSE      "khala-forwarded:"
+#define ID_BYTES_MAX 64
+
+static void write_proof(const uint8_t digest[SHA256_BYTES], struct slice node_id,
+                        char text[NODE_PROOF_SIZE + 1]) {
+    static const char digits[] = "0123456789abcdef";
+    unsigned char mac[SHA256_BYTES];
+    unsigned size = sizeof(mac);
+    char message[sizeof(PURPOSE) + ID_BYTES_MAX] = PURPOSE;
+    assert(node_id.size <= ID_BYTES_MAX);
+    memcpy(message + strlen(PURPOSE), node_id.data, node_id.size);
+    const unsigned char *made =
+        HMAC(EVP_sha256(), digest, SHA256_BYTES, (const unsigned char *)message,
+             strlen(PURPOSE) + node_id.size, mac, &size);
+    assert(made && size == sizeof(mac));
+    (void)made;
+    for (size_t i = 0; i < sizeof(mac); i++) {
+        text[2 * i] = digits[mac[i] >> 4];
+        text[2 * i + 1] = digits[mac[i] & 15];
+    }
+    text[NODE_PROOF_SIZE] = '\0';
+}
+
+void node_proof_write(const struct operator_key *key, struct slice node_id,
+                      char text[NODE_PROOF_SIZE + 1]) {
+    write_proof(key->digest, node_id, text);
+}
+
+bool node_proof_check(const struct operator_key *key, const struct http1_request *request) {
+    struct slice node_id, proof;
+    char expected[NODE_PROOF_SIZE + 1];
+    if (!http1_header_find(request, FORWARDED_FIELD, &node_id) ||
+        !http1_header_find(request, PROOF_FIELD, &proof) || proof.size != NODE_PROOF_SIZE ||
+        node_id.size > ID_BYTES_MAX)
+        return false;
+    write_proof(key->digest, node_id, expected);
+    bool is_same = CRYPTO_memcmp(expected, proof.data, NODE_PROOF_SIZE) == 0;
+    if (!is_same && key->has_previous) {
+        write_proof(key->previous_digest, node_id, expected);
+        is_same = CRYPTO_memcmp(expected, proof.data, NODE_PROOF_SIZE) == 0;
+    }
+    return is_same;
 }
