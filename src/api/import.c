@@ -305,7 +305,7 @@ static void fail(struct import_work *work, enum status status) {
               log_str("reason", work->reason ? work->reason : ""),
               log_int("line", (int64_t)work->line),
               log_int("imported", (int64_t)work->imported_count));
-    if (!exchange->answered) {
+    if (!exchange_is_answered(exchange)) {
         exchange_answer_error(exchange, &error);
     } else {
         if (written == STATUS_OK)
@@ -341,7 +341,7 @@ static void finish(struct import_work *work) {
     log_event(LOG_INFO, "import.done", log_slice("key", work->exchange->principal->subject),
               log_int("events", (int64_t)work->event_count),
               log_int("imported", (int64_t)work->imported_count));
-    if (!work->exchange->answered)
+    if (!exchange_is_answered(work->exchange))
         exchange_begin(work->exchange, 200, SLICE("application/x-ndjson"));
     exchange_end(work->exchange, (struct slice){text, (size_t)size});
 }
@@ -359,7 +359,7 @@ static void advance(struct import_work *work) {
     int size = snprintf(text, sizeof(text), "{\"progress\":{\"done\":%llu,\"total\":%llu}}\n",
                         (unsigned long long)work->imported_count,
                         (unsigned long long)(work->event_count - work->stored_count));
-    if (!exchange->answered)
+    if (!exchange_is_answered(exchange))
         exchange_begin(exchange, 200, SLICE("application/x-ndjson"));
     if (exchange_send(exchange, (struct slice){text, (size_t)size}))
         post_step(work);

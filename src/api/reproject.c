@@ -192,7 +192,7 @@ static void fail(struct reproject_work *work, enum status status) {
     log_event(LOG_WARN, "reproject.failed", log_str("status", status_code(status)),
               log_slice("entity_id", work->entity.id),
               log_int("repaired", (int64_t)work->total.repaired));
-    if (exchange->answered)
+    if (exchange_is_answered(exchange))
         exchange_abort(exchange, status);
     else
         exchange_answer_status(exchange, status);
@@ -220,7 +220,7 @@ static enum status write_end(struct reproject_work *work) {
 static void send_output(struct reproject_work *work) {
     struct exchange *exchange = work->exchange;
     work->last_sent_ms = clock_mono_ms(&exchange->loop->clock);
-    if (!exchange->answered)
+    if (!exchange_is_answered(exchange))
         exchange_begin(exchange, 200, SLICE("application/json"));
     if (work->is_over) {
         exchange_end(exchange, buffer_slice(&work->out));

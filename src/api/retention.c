@@ -58,11 +58,11 @@ static void answer(struct retention_work *work) {
     enum status status = work->request.status;
     if (status == STATUS_OK)
         status = retention_report_write(work->request.report, &out);
-    if (status != STATUS_OK && exchange->answered)
+    if (status != STATUS_OK && exchange_is_answered(exchange))
         exchange_abort(exchange, status);
     else if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
-    else if (exchange->answered)
+    else if (exchange_is_answered(exchange))
         exchange_end(exchange, buffer_slice(&out));
     else
         exchange_answer_json(exchange, 200, buffer_slice(&out));
@@ -76,7 +76,7 @@ static void done_on_loop(struct call *call) {
         work->request.status = call->status;
     if (!exchange_unref(exchange))
         return;
-    if (exchange->answered && exchange_is_sending(exchange))
+    if (exchange_is_answered(exchange) && exchange_is_sending(exchange))
         work->is_done = true;
     else
         answer(work);
@@ -87,9 +87,9 @@ static void progress_on_loop(struct loop_task *task) {
     struct retention_work *work = container_of(task, struct retention_work, progress);
     struct exchange *exchange = work->exchange;
     atomic_store(&work->is_progress_posted, false);
-    if (!exchange->conn || (exchange->answered && exchange_is_sending(exchange)))
+    if (!exchange->conn || (exchange_is_answered(exchange) && exchange_is_sending(exchange)))
         return;
-    if (!exchange->answered)
+    if (!exchange_is_answered(exchange))
         exchange_begin(exchange, 200, SLICE("application/json"));
     bool is_sent = exchange_send(exchange, SLICE("\n"));
     (void)is_sent;

@@ -164,7 +164,7 @@ static void page_answer(struct store_read *read) {
     struct exchange *exchange = read->exchange;
     if (store_read_breaks_off(read))
         return;
-    if (!exchange->answered)
+    if (!exchange_is_answered(exchange))
         begin(exchange, read->state);
     if (!read->has_more) {
         exchange_end(exchange, buffer_slice(&read->out));

@@ -436,7 +436,7 @@ static const struct subscription_sink poll_sink = {
 static void gather(struct poll *poll) {
     bool wants_more;
     /* The topic may advance while the answer is being written. */
-    if (poll->exchange->answered || poll->state == POLL_COUNTING)
+    if (exchange_is_answered(poll->exchange) || poll->state == POLL_COUNTING)
         return;
     do {
         uint64_t room = poll->limit - poll->count;
@@ -455,7 +455,7 @@ static void member_advanced(struct feed_member *member) {
 
 static void answer_waiting(struct poll *poll) {
     bool is_waiting = poll->exchange->conn && !subscription_is_reading(&poll->subscription);
-    if (!is_waiting || poll->exchange->answered || poll->state == POLL_COUNTING)
+    if (!is_waiting || exchange_is_answered(poll->exchange) || poll->state == POLL_COUNTING)
         return;
     subscription_skip_hidden(&poll->subscription);
     answer_page(poll);

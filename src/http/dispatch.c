@@ -49,9 +49,9 @@ static void on_refused(struct conn *conn, enum status status) {
     if (!conn->exchange)
         conn->exchange = exchange_new(conn, NULL);
     /* An answer that has started cannot become an error: the connection closes instead. */
-    if (conn->exchange && conn->exchange->answered)
+    if (conn->exchange && exchange_is_answered(conn->exchange))
         exchange_log_end(conn->exchange, status);
-    if (!conn->exchange || conn->exchange->answered) {
+    if (!conn->exchange || exchange_is_answered(conn->exchange)) {
         conn_close(conn);
         return;
     }

@@ -16,6 +16,12 @@
 
 #define HEADERS_MAX 6
 
+static void set_state(struct exchange *exchange, enum exchange_state state) {
+    /* An exchange has one answer. */
+    assert(exchange->state == EXCHANGE_DUE && state != EXCHANGE_DUE);
+    exchange->state = state;
+}
+
 struct exchange *exchange_new(struct conn *conn, const struct http1_request *request) {
     struct exchange *exchange = calloc(1, sizeof(*exchange));
     if (!exchange)
@@ -103,7 +109,7 @@ void exchange_ref(struct exchange *exchange) {
 
 bool exchange_unref(struct exchange *exchange) {
     bool attached = exchange->conn != NULL;
-    bool wanted = attached && !exchange->answered_whole;
+    bool wanted = attached && exchange->state != EXCHANGE_ANSWERED;
     assert(exchange->refs > 0);
     exchange->store_call = NULL;
     if (--exchange->refs == 0 && !attached)
@@ -255,7 +261,7 @@ static void answer(struct exchange *exchange, const struct http1_response *conte
     struct conn *conn = exchange->conn;
     struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX + 1];
     struct http1_response response = *content;
-    assert(!exchange->answered);
+    assert(!exchange_is_answered(exchange));
     enum status held = hold_answer(exchange, response.body.size, !is_append(exchange));
     if (held != STATUS_OK) {
         exchange_answer_status(exchange, held);
@@ -272,7 +278,7 @@ static void answer(struct exchange *exchange, const struct http1_response *conte
     response.headers = headers;
     response.header_count = header_count;
     log_answered(exchange, response.http_status);
-    exchange->answered = exchange->answered_whole = true;
+    set_state(exchange, EXCHANGE_ANSWERED);
     /* The remaining pieces of a body are not read, so the connection cannot be reused. */
     if (conn->state == CONN_STREAMING && !conn->is_body_done)
         conn->keep_alive = false;
@@ -424,10 +430,9 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     struct http1_header id;
     size_t cors_count =
         cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, cors);
-    assert(!exchange->answered && exchange->stream);
-    exchange->answered = true;
-    exchange->chunked = exchange->request->version_minor > 0;
-    if (!exchange->chunked)
+    assert(!exchange_is_answered(exchange) && exchange->stream);
+    bool is_chunked = exchange->request->version_minor > 0;
+    if (!is_chunked)
         conn->keep_alive = false;
     log_answered(exchange, http_status);
     enum status status = http1_response_begin(&conn->http->out, http_status, conn->keep_alive);
@@ -440,20 +445,21 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     if (status == STATUS_OK && exchange_id_header(exchange, &id))
         status = http1_response_header(&conn->http->out, id.name, id.value);
     if (status == STATUS_OK)
-        status = exchange->chunked ? http1_response_end_chunked(&conn->http->out)
-                                   : http1_response_end_bare(&conn->http->out);
-    exchange->head_failed = status != STATUS_OK;
-    conn_stream(conn, exchange->chunked);
+        status = is_chunked ? http1_response_end_chunked(&conn->http->out)
+                            : http1_response_end_bare(&conn->http->out);
+    set_state(exchange, status != STATUS_OK ? EXCHANGE_FAILING
+                        : is_chunked        ? EXCHANGE_CHUNKED
+                                            : EXCHANGE_PLAIN);
+    conn_stream(conn, is_chunked);
 }
 
 void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
                               const struct http1_header *headers, size_t header_count,
                               const uint64_t *content_length) {
     struct conn *conn = exchange->conn;
-    assert(!exchange->answered && exchange->stream);
-    exchange->answered = true;
-    exchange->chunked = !content_length && exchange->request->version_minor > 0;
-    if (!exchange->chunked && !content_length)
+    assert(!exchange_is_answered(exchange) && exchange->stream);
+    bool is_chunked = !content_length && exchange->request->version_minor > 0;
+    if (!is_chunked && !content_length)
         conn->keep_alive = false;
     log_answered(exchange, http_status);
     enum status status = http1_response_begin(&conn->http->out, http_status, conn->keep_alive);
@@ -462,24 +468,27 @@ void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
     if (status == STATUS_OK && content_length)
         status = http1_response_end_length(&conn->http->out, *content_length);
     else if (status == STATUS_OK)
-        status = exchange->chunked ? http1_response_end_chunked(&conn->http->out)
-                                   : http1_response_end_bare(&conn->http->out);
-    exchange->head_failed = status != STATUS_OK;
-    conn_stream(conn, exchange->chunked);
+        status = is_chunked ? http1_response_end_chunked(&conn->http->out)
+                            : http1_response_end_bare(&conn->http->out);
+    set_state(exchange, status != STATUS_OK ? EXCHANGE_FAILING
+                        : is_chunked        ? EXCHANGE_CHUNKED
+                                            : EXCHANGE_PLAIN);
+    conn_stream(conn, is_chunked);
 }
 
 static enum status append_piece(struct exchange *exchange, struct slice piece) {
     struct buffer *out = &exchange->conn->http->out;
-    if (exchange->head_failed)
+    if (exchange->state == EXCHANGE_FAILING)
         return STATUS_OUT_OF_MEMORY;
     if (exchange_is_head(exchange))
         return STATUS_OK;
-    return exchange->chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
+    return exchange->state == EXCHANGE_CHUNKED ? http1_chunk(out, piece)
+                                               : buffer_append_slice(out, piece);
 }
 
 bool exchange_send(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
-    assert(exchange->answered && !conn->is_last_piece);
+    assert(exchange_is_answered(exchange) && !conn->is_last_piece);
     /* An answer that takes longer than its token lasts is aborted, as for a revoked token. */
     enum status status = exchange_token_status(exchange);
     if (status != STATUS_OK) {
@@ -496,11 +505,11 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
 
 void exchange_end(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
-    assert(exchange->answered && !conn->is_last_piece);
+    assert(exchange_is_answered(exchange) && !conn->is_last_piece);
     enum status status = append_piece(exchange, piece);
     if (status == STATUS_OK)
         status = hold_answer(exchange, conn->http->out.size, false);
-    if (status == STATUS_OK && exchange->chunked && !exchange_is_head(exchange))
+    if (status == STATUS_OK && exchange->state == EXCHANGE_CHUNKED && !exchange_is_head(exchange))
         status = http1_chunk_end(&conn->http->out);
     if (status != STATUS_OK) {
         conn_close(conn);

@@ -29,6 +29,15 @@ struct exchange_stream {
     void (*gone)(struct exchange *exchange);
 };
 
+/* The answer, of which there is one. */
+enum exchange_state {
+    EXCHANGE_DUE,
+    EXCHANGE_PLAIN,    /* it is sent in pieces; its length or the end of the connection ends it */
+    EXCHANGE_CHUNKED,  /* it is sent in pieces, each a chunk */
+    EXCHANGE_FAILING,  /* its head could not be written; the next piece closes the connection */
+    EXCHANGE_ANSWERED, /* it was written in one piece */
+};
+
 struct exchange {
     struct conn *conn; /* NULL: the connection is gone, and no answer is possible */
     struct io_loop *loop;
@@ -46,11 +55,8 @@ struct exchange {
     struct buffer parameter_memory;
     struct buffer body;
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
-    enum status refused;     /* decided at the head; answered when the request is complete */
-    bool answered;           /* the answer is written, or has started */
-    bool chunked;            /* the answer is in chunks; false: closing ends it */
-    bool head_failed;        /* the answer's head could not be written */
-    bool answered_whole;     /* the answer is complete */
+    enum status refused; /* decided at the head; answered when the request is complete */
+    enum exchange_state state;
     uint64_t held_bytes;     /* of its large answer, until the client has read it */
     unsigned refs;           /* calls on other threads that have not returned */
     bool has_read;           /* a read was posted to the store pool */
@@ -70,6 +76,11 @@ struct exchange_error {
     struct http1_header *headers;
     size_t header_count;
 };
+
+/* The answer is written, or has started. */
+static inline bool exchange_is_answered(const struct exchange *exchange) {
+    return exchange->state != EXCHANGE_DUE;
+}
 
 struct exchange *exchange_new(struct conn *conn, const struct http1_request *request);
 /* The connection releases the exchange: it is freed now, or when the last reference returns. */

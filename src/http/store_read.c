@@ -108,7 +108,7 @@ bool store_read_breaks_off(struct store_read *read) {
         status = exchange_token_status(exchange);
     if (status == STATUS_OK)
         return false;
-    if (exchange->answered)
+    if (exchange_is_answered(exchange))
         exchange_abort(exchange, status);
     else
         answer_failed(read, status);
@@ -126,7 +126,7 @@ static void answer_page(struct store_read *read) {
         store_read_post(read);
         return;
     }
-    if (!exchange->answered)
+    if (!exchange_is_answered(exchange))
         exchange_begin(exchange, 200, read->content_type);
     if (is_last)
         exchange_end(exchange, buffer_slice(&read->out));

@@ -13,7 +13,7 @@ static bool is_revoked(const struct sweep *sweep, const struct principal *princi
 static void end_exchange(struct conn *conn) {
     struct exchange *exchange = conn->exchange;
     conn->keep_alive = false;
-    if (exchange->answered) {
+    if (exchange_is_answered(exchange)) {
         exchange_log_end(exchange, STATUS_TOKEN_REVOKED);
         conn_reset(conn);
     } else if (conn->state == CONN_READING) {

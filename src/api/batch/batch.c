@@ -347,7 +347,7 @@ static enum status page_fill(struct batch *batch) {
 }
 
 static void batch_begin(struct batch *batch) {
-    if (!batch->exchange->answered)
+    if (!exchange_is_answered(batch->exchange))
         exchange_begin(batch->exchange, 200,
                        is_array(batch) ? SLICE("application/json") : SLICE("application/x-ndjson"));
 }
@@ -418,7 +418,7 @@ static bool batch_report_broken(struct batch *batch) {
     const struct append_request last = {.status = batch->broken};
     batch->broken_reported = true;
     /* No answer was sent yet, so a plain error is possible. */
-    if (!exchange->answered) {
+    if (!exchange_is_answered(exchange)) {
         batch_refuse(batch);
         return false;
     }
@@ -516,7 +516,7 @@ void batch_expired(struct deadline *deadline) {
     struct batch *batch = container_of(deadline, struct batch, deadline);
     struct exchange *exchange = batch->exchange;
     /* The groups of a connection that is gone return soon. */
-    if (!exchange->conn || exchange->answered_whole)
+    if (!exchange->conn || exchange->state == EXCHANGE_ANSWERED)
         return;
     uint64_t moved_bytes = batch->body_bytes + exchange_taken_bytes(exchange) - batch->moved_bytes;
     bool is_clients_turn =

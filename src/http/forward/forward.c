@@ -177,7 +177,7 @@ static void set_deadline(struct forward *forward, uint64_t delay_ms) {
 
 /* The client is gone, or the dispatcher has answered it: nothing more can be passed on. */
 static bool is_over(const struct forward *forward) {
-    return !forward->exchange->conn || forward->exchange->answered_whole;
+    return !forward->exchange->conn || forward->exchange->state == EXCHANGE_ANSWERED;
 }
 
 /* Sets the deadline of the writer, or drops it if the client must act next. */
@@ -279,7 +279,7 @@ static void answer_unknown(struct forward *forward, const char *reason) {
     struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
     finish(forward, FORWARD_OVER, LABEL_FORWARD_OUTCOME_UNKNOWN, reason);
     end_upstream(forward, false);
-    if (exchange->answered) {
+    if (exchange_is_answered(exchange)) {
         exchange_abort(exchange, STATUS_APPEND_OUTCOME_UNKNOWN);
         return;
     }
@@ -338,7 +338,7 @@ static void trouble(struct forward *forward, const char *reason) {
     if (forward->state == FORWARD_FOLLOWING || forward->state == FORWARD_PASSING ||
         forward->state == FORWARD_FOLLOW_PAUSED)
         return; /* the answer breaks off behind the piece that is on its way */
-    if (exchange->answered) {
+    if (exchange_is_answered(exchange)) {
         follow(forward);
     } else if (!may_have_effect(forward)) {
         retry(forward, reason);
@@ -502,14 +502,14 @@ static void on_received(void *user, struct slice input) {
     if (answer->is_continued && forward->sent < REQUEST_OPEN && !open_body(forward))
         return;
     await_writer(forward);
-    bool is_refusal = answer->http_status == 503 && !forward->exchange->answered;
+    bool is_refusal = answer->http_status == 503 && !exchange_is_answered(forward->exchange);
     size_t least_bytes = is_refusal ? REFUSAL_BYTES_MAX : 1;
     if (!http1_answer_is_done(answer) && (!answer->has_head || forward->body.size < least_bytes))
         return;
     if (http1_answer_is_done(answer)) {
         end_upstream(forward,
                      answer->keep_alive && input.size == 0 && forward->sent == REQUEST_SENT);
-        if (!forward->exchange->answered &&
+        if (!exchange_is_answered(forward->exchange) &&
             forward_is_not_stored(answer->http_status, buffer_slice(&forward->body)) &&
             !(is_stream(forward) && forward->sent >= REQUEST_OPEN)) {
             forward->sent = REQUEST_HELD;
@@ -646,11 +646,11 @@ static void pass(struct forward *forward) {
     struct exchange *exchange = forward->exchange;
     struct slice text = buffer_slice(&forward->body);
     bool has_items = exchange->match.route->flags & ROUTE_ITEMS;
-    if (is_broken(forward) && !exchange->answered && !has_items) {
+    if (is_broken(forward) && !exchange_is_answered(exchange) && !has_items) {
         answer_unknown(forward, "the writer was lost within its answer");
         return;
     }
-    if (!exchange->answered) {
+    if (!exchange_is_answered(exchange)) {
         note_refusal(forward);
         begin_answer(forward);
     }
