@@ -1,5 +1,8 @@
-/* What the connections of a client share: its loop, its socket set, the server and what the loop
- * holds. Thread: the loop's. Memory: a member of the client. Errors: those of uv_sockets_open.
+/* What the connections of a client share: its loop, its socket set, the server, and the count of
+ * what the loop holds.
+ * Thread: the client's loop.
+ * Memory: a member of the client.
+ * Errors: those of uv_sockets_open.
  * Invariant: emptied comes once, when the loop has nothing of the client any more. */
 #ifndef CLIENT_CLIENT_NET_H
 #define CLIENT_CLIENT_NET_H

@@ -1,7 +1,8 @@
 /* One HTTP request on the loop of a client, over a connection of its own or a kept one.
  * Thread: the client's loop. The event done comes from the loop, once.
  * Memory: the call owns its connection and its answer; http_call_close frees it, also from its
- * events. Errors: done has the reason if there is no answer; STATUS_OUT_OF_MEMORY of opening.
+ * events.
+ * Errors: done has the reason if there is no answer; STATUS_OUT_OF_MEMORY of opening.
  * Invariant: an answer with the id of another request is no answer: a cache or proxy repeated it.
  */
 #ifndef CLIENT_HTTP_CALL_H

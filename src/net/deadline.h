@@ -1,9 +1,8 @@
 /* Deadlines of a loop: a few kinds, each with one usual delay and one callback.
- * Deadlines belong to their loop's thread.
+ * Thread: the loop's.
  * Memory: a deadline is a member of its owner, and must be all zeroes before its first use.
- * Errors: none.
- * All deadlines are one pairing heap, so setting one takes a few instructions, and moving, dropping
- * or expiring one takes O(log n) steps on average, whatever their delays are. */
+ * Invariant: all deadlines are one pairing heap: setting one takes a few instructions; moving,
+ * dropping or expiring one takes O(log n) steps on average, whatever their delays are. */
 #ifndef NET_DEADLINE_H
 #define NET_DEADLINE_H
 

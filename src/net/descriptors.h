@@ -1,8 +1,7 @@
-/* File descriptors: how many the server needs, and how many the system allows.
- * The functions belong to the main thread, before other threads start.
- * Memory: none.
- * Errors: none; the caller compares the limit in force with its need.
- * A process starts with a low limit, which it may raise up to a hard limit. */
+/* File descriptors: how many the server needs, and how many the system allows. A process starts
+ * with a low limit, which it may raise up to a hard limit.
+ * Thread: the main thread, before other threads start.
+ * Errors: none; the caller compares the limit in force with its need. */
 #ifndef NET_DESCRIPTORS_H
 #define NET_DESCRIPTORS_H
 

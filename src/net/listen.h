@@ -1,9 +1,10 @@
 /* Listening sockets: one for each loop on one address, so that the kernel spreads connections.
- * listen_open belongs to the main thread.
+ * Thread: the main thread.
  * Memory: the caller owns the descriptors.
  * Errors: STATUS_SYSTEM_ERROR with errno set; STATUS_INVALID_CONFIG for a host that does not
- * resolve. Two servers never share an address by accident: the address must be free before the
- * first bind. */
+ * resolve.
+ * Invariant: two servers never share an address by accident: it must be free before the first
+ * bind. */
 #ifndef NET_LISTEN_H
 #define NET_LISTEN_H
 

@@ -1,8 +1,11 @@
-/* An io loop: one thread with its listeners, its tasks and its deadlines.
- * Everything belongs to the loop's thread, except the functions that end in _post.
- * Memory: the loop owns its handles and buffers. Connections belong to the owner of the hooks.
- * Errors: STATUS_SYSTEM_ERROR when the system refuses a handle or a thread.
- * A loop that drains accepts nothing. Its thread ends when nothing holds the loop any more. */
+/* An io loop: one thread with its listeners, its tasks and its deadlines. A turn lets deadlines
+ * pass, calls the owner's hooks, and waits once for all descriptors.
+ * Thread: the loop's, except the functions that end in _post.
+ * Memory: the loop owns its descriptors and buffers. Connections belong to the owner of the
+ * hooks.
+ * Errors: STATUS_SYSTEM_ERROR when the system refuses a descriptor or a thread.
+ * Invariant: a loop that drains accepts nothing, and its thread ends when nothing holds the loop
+ * any more. */
 #ifndef NET_LOOP_H
 #define NET_LOOP_H
 

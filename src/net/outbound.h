@@ -1,7 +1,9 @@
 /* Outbound connections: name lookup, TCP, TLS and bytes both ways, for forwarding, for webhooks,
- * for the command line and for libkhala. Thread: that of the group's sockets. Events come from the
- * loop, except lost from outbound_resume. Memory: a connection lives until the end of the turn that
- * closed it. Bytes that the socket does not take are copied, up to unsent_bytes_max of the group.
+ * for the command line and for libkhala.
+ * Thread: that of the group's sockets. Events come from the loop, except lost from
+ * outbound_resume.
+ * Memory: a connection lives until the end of the turn that closed it. Bytes that the socket does
+ * not take are copied, up to unsent_bytes_max of the group.
  * Errors: the lost event has the reason, for people.
  * Invariant: nothing is sent before TLS has verified the server's certificate for its host. */
 #ifndef NET_OUTBOUND_H

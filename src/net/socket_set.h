@@ -1,10 +1,11 @@
-/* A socket set: the sockets of one loop in one epoll set, with the clock and the memory they share.
- * Two hosts wait for a set: the server's loop (net/loop.h) in socket_set_wait, or the libuv loop of
- * a program (net/uv_sockets.h), in which the set is one handle. Thread: the loop's. Memory: a watch
- * is a member of its socket's owner, 24 bytes; a libuv stream needs 248. Errors: false when the
- * system refuses to watch a socket. Invariant: each turn reports every ready socket once. A watch
- * is not reported after socket_set_drop, and its memory is needed until the closed event at the end
- * of the turn. */
+/* A socket set: the sockets of one loop in one epoll set, with the clock and the memory they
+ * share. Two hosts wait for a set: the server's loop (net/loop.h) in socket_set_wait, or the
+ * libuv loop of a program (net/uv_sockets.h), in which the set is one handle.
+ * Thread: the loop's.
+ * Memory: a watch is a member of its socket's owner, 24 bytes; a libuv stream needs 248.
+ * Errors: false when the system refuses to watch a socket.
+ * Invariant: each turn reports every ready socket once. A watch is not reported after
+ * socket_set_drop, and its memory is needed until the closed event at the end of the turn. */
 #ifndef NET_SOCKET_SET_H
 #define NET_SOCKET_SET_H
 

@@ -1,10 +1,12 @@
 /* TLS as a codec: a context with the current certificate, and sessions that decrypt the peer's
- * bytes and encrypt ours. It does no I/O and reads no clock. tls_context_open, _reload and _close
- * belong to the main thread; tls_init to any thread; a session to its connection's loop. Memory: an
- * idle session holds no buffer. A session keeps the certificate it started with. The context
- * outlives its sessions. Errors: STATUS_INVALID_CONFIG for unusable files, with the reason in the
- * message. A peer that breaks the protocol is TLS_STEP_FAILED, and out then holds the alert. out
- * holds the bytes for the peer, in order, and never more than TLS_OUT_BYTES_MAX. */
+ * bytes and encrypt ours. It does no I/O and reads no clock.
+ * Thread: tls_context_open, _reload and _close: the main thread. tls_init: any. A session: its
+ * connection's loop.
+ * Memory: an idle session holds no buffer. It keeps the certificate it started with. The context
+ * outlives its sessions.
+ * Errors: STATUS_INVALID_CONFIG for unusable files, with the reason in the message.
+ * TLS_STEP_FAILED for a peer that breaks the protocol; out then holds the alert.
+ * Invariant: out holds the bytes for the peer, in order, and never more than TLS_OUT_BYTES_MAX. */
 #ifndef NET_TLS_H
 #define NET_TLS_H
 

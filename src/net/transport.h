@@ -1,9 +1,9 @@
 /* A transport: the bytes of one connection, plain or through TLS. Its user sees no difference.
- * A transport belongs to its loop's thread.
+ * Thread: that of its socket set.
  * Memory: at most one batch of ciphertext that the socket has not taken (TLS_BATCH_BYTES_MAX). An
  * idle connection holds none.
  * Errors: a peer that is gone or breaks TLS is reported by the lost event or by a return value.
- * Bytes that were encrypted but not taken by the socket count as unsent. */
+ * Invariant: bytes that were encrypted but not taken by the socket count as unsent. */
 #ifndef NET_TRANSPORT_H
 #define NET_TRANSPORT_H
 

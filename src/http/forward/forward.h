@@ -1,12 +1,13 @@
 /* Forwarding: a node without the writer role passes requests that need it to the writer.
- * Belongs to the exchange's loop.
+ * Thread: the exchange's loop.
  * Memory: bounded by the FORWARD_… limits, for each loop. Bodies and answers are streamed with
  * backpressure; a single append is held until it is answered.
- * Errors: 503 not_writer when no writer could be reached and nothing was stored, 503
- * append_outcome_unknown when the writer got the request and its answer was lost, 503 limit_reached
- * when too many requests wait.
- * A request is sent again only if nothing of it could take effect, or if its event id makes that
- * safe. A piece of the answer is passed on after a pass over the log that began later. */
+ * Errors: 503 not_writer when no writer could be reached and nothing was stored; 503
+ * append_outcome_unknown when the writer got the request and its answer was lost; 503
+ * limit_reached when too many requests wait.
+ * Invariant: a request is sent again only if nothing of it could take effect, or if its event id
+ * makes that safe. A piece of the answer is passed on after a pass over the log that began later.
+ */
 #ifndef HTTP_FORWARD_FORWARD_H
 #define HTTP_FORWARD_FORWARD_H
 

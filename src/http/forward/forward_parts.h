@@ -1,7 +1,10 @@
-/* The parts of forwarding that need no writer: heads, the lines of a batch's answer, the proof of a
- * node. Thread: any; pure functions. Memory: the caller's buffers and arrays. Errors: those of the
- * buffer. Invariant: only fields that hold from end to end are passed on. The writer sees the
- * client's own fields, and the client those of the writer. */
+/* The parts of forwarding that need no writer: heads, the lines of a batch's answer, the proof of
+ * a node.
+ * Thread: any; pure functions.
+ * Memory: the caller's buffers and arrays.
+ * Errors: those of the buffer.
+ * Invariant: only fields that hold from end to end are passed on. The writer sees the client's
+ * own fields, and the client those of the writer. */
 #ifndef HTTP_FORWARD_FORWARD_PARTS_H
 #define HTTP_FORWARD_FORWARD_PARTS_H
 
