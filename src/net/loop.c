@@ -46,7 +46,11 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
 
 void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
                          uint64_t delay_ms) {
-    deadline_set_at(&loop->deadlines, deadline, kind, clock_mono_ms(&loop->clock) + delay_ms);
+    /* One that is due at once passes after the loop has slept. A notice that a token ends soon must
+     * not go before the frames of the opening: a client would reconnect each time before it has
+     * any. */
+    uint64_t at_ms = clock_mono_ms(&loop->clock) + (delay_ms > 0 ? delay_ms : 1);
+    deadline_set_at(&loop->deadlines, deadline, kind, at_ms);
 }
 
 /* ---- tasks ---- */
