@@ -48,6 +48,9 @@ static struct slice key_of(const struct writer_queue *queue, const struct append
     struct principal principal = {.expires_at_ms = 0};
     if (request && request->import)
         return SLICE("import");
+    /* Records of what operators do must not wait behind appends, nor be refused for them. */
+    if (request && request->uses_reserve)
+        return SLICE("record");
     if (request && request->producer)
         return principal_key(request->producer, text);
     const struct owner *owner = request ? append_owner(request, &queue->ledger->cache) : NULL;

@@ -32,6 +32,7 @@ enum route_flag {
                               both listeners */
     ROUTE_WRITER = 32768,  /* needs the writer role: other nodes pass the request to the writer */
     ROUTE_ITEMS = 65536,   /* its answer has a line for each item of the body */
+    ROUTE_LONG = 131072,   /* may work for minutes before it answers */
 };
 
 struct route {

@@ -147,12 +147,33 @@ static void the_file_is_filled_up_and_given_back(void **state) {
     assert_int_equal(found.st_size, 0);
 }
 
+/* A process that starts while the disk is full finds the file of the one before, and keeps it. */
+static void a_restart_on_a_full_disk_keeps_the_file(void **state) {
+    struct fixture *fixture = *state;
+    struct store_disk disk;
+    limit_files(DISK_BYTES);
+    reserve(fixture, RESERVE_BYTES);
+    uint64_t last = fill(fixture);
+    store_disk(fixture->store, &disk);
+    uint64_t held_bytes = disk.held_bytes;
+    assert_int_equal(held_bytes, store_reserve_half(RESERVE_BYTES, DISK_BYTES));
+    fixture_reopen(fixture);
+    for (int i = 0; i < 3; i++) {
+        reserve(fixture, RESERVE_BYTES);
+        store_disk(fixture->store, &disk);
+        assert_int_equal(disk.held_bytes, held_bytes);
+    }
+    limit_files(RLIM_INFINITY);
+    assert_log(fixture->reader, last);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends_stop_before_the_end_and_other_work_goes_on),
         cmocka_unit_test(a_commit_larger_than_the_room_is_refused_whole),
         cmocka_unit_test(a_full_disk_without_a_reserve_is_an_unavailable_store),
         cmocka_unit_test(the_file_is_filled_up_and_given_back),
+        cmocka_unit_test(a_restart_on_a_full_disk_keeps_the_file),
     };
     /* A write past the limit is to fail, not to kill. */
     signal(SIGXFSZ, SIG_IGN);

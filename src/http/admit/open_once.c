@@ -25,7 +25,7 @@ static void opening_answer(struct exchange_call *call) {
 
 void open_once(struct exchange *exchange) {
     struct slice id = exchange->principal->token_id;
-    if (exchange_is_head(exchange) || exchange->principal == &principal_operator) {
+    if (exchange_is_head(exchange) || principal_is_operator(exchange->principal)) {
         exchange->match.route->handle(exchange);
         return;
     }

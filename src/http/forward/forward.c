@@ -182,7 +182,7 @@ static bool is_over(const struct forward *forward) {
 
 /* Sets the deadline of the writer, or drops it if the client must act next. */
 static void await_writer(struct forward *forward) {
-    bool is_long = !(forward->exchange->match.route->flags & (ROUTE_PRODUCER | ROUTE_APPEND));
+    bool is_long = forward->exchange->match.route->flags & ROUTE_LONG;
     bool is_due = forward->state == FORWARD_FOLLOWING || !outbound_is_clear(forward->upstream) ||
                   !passes_body(forward);
     uint64_t silence_ms = is_long ? LONG_SILENCE_MS : forward->all->silence_ms;

@@ -323,9 +323,10 @@ enum status sqlite_commit(struct store_session *base, const struct store_batch *
 /* Gives a piece of the reserve file back to the disk. False: it has none. */
 bool sqlite_reserve_give(struct sqlite_store *store);
 void sqlite_reserve_open(struct sqlite_session *session);
-/* Around the commit of appends, in its transaction: limits it to the room. */
-void sqlite_reserve_begin(struct sqlite_session *session);
-void sqlite_reserve_end(struct sqlite_session *session);
+/* Around a commit of events, in its transaction: limits it to the room, unless it may use the
+ * reserve, and counts what it takes. */
+void sqlite_reserve_begin(struct sqlite_session *session, bool uses_reserve);
+void sqlite_reserve_end(struct sqlite_session *session, bool uses_reserve);
 /* Pages of the write-ahead log from which on it is written back. */
 int sqlite_reserve_wal_pages(const struct sqlite_store *store);
 void sqlite_set_reserve(struct store *base, uint64_t bytes);

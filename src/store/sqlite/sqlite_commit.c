@@ -525,16 +525,16 @@ static enum status write_derived(struct sqlite_session *session, const struct st
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch) {
     struct sqlite_session *session = sqlite_session_of(base);
     enum status status = sqlite_begin(session);
-    bool is_limited = status == STATUS_OK && batch->event_count > 0 && !batch->uses_reserve;
-    if (is_limited)
-        sqlite_reserve_begin(session);
+    bool has_events = status == STATUS_OK && batch->event_count > 0;
+    if (has_events)
+        sqlite_reserve_begin(session, batch->uses_reserve);
     if (status == STATUS_OK)
         status = write_authority(session, batch);
     if (status == STATUS_OK)
         status = write_derived(session, batch);
     status = sqlite_end(session, status);
-    if (is_limited)
-        sqlite_reserve_end(session);
+    if (has_events)
+        sqlite_reserve_end(session, batch->uses_reserve);
     return status;
 }
 

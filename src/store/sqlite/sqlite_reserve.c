@@ -41,6 +41,8 @@
 #define SMALL_WAL_PAGES   1024
 /* The first piece of the file that is given back; the next ones are larger, each twice. */
 #define PIECE_BYTES (64 << 10)
+/* The space of a file system that does not count its blocks. */
+#define UNCOUNTED_BYTES (UINT64_C(1) << 50)
 
 static bool is_on(const struct sqlite_reserve *reserve) {
     return reserve->wanted_bytes > 0;
@@ -157,6 +159,8 @@ static bool look(struct sqlite_session *session, struct space *space) {
                             .free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize,
                             .log_bytes = files[SQLITE_FILE_WAL],
                             .reusable_bytes = free_pages * PAGE_BYTES};
+    if (disk.f_blocks == 0)
+        space->disk_bytes = space->free_bytes = UNCOUNTED_BYTES;
     space->left_bytes = (int64_t)space->free_bytes;
     if (database_bytes > written_bytes)
         space->left_bytes -= (int64_t)(database_bytes - written_bytes);
@@ -195,6 +199,8 @@ static bool measure(struct sqlite_session *session) {
         return false;
     uint64_t half = store_reserve_half(reserve->wanted_bytes, space.disk_bytes);
     atomic_store_explicit(&reserve->line_bytes, half, memory_order_relaxed);
+    /* The file of an earlier process counts. */
+    (void)open_file(session->store, false);
     uint64_t held = held_bytes(reserve);
     uint64_t wanted = wanted_size(reserve, &space, held);
     if (wanted != held && open_file(session->store, true) && resize_file(reserve, wanted)) {
@@ -284,17 +290,23 @@ static void check(struct sqlite_session *session) {
         stop(session, 2 * least_room(reserve));
 }
 
-void sqlite_reserve_begin(struct sqlite_session *session) {
+void sqlite_reserve_begin(struct sqlite_session *session, bool uses_reserve) {
     struct sqlite_reserve *reserve = &session->store->reserve;
+    int64_t room_bytes = reserve->room_bytes > 0 ? reserve->room_bytes : 0;
     if (is_on(reserve))
-        sqlite_gather_limit(session->database, reserve->room_bytes > 0 ? reserve->room_bytes : 0);
+        sqlite_gather_limit(session->database, uses_reserve ? SQLITE_GATHER_UNLIMITED : room_bytes);
 }
 
-void sqlite_reserve_end(struct sqlite_session *session) {
+void sqlite_reserve_end(struct sqlite_session *session, bool uses_reserve) {
     struct sqlite_reserve *reserve = &session->store->reserve;
     if (!is_on(reserve))
         return;
     int64_t left = sqlite_gather_limit(session->database, SQLITE_GATHER_UNLIMITED);
+    /* Such a commit may hold appends too. They use up the room like others. */
+    if (uses_reserve && left > 0)
+        reserve->room_bytes -= SQLITE_GATHER_UNLIMITED - left;
+    if (uses_reserve)
+        return;
     /* The limit stopped the commit, where nothing else did. */
     reserve->is_limit_reached = left < 2 * PAGE_BYTES;
     reserve->tried_bytes = reserve->room_bytes;
