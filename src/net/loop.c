@@ -29,8 +29,10 @@
  * deadlines for ever. */
 static void pass_deadlines(struct io_loop *loop) {
     uint64_t now_ms = clock_mono_ms(&loop->clock), next_ms = deadline_next_ms(&loop->deadlines);
-    if (next_ms > now_ms)
+    if (next_ms > now_ms) {
+        loop->reads_before_deadlines = false;
         return;
+    }
     loop->reads_before_deadlines =
         now_ms - next_ms > DEADLINE_LATE_MS && !loop->reads_before_deadlines;
     if (loop->reads_before_deadlines)
@@ -301,19 +303,25 @@ static void on_first_turn(uv_idle_t *idle) {
 
 /* Libuv watches the descriptor that its threads wake it by from its first turn on, and has a turn
  * only with a handle. */
-static enum status lookups_open(uv_loop_t *lookups) {
+static void on_prepare(uv_prepare_t *keep) {
+    (void)keep;
+}
+
+static enum status lookups_open(struct io_loop *loop) {
     uv_idle_t idle;
-    if (uv_loop_init(lookups) != 0)
+    if (uv_loop_init(&loop->lookups) != 0)
         return STATUS_SYSTEM_ERROR;
-    uv_idle_init(lookups, &idle);
+    uv_idle_init(&loop->lookups, &idle);
     uv_idle_start(&idle, on_first_turn);
-    (void)uv_run(lookups, UV_RUN_DEFAULT);
+    (void)uv_run(&loop->lookups, UV_RUN_DEFAULT);
+    uv_prepare_init(&loop->lookups, &loop->lookups_keep);
+    uv_prepare_start(&loop->lookups_keep, on_prepare);
     return STATUS_OK;
 }
 
 static enum status sockets_open(struct io_loop *loop, const struct io_loop_options *options) {
     static const struct socket_events lookup_events = {on_lookup_done, on_watch_closed};
-    enum status status = lookups_open(&loop->lookups);
+    enum status status = lookups_open(loop);
     if (status != STATUS_OK)
         return status;
     loop->host = (struct socket_host){.clock = &loop->clock,
@@ -383,6 +391,8 @@ void io_loop_close(struct io_loop *loop) {
     (void)socket_set_run_closed(&loop->sockets);
     socket_set_close(&loop->sockets);
     close(loop->wake.fd);
+    uv_close((uv_handle_t *)&loop->lookups_keep, NULL);
+    (void)uv_run(&loop->lookups, UV_RUN_DEFAULT);
     int error = uv_loop_close(&loop->lookups);
     assert(error == 0);
     (void)error;

@@ -85,8 +85,9 @@ struct io_loop {
     struct log_gate accept_log; /* of accepts that failed */
     struct socket_set sockets;  /* every descriptor of the loop */
     struct socket_host host;
-    struct socket_watch wake; /* an eventfd, written when the mailbox gets its first item */
-    uv_loop_t lookups;        /* resolves names; idle otherwise */
+    struct socket_watch wake;  /* an eventfd, written when the mailbox gets its first item */
+    uv_loop_t lookups;         /* resolves names; idle otherwise */
+    uv_prepare_t lookups_keep; /* keeps it alive: a loop that is not alive reads no wake-up */
     struct socket_watch lookup_watch;
     bool reads_before_deadlines; /* deadlines passed long ago, so one turn of reading comes first */
     bool has_work;               /* before_sleep left some: the loop does not sleep */

@@ -7,6 +7,8 @@
 #define EVENTS_PER_CALL 512
 /* More sockets than a descriptor table usually has. Others are reported in the next turn. */
 #define CALLS_PER_TURN 64
+/* In registered only: the kernel reports each write once, so a report must not be left out. */
+#define WATCH_EDGES 0x80
 
 static bool set_registered(struct socket_set *set, struct socket_watch *watch, uint8_t bits) {
     struct epoll_event event = {.events = bits, .data.ptr = watch};
@@ -30,7 +32,8 @@ bool socket_set_want(struct socket_set *set, struct socket_watch *watch, uint8_t
 
 bool socket_set_want_edges(struct socket_set *set, struct socket_watch *watch) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = watch};
-    watch->wanted = watch->registered = EPOLLIN;
+    watch->wanted = EPOLLIN;
+    watch->registered = EPOLLIN | WATCH_EDGES;
     return epoll_ctl(set->epoll, EPOLL_CTL_ADD, watch->fd, &event) == 0;
 }
 
@@ -60,7 +63,7 @@ void socket_set_wait(struct socket_set *set, int timeout_ms) {
             clock_tick(set->host->clock);
         for (int i = 0; i < count; i++) {
             struct socket_watch *watch = ready[i].data.ptr;
-            if (watch->turn == set->turn)
+            if (watch->turn == set->turn && !(watch->registered & WATCH_EDGES))
                 continue;
             watch->turn = set->turn;
             has_new = true;

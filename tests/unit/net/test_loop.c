@@ -71,6 +71,7 @@ struct note {
     size_t turn;
     struct note *posts; /* a note that this one posts while it runs */
     bool drains;
+    bool marks_wake; /* as if the next turn had reported the wake-up already */
 };
 
 static size_t turns;
@@ -81,6 +82,8 @@ static void run_note(struct loop_task *task) {
     note->turn = ++turns;
     if (note->posts)
         assert_ok(io_loop_post(&loop, &note->posts->task));
+    if (note->marks_wake)
+        loop.wake.turn = (uint16_t)(loop.sockets.turn + 1);
     if (note->drains)
         loop.drain.run(&loop.drain);
     uv_sem_post(&note->done);
@@ -109,6 +112,20 @@ static void tasks_run_on_the_loops_thread_in_order(void **state) {
         assert_true(uv_thread_equal(&notes[i].thread, &loop.thread));
         assert_int_equal(notes[i].turn, i + 1);
     }
+}
+
+/* The kernel reports a wake-up once. One that comes while many sockets are ready is reported in the
+ * same turn as the one before. */
+static void a_second_wake_up_of_a_turn_is_not_left_out(void **state) {
+    (void)state;
+    struct note first, second;
+    note_init(&first);
+    note_init(&second);
+    first.marks_wake = true;
+    assert_ok(io_loop_post(&loop, &first.task));
+    note_wait(&first);
+    assert_ok(io_loop_post(&loop, &second.task));
+    note_wait(&second);
 }
 
 static void a_task_posted_while_the_loop_ends_still_runs(void **state) {
@@ -142,6 +159,8 @@ static void a_loop_may_end_without_a_drain(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tasks_run_on_the_loops_thread_in_order, start_loop,
+                                        join_loop),
+        cmocka_unit_test_setup_teardown(a_second_wake_up_of_a_turn_is_not_left_out, start_loop,
                                         join_loop),
         cmocka_unit_test_setup_teardown(a_task_posted_while_the_loop_ends_still_runs, start_loop,
                                         join_loop),
