@@ -213,6 +213,9 @@ static void on_written(struct transport *transport, int error) {
             return;
         }
         buffer_release(&outbound->writing);
+    } else {
+        /* A failure of an append must not outlive the lack of memory. */
+        buffer_clear(&outbound->waiting);
     }
     if (!outbound->wants_room)
         return;

@@ -256,7 +256,9 @@ static int on_head(http_parser *parser) {
 
 static int on_body(http_parser *parser, const char *data, size_t size) {
     struct http1_answer *answer = parser->data;
-    enum status status = buffer_append(answer->body, data, size);
+    /* An interim answer has no body. */
+    enum status status =
+        answer->has_head ? buffer_append(answer->body, data, size) : STATUS_BAD_REQUEST;
     return status == STATUS_OK ? 0 : fail(answer, status);
 }
 
@@ -276,6 +278,16 @@ static int on_end(http_parser *parser) {
     return 0;
 }
 
+/* Each line of a node's head ends with CRLF and has no second line. http-parser also takes others,
+ * which a proxy between two nodes may read in another way. */
+static bool is_line_strict(const struct http1_answer *answer, struct slice part) {
+    char before = part.size > 1 ? part.data[part.size - 2] : answer->last;
+    bool is_first = answer->last == '\0' && *part.data == '\r';
+    bool is_folded = answer->last == '\n' && (*part.data == ' ' || *part.data == '\t');
+    bool is_bare = part.data[part.size - 1] == '\n' && before != '\r';
+    return !answer->peer->is_node || (!is_first && !is_folded && !is_bare);
+}
+
 enum status http1_answer_read(struct http1_answer *answer, struct slice *input,
                               struct buffer *body) {
     static const http_parser_settings settings = {.on_header_field = on_name,
@@ -287,13 +299,26 @@ enum status http1_answer_read(struct http1_answer *answer, struct slice *input,
         return answer->failure;
     answer->parser.data = answer;
     answer->body = body;
-    size_t used = http_parser_execute(&answer->parser, &settings, input->data, input->size);
-    answer->body = NULL;
-    if (answer->part == HTTP1_ANSWER_DONE ||
-        (used == input->size && HTTP_PARSER_ERRNO(&answer->parser) == HPE_OK)) {
+    bool is_whole;
+    do {
+        /* The parser gets one line of the head at a time, so that each line is checked. No bytes
+         * are the end of the connection. */
+        struct slice part = *input;
+        const char *end = answer->has_head ? NULL : memchr(part.data, '\n', part.size);
+        if (end)
+            part.size = (size_t)(end - part.data) + 1;
+        is_whole = answer->has_head || part.size == 0 || is_line_strict(answer, part);
+        if (!is_whole)
+            break;
+        if (part.size > 0)
+            answer->last = part.data[part.size - 1];
+        size_t used = http_parser_execute(&answer->parser, &settings, part.data, part.size);
+        is_whole = used == part.size && HTTP_PARSER_ERRNO(&answer->parser) == HPE_OK;
         *input = slice_from(*input, used);
+    } while (is_whole && input->size > 0 && answer->part != HTTP1_ANSWER_DONE);
+    answer->body = NULL;
+    if (answer->part == HTTP1_ANSWER_DONE || (is_whole && input->size == 0))
         return STATUS_OK;
-    }
     answer->part = HTTP1_ANSWER_FAILED;
     if (answer->failure == STATUS_OK)
         answer->failure = HTTP_PARSER_ERRNO(&answer->parser) == HPE_HEADER_OVERFLOW

@@ -77,6 +77,7 @@ struct http1_answer {
     struct buffer head;
     struct buffer *body; /* of the call under way */
     size_t name_begin;   /* of the field under way, in head */
+    char last;           /* the last byte of the head so far */
     bool is_value;       /* the last bytes were of a value */
     bool is_skipped;     /* the field under way is not kept */
     bool is_continued;   /* 100 Continue has arrived */

@@ -353,14 +353,16 @@ static void trouble(struct forward *forward, const char *reason) {
     }
 }
 
-static void send_part(struct forward *forward) {
+/* False: the forward may be gone. */
+static bool send_part(struct forward *forward) {
     if (outbound_send(forward->upstream, buffer_slice(&forward->request)) != STATUS_OK) {
         trouble(forward, "no memory");
-        return;
+        return false;
     }
     if (!outbound_is_clear(forward->upstream))
         outbound_want_room(forward->upstream);
     await_writer(forward);
+    return true;
 }
 
 /* The head of a stream, or a whole request. */
@@ -391,9 +393,10 @@ static void exchange_with(struct forward *forward) {
         return;
     }
     forward->sent = is_stream(forward) ? REQUEST_OFFERED : REQUEST_SENT;
-    send_part(forward);
+    bool is_passed = send_part(forward);
     /* A stream without a body has no 100 Continue. */
-    if (forward->upstream && is_stream(forward) && !forward->exchange->request->has_body)
+    if (is_passed && forward->upstream && is_stream(forward) &&
+        !forward->exchange->request->has_body)
         (void)open_body(forward);
 }
 
@@ -704,8 +707,7 @@ static void on_body(struct exchange *exchange, struct slice piece) {
         trouble(forward, "no memory");
         return;
     }
-    send_part(forward);
-    if (forward->upstream && !outbound_is_clear(forward->upstream))
+    if (send_part(forward) && forward->upstream && !outbound_is_clear(forward->upstream))
         exchange_pause(exchange);
 }
 
@@ -725,7 +727,7 @@ static void on_body_end(struct exchange *exchange) {
     }
     buffer_clear(&forward->request);
     if (http1_chunk_end(&forward->request) == STATUS_OK)
-        send_part(forward);
+        (void)send_part(forward);
     else
         trouble(forward, "no memory");
 }

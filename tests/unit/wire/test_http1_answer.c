@@ -90,6 +90,11 @@ static void an_answer_is_not_done_before_its_end(void **state) {
 static void bad_answers_are_refused(void **state) {
     (void)state;
     static const char *const bad[] = {
+        "\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n folded\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 No Content\r\n\r\n",
         "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
