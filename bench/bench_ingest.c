@@ -137,7 +137,8 @@ static const char *const statements[STATEMENT_COUNT] = {
     "INSERT INTO events (log_id, entity_ref, seq, cursor, type, payload_hash, prev_chain_hash, "
     "chain_hash, payload) VALUES (?1, ?2, ?3, ?4, 'bench.step', ?5, ?5, ?5, ?6)",
     "INSERT INTO event_positions_recent VALUES (?1, ?2, ?3, 1)",
-    "INSERT INTO sync_run_summaries VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (entity_ref) DO UPDATE "
+    "INSERT INTO run_documents VALUES (?1, ?2, ?3, ?4, ?5, NULL, NULL) ON CONFLICT (entity_ref) DO "
+    "UPDATE "
     "SET doc_version = ?3, payload_hash = ?4, payload = ?5",
     "INSERT INTO checkpoints VALUES (?1, 'run_summary', ?2, ?3, 'khala_summary_v1', ?4, ?3) ON "
     "CONFLICT (entity_ref) DO UPDATE SET last_runtime_seq = ?3, summary_hash = ?4",

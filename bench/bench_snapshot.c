@@ -58,10 +58,10 @@ static void fill(const struct bench_server *server, uint64_t documents) {
              "INSERT INTO entities (ref, kind, id, owner_user_id, status, created_at) "
              "SELECT i + 1000000, 0, 'r' || i, 'u' || (i %% 100), 'running', 1 FROM n;"
              "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %llu) "
-             "INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, "
+             "INSERT INTO run_documents (entity_ref, doc_key, doc_version, payload_hash, "
              "payload) SELECT i + 1000000, 'runtime/run_summary:r' || i, 1, zeroblob(32), "
              "'{\"run_id\":\"r' || i || '\",\"text\":\"' || hex(randomblob(250)) || '\"}' FROM n;"
-             "UPDATE sync_run_summaries SET payload_hash = sha256(payload) WHERE entity_ref > "
+             "UPDATE run_documents SET payload_hash = sha256(payload) WHERE entity_ref > "
              "1000000;"
              "UPDATE topics SET head_seq = %llu, oldest_seq = %llu WHERE ref = 1;"
              "COMMIT;",

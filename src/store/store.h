@@ -25,7 +25,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 12
+#define STORE_SCHEMA_VERSION 13
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -40,6 +40,8 @@
  * Without it, as behind the first ones by ref, its fork is 0. */
 #define STORE_FORK_PREFIX     "fork-"
 #define STORE_FORK_TOPICS_MAX 512
+/* Metadata of at least this size is stored once for each version, and not in each row. */
+#define STORE_METADATA_CUT_BYTES 256
 /* Rows, indexes and keys of an event or an entity, in the usage of its owner. The view
  * owner_usage_counted has the same number. */
 #define STORE_USAGE_ROW_BYTES 256
@@ -114,6 +116,16 @@ struct store_topic {
     uint64_t damaged_seq;   /* read only: frames up to here may have been lost by damage */
 };
 
+/* A payload as it is written: without its metadata, which is stored once for each entity and hash.
+ * Every function that reads a row puts the metadata back, so only writers see this. */
+struct store_cut {
+    struct slice text;    /* the payload without the metadata */
+    uint64_t metadata_at; /* the place of the metadata: characters of text before it, at least 1 */
+    struct slice metadata;
+    uint8_t metadata_hash[SHA256_BYTES];
+    bool is_new; /* the store may lack this version of the metadata */
+};
+
 /* A frame of a topic with journal rows. document_key and payload of a summary; or, with payload
  * absent, the event log_id itself (runtime.codex_worker_events). */
 struct store_journal_row {
@@ -124,8 +136,11 @@ struct store_journal_row {
     uint64_t first_seq; /* the entity's first event since the document's last frame; 0: one event */
     uint64_t document_version;
     struct slice payload;
-    uint8_t payload_hash[SHA256_BYTES];
+    uint8_t payload_hash[SHA256_BYTES]; /* of the whole payload */
     uint64_t published_at_ms;
+    /* Write only; NULL: the payload is stored whole. In a batch, the version of the metadata is in
+     * the store or comes with a document of the batch. */
+    const struct store_cut *cut;
 };
 
 /* A read model row. The key is spec'd text (runtime/run_summary:<id>); entity_ref finds it. owner
@@ -135,9 +150,10 @@ struct store_document {
     uint64_t entity_ref;
     struct slice key;
     uint64_t version;
-    struct slice payload; /* canonical JSON */
-    uint8_t payload_hash[SHA256_BYTES];
+    struct slice payload;               /* canonical JSON */
+    uint8_t payload_hash[SHA256_BYTES]; /* of the whole payload */
     struct owner owner;
+    const struct store_cut *cut; /* write only; NULL: the payload is stored whole */
 };
 
 /* The rows of a summary as the writer left them. */

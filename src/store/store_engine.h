@@ -18,6 +18,17 @@ void store_report_drift(const struct store_drift *drift);
 /* What has a number that none can follow, because a row was put there by hand; NULL: nothing. */
 const char *store_false_number(const struct store_state *state, uint64_t *number);
 
+/* A document d whose version is missing. Commits ask this, so that they notice a missing table too.
+ */
+#define STORE_DOCUMENT_LACKS_METADATA                                                              \
+    "OR (d.metadata_hash IS NOT NULL AND NOT EXISTS (SELECT 1 FROM summary_metadata v WHERE "      \
+    "v.entity_ref = d.entity_ref AND v.metadata_hash = d.metadata_hash)) "
+/* A condition of a version v of summary_metadata: no document has it. */
+#define STORE_NO_DOCUMENT_OF(kind, name, table, ...)                                               \
+    " AND NOT EXISTS (SELECT 1 FROM " table " d WHERE d.entity_ref = v.entity_ref AND "            \
+    "d.metadata_hash = v.metadata_hash)"
+#define STORE_NO_DOCUMENT_HAS DOCUMENT_KINDS(STORE_NO_DOCUMENT_OF)
+
 /* Whether users may append in their own transactions from now on. */
 enum store_appending { STORE_APPENDING_KEPT, STORE_APPENDING_CLOSED, STORE_APPENDING_OPENED };
 

@@ -13,8 +13,9 @@
 
 #define DOCUMENT_ROW(kind, title, table, ...)                                                      \
     {.name = (table),                                                                              \
-     .columns = "entity_ref, doc_key, doc_version, payload_hash, payload",                         \
-     .kinds = "ntnbt",                                                                             \
+     .columns = "entity_ref, doc_key, doc_version, payload_hash, payload, metadata_at, "           \
+                "metadata_hash",                                                                   \
+     .kinds = "ntnbtnb",                                                                           \
      .key_count = 1},
 
 /* Events come first, because they are most of the work. The positions of an entity's events, which
@@ -46,8 +47,12 @@ const struct store_table store_tables[] = {
      .new_key_max = 4},
     {.name = "journal",
      .columns = "topic_ref, seq, log_id, entity_ref, doc_version, published_at, "
-                "first_entity_seq, payload_hash, payload",
-     .kinds = "nnnnnnnbt",
+                "first_entity_seq, payload_hash, payload, metadata_at, metadata_hash",
+     .kinds = "nnnnnnnbtnb",
+     .key_count = 2},
+    {.name = "summary_metadata",
+     .columns = "entity_ref, metadata_hash, metadata",
+     .kinds = "nbt",
      .key_count = 2},
     DOCUMENT_KINDS(DOCUMENT_ROW){.name = "checkpoints",
                                  .columns =

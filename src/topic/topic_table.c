@@ -118,11 +118,11 @@ const char *entity_kind_name(enum entity_kind kind) {
 
 /* ---- documents ---- */
 
-#define DOCUMENT_ROW(kind_, name_, table_, entity_, topic_, user_topic_, guest_topic_)             \
+#define DOCUMENT_ROW(kind_, name_, table_, view_, entity_, topic_, user_topic_, guest_topic_)      \
     [kind_] = {                                                                                    \
         .name = (name_),                                                                           \
         .key_prefix = "runtime/" name_ ":",                                                        \
-        .source_table = "runtime." table_,                                                         \
+        .source_table = "runtime." view_,                                                          \
         .entity = (entity_),                                                                       \
         .topic = (topic_),                                                                         \
         .user_topic = (user_topic_),                                                               \

@@ -45,13 +45,14 @@ enum entity_kind {
 };
 
 /* The table of document kinds, as a list: engines build their SQL from it at compile time.
- * X(kind, name, SQL table, entity, topic of all documents, topic of one user's documents,
- *   topic of one guest's documents) */
+ * X(kind, name, SQL table, SQL view with whole payloads, entity, topic of all documents, topic of
+ *   one user's documents, topic of one guest's documents) */
 #define DOCUMENT_KINDS(X)                                                                          \
-    X(DOCUMENT_RUN_SUMMARY, "run_summary", "sync_run_summaries", ENTITY_RUN, TOPIC_RUN_SUMMARIES,  \
-      TOPIC_NONE, TOPIC_NONE)                                                                      \
-    X(DOCUMENT_WORKER_SUMMARY, "codex_worker_summary", "sync_codex_worker_summaries",              \
-      ENTITY_WORKER, TOPIC_CODEX_WORKER_SUMMARIES, TOPIC_USER_FLEET, TOPIC_GUEST_FLEET)
+    X(DOCUMENT_RUN_SUMMARY, "run_summary", "run_documents", "sync_run_summaries", ENTITY_RUN,      \
+      TOPIC_RUN_SUMMARIES, TOPIC_NONE, TOPIC_NONE)                                                 \
+    X(DOCUMENT_WORKER_SUMMARY, "codex_worker_summary", "worker_documents",                         \
+      "sync_codex_worker_summaries", ENTITY_WORKER, TOPIC_CODEX_WORKER_SUMMARIES,                  \
+      TOPIC_USER_FLEET, TOPIC_GUEST_FLEET)
 
 #define DOCUMENT_ENUMERATOR(kind, ...) kind,
 enum document_kind {

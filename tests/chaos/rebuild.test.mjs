@@ -7,7 +7,7 @@ import { operate } from "../lib/operator.mjs";
 import { alter, sql } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
 
-const DAMAGES = ["DROP TABLE sync_run_summaries", "DROP TABLE checkpoints", "DROP TABLE journal",
+const DAMAGES = ["DROP TABLE run_documents", "DROP TABLE checkpoints", "DROP TABLE journal",
   "DELETE FROM journal WHERE seq % 7 = 0", "UPDATE checkpoints SET last_runtime_seq = 999"];
 
 test("a repair or rebuild that is killed is completed by the next start", async (t) => {

@@ -129,8 +129,9 @@ static void a_dropped_derived_table_is_made_again(void **state) {
     static const char *const tables[] = {"topics",
                                          "journal",
                                          "checkpoints",
-                                         "sync_run_summaries",
-                                         "sync_codex_worker_summaries",
+                                         "run_documents",
+                                         "worker_documents",
+                                         "summary_metadata",
                                          "khala_projection_drifts"};
     struct fixture *fixture = *state;
     uint64_t log_id = 0;
@@ -172,7 +173,7 @@ static void a_statement_on_a_missing_table_is_damage(void **state) {
     struct store_document document = rows_document(DOCUMENT_RUN_SUMMARY, 1, 1, &key);
     struct store_batch batch = {.documents = &document, .document_count = 1};
     assert_ok(store_commit(fixture->writer, &batch));
-    pg_run(fixture->place, "DROP TABLE runtime.sync_run_summaries CASCADE");
+    pg_run(fixture->place, "DROP TABLE runtime.run_documents CASCADE");
     assert_int_equal(store_commit(fixture->writer, &batch), STATUS_INTERNAL_ERROR);
     assert_ok(store_heal(fixture->writer, 1));
     assert_ok(store_commit(fixture->writer, &batch));

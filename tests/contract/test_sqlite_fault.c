@@ -238,7 +238,7 @@ static void rows_altered_by_hand_are_reported(void **state) {
     assert_ok(
         store_commit(fixture->writer, &(struct store_batch){.journal = &row, .journal_count = 1}));
     damage(fixture, "UPDATE events SET chain_hash = x'00' WHERE log_id = 4;"
-                    "UPDATE sync_run_summaries SET payload_hash = x''");
+                    "UPDATE run_documents SET payload_hash = x''");
     assert_int_equal(store_load_event(fixture->reader, 4, &fixture->arena, &event),
                      STATUS_INTERNAL_ERROR);
     assert_non_null(strstr(store_session_error(fixture->reader), "event 4"));

@@ -241,7 +241,7 @@ test("a follower asks the writer to repair what it finds altered, and never send
     if (answer.status !== 200) assertError(answer, 503, "store_unavailable");
     return answer.status === 200 && JSON.parse(answer.body);
   }, path);
-  psql(url, `UPDATE sync_run_summaries SET payload = replace(payload, '"u"', '"v"') WHERE ${of("a")} OR ${of("b")}; DELETE FROM sync_run_summaries WHERE ${of("c")};
+  psql(url, `UPDATE run_documents SET payload = replace(payload, '"u"', '"v"') WHERE ${of("a")} OR ${of("b")}; DELETE FROM run_documents WHERE ${of("c")};
     UPDATE journal SET payload = replace(payload, '"u"', '"v"') WHERE seq IN (2, 4)`);
   const answered = await read("projectors/run-summary/a");
   assert.deepEqual({ ...answered, projected_at: 0 }, { ...summary, projected_at: 0 });

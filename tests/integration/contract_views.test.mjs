@@ -17,13 +17,16 @@ const COLUMNS = {
   sync_stream_events: "topic,watermark,doc_key,doc_version,payload,payload_hash,inserted_at",
   khala_projection_checkpoints: "projection_name,entity_id,document_id,last_runtime_seq,projection_version,summary_hash,last_projected_at",
 };
-const TABLES = ["topics", "journal", "checkpoints"];
+const TABLES = ["topics", "journal", "checkpoints", "run_documents", "worker_documents"];
 const MIGRATIONS = new URL("../../src/store/sqlite/migrations/", import.meta.url);
-const NEWER = ["owner_usage", "owner_quotas", "operator_keys"]; // tables that these versions do not have
+// Tables and columns that these versions do not have.
+const NEWER = ["owner_usage", "owner_quotas", "operator_keys", "summary_metadata"];
+const OLD_COLUMNS = "name NOT IN ('metadata_at', 'metadata_hash')";
+const DOCUMENTS = { run_documents: "sync_run_summaries", worker_documents: "sync_codex_worker_summaries" };
 // The tables of older schema versions. Up to version 7 they had the names of the contract.
 const OLD_NAMES = {
-  7: { topics: "sync_topic_sequences", journal: "sync_stream_events", checkpoints: "khala_projection_checkpoints" },
-  8: { topics: "topics", journal: "journal", checkpoints: "checkpoints" },
+  7: { topics: "sync_topic_sequences", journal: "sync_stream_events", checkpoints: "khala_projection_checkpoints", ...DOCUMENTS },
+  8: { topics: "topics", journal: "journal", checkpoints: "checkpoints", ...DOCUMENTS },
 };
 
 const columnsOf = (data, view) => (onPostgres
@@ -121,7 +124,7 @@ test("a range of watermarks of one topic is read by indexes", sqliteOnly, async 
 
 /** The rows of a table as SQL values. */
 function rowsOf(data, table) {
-  const columns = sql(data, `SELECT group_concat('quote("' || name || '")') FROM pragma_table_info('${table}')`);
+  const columns = sql(data, `SELECT group_concat('quote("' || name || '")') FROM pragma_table_info('${table}') WHERE ${OLD_COLUMNS}`);
   return sql(data, `SELECT ${columns} FROM ${table} ORDER BY 1, 2`);
 }
 
@@ -131,7 +134,8 @@ function older(t, data, version) {
   const names = OLD_NAMES[version];
   const steps = readdirSync(MIGRATIONS).sort().slice(0, version).map((name) => readFileSync(new URL(name, MIGRATIONS), "utf8"));
   const kept = sql(data, "SELECT name FROM sqlite_schema WHERE type = 'table'").split("\n").filter((name) => !NEWER.includes(name)).map((name) =>
-    `DELETE FROM main.${names[name] ?? name}; INSERT INTO main.${names[name] ?? name} SELECT * FROM now.${name};`);
+    `DELETE FROM main.${names[name] ?? name}; INSERT INTO main.${names[name] ?? name}
+     SELECT ${sql(data, `SELECT group_concat(name) FROM pragma_table_info('${name}') WHERE ${OLD_COLUMNS}`)} FROM now.${name};`);
   execFileSync("sqlite3", ["-bail", join(old, "khala.db"), `PRAGMA journal_mode = WAL; ${steps.join("\n")}; PRAGMA user_version = ${version};
     PRAGMA application_id = ${sql(data, "PRAGMA application_id")}; ATTACH '${join(data, "khala.db")}' AS now; ${kept.join("\n")}`]);
   return old;
@@ -197,7 +201,7 @@ for (const [version, names] of Object.entries(OLD_NAMES)) {
       await second.did("runs/a/events", { event_type: "run.log" });
       await compare(second);
       const subjects = (await second.read("projectors/drift")).drift.map(({ subject }) => subject);
-      for (const table of TABLES) assert.ok(subjects.includes(table), `${subjects}`);
+      for (const table of TABLES.slice(0, 3)) assert.ok(subjects.includes(table), `${subjects}`);
       assert.equal(run(["verify", "--data-dir", data]).code, 0);
     });
   }

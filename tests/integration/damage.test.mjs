@@ -21,8 +21,10 @@ const DAMAGES = [
     `SELECT 99, 1, 1, 2, 1, 1, zeroblob(32), '{}'; ${STRAY}`, "topic_ref 99"],
   ["a lost journal", "DROP TABLE journal", "journal"],
   ...(onPostgres ? [] : [["a journal without its index", "DROP INDEX sync_stream_events_by_topic", "journal"]]),
-  ["lost summaries", "DROP TABLE sync_run_summaries", "sync_run_summaries"],
-  ["summaries with another column", "ALTER TABLE sync_run_summaries RENAME COLUMN payload TO other", "sync_run_summaries"],
+  ["lost summaries", "DROP TABLE run_documents", "run_documents"],
+  ["summaries with another column", "ALTER TABLE run_documents RENAME COLUMN payload TO other", "run_documents"],
+  ["lost metadata", "DROP TABLE summary_metadata", "summary_metadata"],
+  ["a lost view of documents", `DROP VIEW sync_run_summaries; ${STRAY}`, "sync_run_summaries"],
   ["lost checkpoints", "DROP TABLE checkpoints", "checkpoints"],
   ["lost topic counters", "DROP TABLE topics", "topics"],
   ["topics with another column", "ALTER TABLE topics RENAME COLUMN topic TO other", "topics"],
@@ -93,8 +95,8 @@ test("a summary never waits for a checkpoint that is ahead, and overwritten rows
   await first.server.stop();
   const of = (id) => `entity_ref = (SELECT ref FROM entities WHERE id = '${id}')`;
   alter(data, `UPDATE checkpoints SET last_runtime_seq = 99 WHERE ${of("ahead")};
-    UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2') WHERE ${of("altered")};
-    UPDATE sync_run_summaries SET payload_hash = zeroblob(32) WHERE ${of("hash")}`);
+    UPDATE run_documents SET payload = replace(payload, 'u1', 'u2') WHERE ${of("altered")};
+    UPDATE run_documents SET payload_hash = zeroblob(32) WHERE ${of("hash")}`);
   const operator = await operate(t, { data });
   for (const id of ["ahead", "altered", "hash"]) {
     await operator.did(`runs/${id}/events`, { event_type: "x" });
@@ -112,12 +114,12 @@ const hashOf = (text) => `x'${createHash("sha256").update(text).digest("hex")}'`
 
 // What is altered by hand, and whether a read sees it. Otherwise the next append does, and verify and the doctor.
 const ALTERATIONS = {
-  "the payload": [(run) => `UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2') WHERE ${run}`, true],
-  "the hash": [(run) => `UPDATE sync_run_summaries SET payload_hash = ${hashOf("x")} WHERE ${run}`, true],
-  "a hash that cannot be read": [(run) => `UPDATE sync_run_summaries SET payload_hash = x'00' WHERE ${run}`, true],
-  "a version that cannot be": [(run) => `UPDATE sync_run_summaries SET doc_version = 9223372036854775807 WHERE ${run}`, true],
-  "the whole row": [(run) => `DELETE FROM sync_run_summaries WHERE ${run}`, true],
-  "payload and hash": [(run) => `UPDATE sync_run_summaries SET payload = '{}', payload_hash = ${hashOf("{}")} WHERE ${run}`, false],
+  "the payload": [(run) => `UPDATE run_documents SET payload = replace(payload, 'u1', 'u2') WHERE ${run}`, true],
+  "the hash": [(run) => `UPDATE run_documents SET payload_hash = ${hashOf("x")} WHERE ${run}`, true],
+  "a hash that cannot be read": [(run) => `UPDATE run_documents SET payload_hash = x'00' WHERE ${run}`, true],
+  "a version that cannot be": [(run) => `UPDATE run_documents SET doc_version = 9223372036854775807 WHERE ${run}`, true],
+  "the whole row": [(run) => `DELETE FROM run_documents WHERE ${run}`, true],
+  "payload and hash": [(run) => `UPDATE run_documents SET payload = '{}', payload_hash = ${hashOf("{}")} WHERE ${run}`, false],
   "the checkpoint's seq": [(run) => `UPDATE checkpoints SET last_runtime_seq = 99 WHERE ${run}`, false],
   "a seq that cannot be": [(run) => `UPDATE checkpoints SET last_runtime_seq = 9223372036854775807 WHERE ${run}`, false],
   "the checkpoint's hash": [(run) => `UPDATE checkpoints SET summary_hash = ${hashOf("x")} WHERE ${run}`, false],

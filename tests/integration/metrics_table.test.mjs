@@ -136,9 +136,9 @@ test("a damaged store moves its metrics", async (t) => {
   const log = (run_id) => operator.did(`runs/${run_id}/events`, { event_type: "run.log" });
   await moves(operator, "khala_projection_drift_total", { reason: "checkpoint_ahead" }, 1, () => log("ahead"));
   // The first event of this run is out of reach for a while, so that the run cannot be folded.
-  write(onPostgres ? `UPDATE events SET entity_ref = 888888 WHERE seq = 1 AND entity_ref = ${ref("lost")}; DELETE FROM sync_run_summaries WHERE entity_ref = ${ref("lost")}`
+  write(onPostgres ? `UPDATE events SET entity_ref = 888888 WHERE seq = 1 AND entity_ref = ${ref("lost")}; DELETE FROM run_documents WHERE entity_ref = ${ref("lost")}`
     : `CREATE TABLE kept AS SELECT * FROM event_positions_recent WHERE seq = 1 AND entity_ref = ${ref("lost")};
-       DELETE FROM event_positions_recent WHERE seq = 1 AND entity_ref = ${ref("lost")}; DELETE FROM sync_run_summaries WHERE entity_ref = ${ref("lost")}`);
+       DELETE FROM event_positions_recent WHERE seq = 1 AND entity_ref = ${ref("lost")}; DELETE FROM run_documents WHERE entity_ref = ${ref("lost")}`);
   await moves(operator, "khala_projection_failures_total", {}, "some", () => log("lost"));
   write(onPostgres ? `UPDATE events SET entity_ref = ${ref("lost")} WHERE entity_ref = 888888` : "INSERT INTO event_positions_recent SELECT * FROM kept; DROP TABLE kept");
   // A read has the run folded, so the retry finds nothing to do.
@@ -153,7 +153,7 @@ test("a damaged store moves its metrics", async (t) => {
   await moves(operator, "khala_projection_refused_total", {}, "some", () => log("twice"));
   // This run cannot be folded, because its first event is not found.
   write(`${onPostgres ? "UPDATE events SET seq = 1000000" : "DELETE FROM event_positions_recent"} WHERE seq = 1 AND entity_ref = ${ref("broken")};
-    DELETE FROM sync_run_summaries WHERE entity_ref = ${ref("broken")}`);
+    DELETE FROM run_documents WHERE entity_ref = ${ref("broken")}`);
   await moves(operator, "khala_projection_given_up_total", {}, "some", async () => {
     for (let i = 0; i < 20; i++) await log("broken");
   });

@@ -225,9 +225,9 @@ function movingTables() {
   const columnsOf = (text) => [...text.matchAll(/"([^"]*)"/g)].map((one) => one[1]).join("").split(", ");
   const rows = [...source.matchAll(/\.name = "(\w+)",\s*\.columns =\s*((?:"[^"]*"\s*)+)/g)]
     .map(([, name, columns]) => ({ name, columns: columnsOf(columns) }));
-  const documents = columnsOf(source.match(/\(table\),\s*\\\s*\.columns = ("[^"]*")/)[1]);
-  for (const name of ["sync_run_summaries", "sync_codex_worker_summaries"]) rows.push({ name, columns: documents });
-  assert.equal(rows.length, 17);
+  const documents = columnsOf(source.match(/\(table\),\s*\\\s*\.columns = ((?:"[^"]*"[\s\\]*)+)/)[1]);
+  for (const name of ["run_documents", "worker_documents"]) rows.push({ name, columns: documents });
+  assert.equal(rows.length, 18);
   return rows;
 }
 

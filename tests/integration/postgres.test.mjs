@@ -134,7 +134,7 @@ test("a dropped derived table refuses no append, and is made again", async (t) =
   const url = newDatabase();
   const operator = await operate(t, { data: folder(t), settings: { DB_URL: url } });
   assert.equal((await operator.post("/internal/v1/runs", { run_id: "a", owner_user_id: "u" })).status, 201);
-  psql(url, "DROP TABLE runtime.sync_run_summaries, runtime.journal CASCADE");
+  psql(url, "DROP TABLE runtime.run_documents, runtime.journal CASCADE");
   assert.equal((await operator.post("/internal/v1/runs", { run_id: "b", owner_user_id: "u" })).status, 201);
   const isMade = () => psql(url, "SELECT to_regclass('runtime.sync_run_summaries') IS NOT NULL") === "t";
   await until(() => isMade() && psql(url, "SELECT count(*) FROM sync_run_summaries") === "2", "the summaries of both runs");

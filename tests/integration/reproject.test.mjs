@@ -40,7 +40,7 @@ test("reproject repairs an altered document through the server", async (t) => {
   await operator.did("runs/a/events", { event_type: "run.started" });
   const right = await operator.read("projectors/run-summary/a");
   const before = head(data);
-  alter(data, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
+  alter(data, "UPDATE run_documents SET payload = replace(payload, 'u1', 'u2')");
   assert.equal(await khala(operator, "reproject", "--run", "a"),
     "drift: runtime/run_summary:a: summary_hash_mismatch: the document differs from the log (log at 2, checkpoint at 2)\n" +
     "1 documents rebuilt from 2 events: 1 differed, 1 written\n");
@@ -78,8 +78,8 @@ test("reproject repairs all documents during appends", async (t) => {
     }
   }));
   for (let round = 0; round < 3; round++) {
-    alter(data, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2') WHERE entity_ref % 3 = 0");
-    alter(data, "DELETE FROM sync_codex_worker_summaries WHERE entity_ref % 4 = 0");
+    alter(data, "UPDATE run_documents SET payload = replace(payload, 'u1', 'u2') WHERE entity_ref % 3 = 0");
+    alter(data, "DELETE FROM worker_documents WHERE entity_ref % 4 = 0");
     const before = appended;
     const answer = await operator.did("projectors/reproject", { all: true });
     assert.ok(answer.entities >= 80, JSON.stringify(answer));
@@ -122,7 +122,7 @@ test("reproject with --url uses that server and no local store", async (t) => {
   const { data } = operator;
   await operator.did("runs", { run_id: "a", owner_user_id: "u1" }, 201);
   await operator.server.stop();
-  alter(data, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
+  alter(data, "UPDATE run_documents SET payload = replace(payload, 'u1', 'u2')");
   const named = (...args) => run(["reproject", "--all", ...args, "--url", "http://127.0.0.1:1", "--data-dir", data]);
   assert.deepEqual([named().code, named().out], [3, ""]);
   assert.match(named().problem, /^khala: cannot connect to 127\.0\.0\.1 port 1: .*\n$/);

@@ -271,7 +271,7 @@ test("documents and frames that were altered or lost are repaired before the web
   const change = (table, where) =>
     alter(data, `UPDATE ${table} SET payload = replace(payload, '"u"', '"v"') WHERE ${where}`);
   const of = (id) => `entity_ref = (SELECT ref FROM entities WHERE id = '${id}')`;
-  const lose = (id) => alter(data, `DELETE FROM sync_run_summaries WHERE ${of(id)}`);
+  const lose = (id) => alter(data, `DELETE FROM run_documents WHERE ${of(id)}`);
   const before = await operate(t, { data });
   for (const run_id of ["a", "bad1", "b", "bad2", "c"]) await before.did("runs", { run_id, owner_user_id: "u" }, 201);
   await before.server.stop();
@@ -279,7 +279,7 @@ test("documents and frames that were altered or lost are repaired before the web
     (await operator.read("projectors/drift")).drift.map((one) => one.entity_id ?? one.subject);
 
   // In the walk over all documents; the last row of the walk is among them.
-  for (const id of ["a", "bad1"]) change("sync_run_summaries", of(id));
+  for (const id of ["a", "bad1"]) change("run_documents", of(id));
   for (const id of ["b", "c"]) lose(id);
   const receiver = await Receiver.open(t);
   receiver.answer = bad(422);
@@ -289,7 +289,7 @@ test("documents and frames that were altered or lost are repaired before the web
   assert.deepEqual((await drifted(after)).sort(), ["a", "b", "bad1", "c"]);
 
   // While they are held: the newest state is read again.
-  change("sync_run_summaries", of("bad1"));
+  change("run_documents", of("bad1"));
   lose("bad2");
   receiver.answer = () => 200;
   for (const run_id of ["bad1", "bad2"]) await arrived(after, receiver, run_id, 1);

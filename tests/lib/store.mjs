@@ -56,7 +56,7 @@ function makeSummaries(count, owner) {
   alter(data, `BEGIN;
     ${numbers} INSERT INTO entities (ref, kind, id, owner_user_id, status, created_at)
       SELECT i + 1, 0, 'r' || i, ${owner}, 'running', 1 FROM n;
-    ${numbers} INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, payload)
+    ${numbers} INSERT INTO run_documents (entity_ref, doc_key, doc_version, payload_hash, payload)
       SELECT i + 1, 'runtime/run_summary:r' || i, 1, ${onPostgres ? `sha256(convert_to(${PAYLOAD}, 'UTF8'))` : "zeroblob(32)"}, ${PAYLOAD} FROM n;
     UPDATE topics SET head_seq = ${count}, oldest_seq = ${count + 1} WHERE ref = 1;
     COMMIT;`);
@@ -70,7 +70,7 @@ const PAYLOAD = `'{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"
 /** SQLite has no SHA-256. */
 function hashSummaries(data, count) {
   const hash = (i) => createHash("sha256").update(`{"run_id":"r${i}","text":"${PAYLOAD_TEXT}"}`).digest("hex");
-  const updates = Array.from({ length: count }, (_, i) => `UPDATE sync_run_summaries SET payload_hash = x'${hash(i + 1)}' WHERE entity_ref = ${i + 2};`);
+  const updates = Array.from({ length: count }, (_, i) => `UPDATE run_documents SET payload_hash = x'${hash(i + 1)}' WHERE entity_ref = ${i + 2};`);
   execFileSync("sqlite3", [file(data)], { input: `BEGIN;\n${updates.join("\n")}\nCOMMIT;\n` });
 }
 

@@ -69,6 +69,8 @@ enum statement_id {
     STATEMENT_PUT_DOCUMENTS_LAST = STATEMENT_PUT_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_PUT_CHECKPOINTS,
     STATEMENT_ADD_JOURNAL,
+    STATEMENT_PUT_METADATA,
+    STATEMENT_OLD_READERS,
     STATEMENT_ADD_DRIFTS,
     STATEMENT_DROP_OLD_DRIFTS,
     STATEMENT_SET_UNPROJECTED,
@@ -243,6 +245,7 @@ struct postgres_session {
     bool in_transaction;         /* of store_read_begin, of a walk, or with the lock of secrets */
     bool is_read_lost;           /* the connection was lost inside a transaction */
     bool has_warning;            /* the server sent a warning */
+    bool has_old_readers;        /* nodes run that cannot read cut payloads */
     bool is_schema_foreign;      /* it was logged that this build does not write the schema */
     uint64_t changed_ns;         /* since when it waits for the nodes; 0: it does not */
     uint64_t connect_at_ns;      /* no attempt to connect before */

@@ -22,9 +22,21 @@ enum status postgres_contradicts(struct postgres_session *session, enum status s
 
 /* ---- the transaction ---- */
 
+static enum status find_old_readers(struct postgres_session *session) {
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_OLD_READERS);
+    enum status status = postgres_query(session, &result);
+    if (status == STATUS_OK)
+        session->has_old_readers = postgres_number((struct postgres_row){result, 0}, 0) != 0;
+    PQclear(result);
+    return status;
+}
+
 enum status postgres_load_tail(struct postgres_session *session) {
     struct store_state state;
-    enum status status = postgres_read_state(&session->base, &state);
+    enum status status = find_old_readers(session);
+    if (status == STATUS_OK)
+        status = postgres_read_state(&session->base, &state);
     /* Minted ids are above the last cursor, so the largest id of all serves as well as the largest
      * supplied one. */
     if (status == STATUS_OK)
@@ -214,21 +226,56 @@ static enum status send_topics(struct postgres_session *session, const struct st
     return postgres_pipeline_send(session);
 }
 
+/* A release before cut payloads takes them for damage. */
+static const struct store_cut *cut_of(const struct postgres_session *session,
+                                      const struct store_cut *cut) {
+    return session->has_old_readers ? NULL : cut;
+}
+
+static void put_payload(struct postgres_session *session, struct slice payload,
+                        const struct store_cut *cut) {
+    postgres_put_text(session, cut ? cut->text : payload);
+}
+
+static void put_cut(struct postgres_session *session, const struct store_cut *cut) {
+    postgres_put_optional(session, cut ? cut->metadata_at : 0);
+    postgres_put_bytes(session, cut ? cut->metadata_hash : NULL, SHA256_BYTES);
+}
+
 static enum status send_documents(struct postgres_session *session, const struct store_batch *batch,
                                   enum document_kind kind) {
     enum statement_id id = STATEMENT_PUT_DOCUMENTS + kind;
     postgres_begin(session, id);
     for (size_t i = 0; i < batch->document_count; i++) {
         const struct store_document *document = &batch->documents[i];
+        const struct store_cut *cut = cut_of(session, document->cut);
         if (document->kind != kind)
             continue;
         postgres_put_number(session, document->entity_ref);
         postgres_put_text(session, document->key);
         postgres_put_number(session, document->version);
         postgres_put_bytes(session, document->payload_hash, sizeof(document->payload_hash));
-        postgres_put_text(session, document->payload);
+        put_payload(session, document->payload, cut);
+        put_cut(session, cut);
     }
     return postgres_pipeline_send(session);
+}
+
+/* Versions are written while rows are still written whole too: the caller does not know that. */
+static enum status send_metadata(struct postgres_session *session,
+                                 const struct store_batch *batch) {
+    size_t count = 0;
+    postgres_begin(session, STATEMENT_PUT_METADATA);
+    for (size_t i = 0; i < batch->document_count; i++) {
+        const struct store_cut *cut = batch->documents[i].cut;
+        if (!cut || !cut->is_new)
+            continue;
+        postgres_put_number(session, batch->documents[i].entity_ref);
+        postgres_put_bytes(session, cut->metadata_hash, sizeof(cut->metadata_hash));
+        postgres_put_text(session, cut->metadata);
+        count++;
+    }
+    return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
 }
 
 /* Rows that others altered or removed since the last commit are recorded, and then replaced. */
@@ -279,6 +326,7 @@ static enum status send_journal(struct postgres_session *session, const struct s
     postgres_begin(session, STATEMENT_ADD_JOURNAL);
     for (size_t i = 0; i < batch->journal_count; i++) {
         const struct store_journal_row *row = &batch->journal[i];
+        const struct store_cut *cut = cut_of(session, row->cut);
         postgres_put_number(session, row->topic_ref);
         postgres_put_number(session, row->seq);
         postgres_put_number(session, row->log_id);
@@ -286,8 +334,9 @@ static enum status send_journal(struct postgres_session *session, const struct s
         postgres_put_number(session, row->document_version);
         postgres_put_number(session, row->published_at_ms);
         postgres_put_bytes(session, row->payload_hash, sizeof(row->payload_hash));
-        postgres_put_text(session, row->payload);
+        put_payload(session, row->payload, cut);
         postgres_put_optional(session, row->first_seq);
+        put_cut(session, cut);
     }
     return postgres_pipeline_send(session);
 }
@@ -359,6 +408,8 @@ static enum status send_authority(struct postgres_session *session, const struct
 
 static enum status send_derived(struct postgres_session *session, const struct store_batch *batch) {
     enum status status = batch->topic_count > 0 ? send_topics(session, batch) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = send_metadata(session, batch);
     for (int kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
         status = send_comparison(session, batch, (enum document_kind)kind);
         if (status == STATUS_OK && has_documents(batch, kind))

@@ -20,7 +20,12 @@
     "seen_at,subject'), "                                                                          \
     "('topics', 'ref,topic,stream_id,entity_ref,oldest_seq,head_seq,journal_epoch,damaged_seq'), " \
     "('journal', 'topic_ref,seq,log_id,entity_ref,doc_version,published_at,first_entity_seq,"      \
-    "payload_hash,payload'), "                                                                     \
+    "payload_hash,payload,metadata_at,metadata_hash'), "                                           \
+    "('summary_metadata', 'entity_ref,metadata_hash,metadata'), "                                  \
+    "('run_documents', 'entity_ref,doc_key,doc_version,payload_hash,payload,metadata_at,"          \
+    "metadata_hash'), "                                                                            \
+    "('worker_documents', 'entity_ref,doc_key,doc_version,payload_hash,payload,metadata_at,"       \
+    "metadata_hash'), "                                                                            \
     "('checkpoints', 'entity_ref,projection_name,document_id,last_runtime_seq,"                    \
     "projection_version,summary_hash,last_projected_at'), "                                        \
     "('sync_run_summaries', 'entity_ref,doc_key,doc_version,payload_hash,payload'), "              \

@@ -14,6 +14,7 @@ struct postgres_repair {
     uint64_t now_ms;
     char *error; /* of STORE_MESSAGE_MAX */
     bool is_changed;
+    bool has_old_readers; /* payloads must be written whole */
     bool are_topics_made; /* the table of topics was made again */
 };
 

@@ -13,7 +13,7 @@
     "1)"
 #define INSERT_ROWS                                                                                \
     "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, "         \
-    "payload_hash, payload, first_entity_seq) "
+    "payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) "
 
 /* Work on whole tables needs the plans that sessions have switched off. */
 #define BULK_PLANS                                                                                 \
@@ -31,7 +31,8 @@ static enum status run(struct store_session *base, uint64_t now_ms,
     struct postgres_repair repair = {.store = session->store,
                                      .connection = session->connection,
                                      .now_ms = now_ms,
-                                     .error = session->error};
+                                     .error = session->error,
+                                     .has_old_readers = session->has_old_readers};
     enum status done = work(&repair, user);
     /* Nodes that follow look at all topics then. */
     if (done == STATUS_OK)
@@ -90,11 +91,30 @@ enum status postgres_journal_raise_floor(struct postgres_repair *repair, const c
     return status;
 }
 
+static enum status put_metadata(struct postgres_repair *repair, const char *entity_ref,
+                                const char *hash, const struct store_cut *cut) {
+    char *metadata = strndup(cut->metadata.data, cut->metadata.size);
+    const char *values[] = {entity_ref, hash, metadata};
+    if (!metadata)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status =
+        postgres_repair_ask(repair, NULL,
+                            "INSERT INTO summary_metadata (entity_ref, metadata_hash, metadata) "
+                            "VALUES ($1::bigint, decode($2, 'hex'), $3) ON CONFLICT (entity_ref, "
+                            "metadata_hash) DO UPDATE SET metadata = excluded.metadata",
+                            values, 3);
+    free(metadata);
+    return status;
+}
+
 static enum status put_row(struct postgres_repair *repair, struct slice topic,
                            const struct store_journal_row *row) {
-    char ref[24], seq[24], hash[2 * SHA256_BYTES + 1] = "";
-    char *payload = row->payload.data ? strndup(row->payload.data, row->payload.size) : NULL;
-    const char *values[] = {payload, hash, ref, seq};
+    char ref[24], seq[24], entity_ref[24], at[24], hash[2 * SHA256_BYTES + 1] = "";
+    char metadata_hash[2 * SHA256_BYTES + 1] = "";
+    const struct store_cut *cut = repair->has_old_readers ? NULL : row->cut;
+    struct slice text = cut ? cut->text : row->payload;
+    char *payload = text.data ? strndup(text.data, text.size) : NULL;
+    const char *values[] = {payload, hash, ref, seq, cut ? at : NULL, cut ? metadata_hash : NULL};
     const struct postgres_note note = {.reason = REASON_JOURNAL_DAMAGED,
                                        .subject = topic,
                                        .expected_seq = row->seq,
@@ -104,11 +124,20 @@ static enum status put_row(struct postgres_repair *repair, struct slice topic,
     hex_write(hash, row->payload_hash, SHA256_BYTES);
     snprintf(ref, sizeof(ref), "%" PRIu64, row->topic_ref);
     snprintf(seq, sizeof(seq), "%" PRIu64, row->seq);
-    enum status status =
-        postgres_repair_ask(repair, NULL,
-                            "UPDATE journal SET payload = $1, payload_hash = decode($2, 'hex') "
-                            "WHERE topic_ref = $3::bigint AND seq = $4::bigint",
-                            values, 4);
+    enum status status = STATUS_OK;
+    if (cut) {
+        hex_write(metadata_hash, cut->metadata_hash, SHA256_BYTES);
+        snprintf(entity_ref, sizeof(entity_ref), "%" PRIu64, row->entity_ref);
+        snprintf(at, sizeof(at), "%" PRIu64, cut->metadata_at);
+        status = put_metadata(repair, entity_ref, metadata_hash, cut);
+    }
+    if (status == STATUS_OK)
+        status = postgres_repair_ask(
+            repair, NULL,
+            "UPDATE journal SET payload = $1, payload_hash = decode($2, 'hex'), metadata_at = "
+            "$5::bigint, metadata_hash = decode($6, 'hex') WHERE topic_ref = $3::bigint AND seq = "
+            "$4::bigint",
+            values, 6);
     free(payload);
     return status == STATUS_OK ? postgres_repair_note(repair, &note) : status;
 }
@@ -142,7 +171,8 @@ static enum status add_documents(struct postgres_repair *repair, enum document_k
         repair, NULL,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY d.last), d.last, d.entity_ref, "
-        "d.doc_version, %" PRIu64 ", d.payload_hash, d.payload, 1 FROM (SELECT d.*, " HEAD_LOG_ID
+        "d.doc_version, %" PRIu64 ", d.payload_hash, d.payload, 1, d.metadata_at, d.metadata_hash "
+        "FROM (SELECT d.*, " HEAD_LOG_ID
         " AS last FROM %s d) d, bases b WHERE b.topic = '%s' AND d.last IS NOT NULL",
         repair->now_ms, table, topic_row(document_row(kind)->topic)->pattern);
 }
@@ -156,8 +186,8 @@ static enum status add_owned(struct postgres_repair *repair, enum topic_kind top
         repair, NULL,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (PARTITION BY b.ref ORDER BY d.last), d.last, "
-        "d.entity_ref, d.doc_version, %" PRIu64
-        ", d.payload_hash, d.payload, 1 FROM (SELECT d.*, " HEAD_LOG_ID
+        "d.entity_ref, d.doc_version, %" PRIu64 ", d.payload_hash, d.payload, 1, d.metadata_at, "
+        "d.metadata_hash FROM (SELECT d.*, " HEAD_LOG_ID
         " AS last FROM %s d) d JOIN entities n ON n.ref = d.entity_ref JOIN bases b ON b.topic = "
         "replace('%s', '*', %s) WHERE d.last IS NOT NULL",
         repair->now_ms, table, topic_row(topic)->pattern, owner);
@@ -173,7 +203,8 @@ static enum status add_shared_events(struct postgres_repair *repair, enum entity
         repair, NULL,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY p.log_id), p.log_id, p.entity_ref, 0, "
-        "%" PRIu64 ", p.payload_hash, NULL, NULL FROM bases b, (SELECT e.log_id, e.entity_ref, "
+        "%" PRIu64
+        ", p.payload_hash, NULL, NULL, NULL, NULL FROM bases b, (SELECT e.log_id, e.entity_ref, "
         "e.payload_hash FROM events e JOIN entities n ON n.ref = e.entity_ref WHERE n.kind = %d "
         "ORDER BY e.log_id DESC LIMIT %" PRIu64 ") p WHERE b.topic = '%s'",
         repair->now_ms, (int)kind, limit < INT64_MAX ? limit : INT64_MAX,
@@ -200,7 +231,7 @@ static enum status rebuild(struct postgres_repair *repair, void *user) {
         "; CREATE TEMP TABLE bases ON COMMIT DROP AS SELECT t.ref, t.topic, greatest(t.head_seq, "
         "(SELECT max(j.seq) FROM journal j WHERE j.topic_ref = t.ref AND j.seq < "
         "4503599627370496), 0) + 1 AS base FROM topics t WHERE t.entity_ref IS NULL; DELETE FROM "
-        "journal");
+        "journal; DELETE FROM summary_metadata v WHERE true" STORE_NO_DOCUMENT_HAS);
     DOCUMENT_KINDS(ADD_DOCUMENTS)
     for (int kind = 0; status == STATUS_OK && kind < ENTITY_KIND_COUNT; kind++)
         status = add_shared_events(repair, (enum entity_kind)kind, *events_max);

@@ -10,7 +10,7 @@
 
 /* The build of the upgrade test has one step more. */
 #ifndef POSTGRES_SCHEMA_VERSION
-#define POSTGRES_SCHEMA_VERSION 12
+#define POSTGRES_SCHEMA_VERSION 13
 #endif
 
 struct postgres_migration {

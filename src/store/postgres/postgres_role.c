@@ -413,6 +413,8 @@ static enum status write_seen(struct postgres_session *session, bool *is_asked) 
     enum status status = postgres_query(session, &result);
     bool is_held = status == STATUS_OK && PQntuples(result) == 1;
     *is_asked = is_held && postgres_number((struct postgres_row){result, 0}, 0) != 0;
+    if (is_held)
+        session->has_old_readers = postgres_number((struct postgres_row){result, 0}, 1) != 0;
     PQclear(result);
     return status == STATUS_OK && !is_held ? postgres_lose_role(session) : status;
 }

@@ -49,32 +49,70 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
     "NULL THEN t.head_seq ELSE " HEAD_OF("t.entity_ref") " END, t.journal_epoch, t.damaged_seq "
 #define TOPIC_SELECT TOPIC_COLUMNS "FROM topics t "
 
+/* Whether nodes of a release before cut payloads read the journal. */
+#define OLD_READERS                                                                                \
+    "(EXISTS (SELECT FROM nodes WHERE schema_version < 13 AND seen_at > clock_timestamp() - "      \
+    "interval '1 minute'))::int::bigint"
+
 /* The transaction does not wait for the disk. */
 #define ASYNCHRONOUS "set_config('synchronous_commit', 'off', true) IS NOT NULL"
 
+/* The payload of a row. One that was cut gets its metadata back; a version that is missing leaves
+ * the cut payload, which has another hash. */
+#define METADATA_OF(value, row, ref)                                                               \
+    "coalesce((SELECT " value " FROM summary_metadata v WHERE v.entity_ref = " ref                 \
+    " AND v.metadata_hash = " row ".metadata_hash), "
+#define WHOLE_PAYLOAD(row, ref)                                                                    \
+    "CASE WHEN " row ".metadata_at IS NULL THEN " row ".payload ELSE substr(" row                  \
+    ".payload, 1, " row                                                                            \
+    ".metadata_at::int) || " METADATA_OF("v.metadata", row, ref) "'') || substr(" row              \
+                                                                 ".payload, " row                  \
+                                                                 ".metadata_at::int + 1) END"
+#define PAYLOAD_BYTES(row, ref)                                                                    \
+    "(coalesce(octet_length(" row ".payload), 0) + CASE WHEN " row ".metadata_at IS NULL THEN 0 "  \
+    "ELSE " METADATA_OF("octet_length(v.metadata)", row, ref) "0) END)"
+
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
     [STATEMENT_PUT_DOCUMENTS + (kind)] = {                                                         \
-        "INSERT INTO " table " (entity_ref, doc_key, doc_version, payload_hash, payload) SELECT "  \
-        "DISTINCT ON (a) a, b, c, d, e FROM unnest($1::bigint[], $2::text[], $3::bigint[], "       \
-        "$4::bytea[], $5::text[]) WITH ORDINALITY u(a, b, c, d, e, o) ORDER BY a, o DESC ON "      \
+        "INSERT INTO " table " (entity_ref, doc_key, doc_version, payload_hash, payload, "         \
+        "metadata_at, metadata_hash) SELECT DISTINCT ON (a) a, b, c, d, e, f, g FROM "             \
+        "unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::bigint[], "   \
+        "$7::bytea[]) WITH ORDINALITY u(a, b, c, d, e, f, g, o) ORDER BY a, o DESC ON "            \
         "CONFLICT (entity_ref) DO UPDATE SET doc_key = excluded.doc_key, doc_version = "           \
-        "excluded.doc_version, payload_hash = excluded.payload_hash, payload = excluded.payload",  \
-        "NTNBT"},
+        "excluded.doc_version, payload_hash = excluded.payload_hash, payload = "                   \
+        "excluded.payload, metadata_at = excluded.metadata_at, metadata_hash = "                   \
+        "excluded.metadata_hash",                                                                  \
+        "NTNBTNB"},
+#define DOCUMENT_PAYLOAD WHOLE_PAYLOAD("d", "d.entity_ref")
 #define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
-    [STATEMENT_DOCUMENT + (kind)] = {"SELECT entity_ref, doc_key, doc_version, payload_hash, "     \
-                                     "payload FROM " table " WHERE entity_ref = $1::bigint",       \
+    [STATEMENT_DOCUMENT + (kind)] = {"SELECT d.entity_ref, d.doc_key, d.doc_version, "             \
+                                     "d.payload_hash, " DOCUMENT_PAYLOAD " FROM " table            \
+                                     " d WHERE d.entity_ref = $1::bigint",                         \
                                      "n"},
 /* The second condition of the join keeps a page from reading the table from its beginning. */
+#define DOCUMENT_ROWS(table)                                                                       \
+    "(SELECT n.ref, n.kind, n.owner_user_id, n.owner_guest_scope, n.org_id, t.doc_key, "           \
+    "t.doc_version, t.payload_hash, t.payload, t.metadata_at, t.metadata_hash FROM entities n "    \
+    "LEFT JOIN " table " t ON t.entity_ref = n.ref AND t.entity_ref > $2::bigint)"
+#define DOCUMENT_PAGE(table)                                                                       \
+    PAGE_OF(DOCUMENT_ROWS(table), PAYLOAD_BYTES("x", "x.ref"),                                     \
+            "x.kind = $1::bigint AND x.ref > $2::bigint", "ref", "$3::bigint")                     \
+    "d " PAGE_FITS("d")
+#define WALKED_PAYLOAD WHOLE_PAYLOAD("d", "d.ref")
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
-    [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
-        "SELECT d.ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, d.owner_user_id, "     \
-        "d.owner_guest_scope, d.org_id FROM " PAGE_OF(                                             \
-            "(SELECT n.ref, n.kind, n.owner_user_id, n.owner_guest_scope, n.org_id, t.doc_key, "   \
-            "t.doc_version, t.payload_hash, t.payload FROM entities n LEFT JOIN " table            \
-            " t ON t.entity_ref = n.ref AND t.entity_ref > $2::bigint)",                           \
-            "coalesce(octet_length(x.payload), 0)", "x.kind = $1::bigint AND x.ref > $2::bigint",  \
-            "ref", "$3::bigint") "d " PAGE_FITS("d") "ORDER BY d.ref",                             \
-        "nnn"},
+    [STATEMENT_WALK_DOCUMENTS +                                                                    \
+        (kind)] = {"SELECT d.ref, d.doc_key, d.doc_version, "                                      \
+                   "d.payload_hash, " WALKED_PAYLOAD ", d.owner_user_id, "                         \
+                   "d.owner_guest_scope, d.org_id FROM " DOCUMENT_PAGE(table) "ORDER BY d.ref",    \
+                   "nnn"},
+#define JOURNAL_PAYLOAD_BYTES PAYLOAD_BYTES("j", "j.entity_ref")
+#define JOURNAL_PAYLOAD       WHOLE_PAYLOAD("j", "j.entity_ref")
+#define JOURNAL_PAGE                                                                               \
+    PAGE_OF(                                                                                       \
+        "journal",                                                                                 \
+        "(" PAYLOAD_BYTES("x", "x.entity_ref") " + coalesce((SELECT octet_length(y.payload) "      \
+                                               "FROM events y WHERE y.log_id = x.log_id), 0))",    \
+        "x.topic_ref = $1::bigint AND x.seq > $2::bigint", "seq", "$3::bigint")
 /* A drift for each entity with a row that is not as the writer left it. */
 #define DOCUMENT_COMPARE(kind, name, table, ...)                                                   \
     [STATEMENT_COMPARE_SUMMARIES + (kind)] = {                                                     \
@@ -87,8 +125,10 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
         "document, at) LEFT JOIN checkpoints c ON c.entity_ref = u.ref AND c.projection_name = "   \
         "'" name "' LEFT JOIN " table " d ON d.entity_ref = u.ref WHERE c.last_runtime_seq IS "    \
         "DISTINCT FROM u.seq OR c.summary_hash IS DISTINCT FROM u.summary OR d.doc_version IS "    \
-        "DISTINCT FROM u.version OR d.payload_hash IS DISTINCT FROM u.document RETURNING *), old " \
-        "AS (DELETE FROM khala_projection_drifts WHERE id <= (SELECT max(id) FROM found) "         \
+        "DISTINCT FROM u.version OR d.payload_hash IS DISTINCT FROM "                              \
+        "u.document " STORE_DOCUMENT_LACKS_METADATA                                                \
+        "RETURNING *), old AS (DELETE FROM khala_projection_drifts WHERE id <= (SELECT max(id) "   \
+        "FROM found) "                                                                             \
         "- " POSTGRES_TEXT_OF(                                                                     \
             POSTGRES_DRIFTS_MAX) ") SELECT projection_name, entity_ref, NULL::text, "              \
                                  "reason, expected_seq, actual_seq, seen_at, subject FROM found",  \
@@ -113,8 +153,9 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
         {"UPDATE writer w SET seen_at = clock_timestamp(), node_id = coalesce($4::text, w.node_id) "
          "WHERE w.id = 1 AND w.term = $1::bigint AND w.tableoid::bigint = $2::bigint "
          "AND " ASYNCHRONOUS " RETURNING (EXISTS (SELECT FROM pg_stat_activity x WHERE w.wanted_by "
-         "= " POSTGRES_SESSION_OF("x") ") OR NOT EXISTS (SELECT FROM meta WHERE name = "
-                                       "'schema_version' AND value = $3::text))::int::bigint",
+         "= " POSTGRES_SESSION_OF(
+             "x") ") OR NOT EXISTS (SELECT FROM meta WHERE name = "
+                  "'schema_version' AND value = $3::text))::int::bigint, " OLD_READERS,
          "nntt"},
     [STATEMENT_LOCK_TERM] = {"SELECT term, tableoid::bigint FROM writer WHERE id = 1 FOR UPDATE",
                              ""},
@@ -185,10 +226,17 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "NTTNTBN"},
     [STATEMENT_ADD_JOURNAL] =
         {"INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, "
-         "payload_hash, payload, first_entity_seq) SELECT * FROM unnest($1::bigint[], "
-         "$2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], "
-         "$8::text[], $9::bigint[])",
-         "NNNNNNBTN"},
+         "payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) SELECT * FROM "
+         "unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], "
+         "$6::bigint[], $7::bytea[], $8::text[], $9::bigint[], $10::bigint[], $11::bytea[])",
+         "NNNNNNBTNNB"},
+    [STATEMENT_PUT_METADATA] =
+        {"INSERT INTO summary_metadata (entity_ref, metadata_hash, metadata) SELECT DISTINCT ON "
+         "(a, b) a, b, c FROM unnest($1::bigint[], $2::bytea[], $3::text[]) u(a, b, c) ON CONFLICT "
+         "(entity_ref, metadata_hash) DO UPDATE SET metadata = excluded.metadata WHERE "
+         "summary_metadata.metadata <> excluded.metadata",
+         "NBT"},
+    [STATEMENT_OLD_READERS] = {"SELECT " OLD_READERS, ""},
     [STATEMENT_ADD_DRIFTS] =
         {"INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
          "actual_seq, seen_at, subject) SELECT * FROM unnest($1::text[], $2::bigint[], "
@@ -213,11 +261,17 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
              "t.entity_ref") " END, 0) AS head) s), "
                              "removed AS (DELETE FROM journal j USING asked a WHERE a.gone > 0 AND "
                              "a.entity_ref IS "
-                             "NULL AND j.topic_ref = a.ref AND j.seq < a.before + a.gone), raised "
-                             "AS (UPDATE topics t "
-                             "SET oldest_seq = a.before + a.gone FROM asked a WHERE a.gone > 0 AND "
-                             "t.ref = a.ref) "
-                             "SELECT o, gone, before + gone, head FROM asked ORDER BY o",
+                             "NULL AND j.topic_ref = a.ref AND j.seq < a.before + a.gone RETURNING "
+                             "j.entity_ref), dropped AS (DELETE FROM summary_metadata v WHERE "
+                             "EXISTS (SELECT FROM summary_metadata) AND v.entity_ref IN (SELECT "
+                             "entity_ref FROM removed) AND NOT EXISTS (SELECT FROM journal j WHERE "
+                             "j.entity_ref = v.entity_ref AND j.metadata_hash = v.metadata_hash "
+                             "AND NOT EXISTS (SELECT FROM asked a WHERE a.gone > 0 AND "
+                             "a.entity_ref IS NULL AND j.topic_ref = a.ref AND j.seq < a.before + "
+                             "a.gone))" STORE_NO_DOCUMENT_HAS
+                             "), raised AS (UPDATE topics t SET oldest_seq = a.before + a.gone "
+                             "FROM asked a WHERE a.gone > 0 AND t.ref = a.ref) SELECT o, gone, "
+                             "before + gone, head FROM asked ORDER BY o",
          "NNN"},
     [STATEMENT_PUT_USAGES] =
         {"INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers, "
@@ -344,9 +398,10 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                   "seq > $2::bigint ORDER BY seq LIMIT $3::bigint) p",
                                   "nnn"},
     [STATEMENT_MEASURE_JOURNAL] =
-        {"SELECT count(*), sum(octet_length(coalesce(j.payload, (SELECT e.payload FROM events e "
-         "WHERE e.log_id = j.log_id))))::bigint FROM (SELECT log_id, payload FROM journal WHERE "
-         "topic_ref = $1::bigint AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint) j",
+        {"SELECT count(*), sum(CASE WHEN j.payload IS NULL THEN (SELECT octet_length(e.payload) "
+         "FROM events e WHERE e.log_id = j.log_id) ELSE " JOURNAL_PAYLOAD_BYTES " END)::bigint "
+         "FROM (SELECT * FROM journal WHERE topic_ref = $1::bigint AND seq > $2::bigint ORDER BY "
+         "seq LIMIT $3::bigint) j",
          "nnn"},
     [STATEMENT_EVENT_TIME] = {"SELECT cursor FROM events WHERE entity_ref = $1::bigint AND seq = "
                               "$2::bigint",
@@ -378,15 +433,9 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                "ttn"},
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         {"SELECT " EVENT_COLUMNS ENTITY_NAME ", j.topic_ref, j.seq, j.log_id, j.entity_ref, "
-         "j.doc_version, j.published_at, j.payload_hash, j.payload, j.first_entity_seq "
-         "FROM " PAGE_OF(
-             "journal",
-             "(coalesce(octet_length(x.payload), 0) + coalesce((SELECT octet_length(y.payload) "
-             "FROM "
-             "events y WHERE y.log_id = x.log_id), 0))",
-             "x.topic_ref = $1::bigint AND x.seq > $2::bigint", "seq",
-             "$3::bigint") "j LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON "
-                           "n.ref = e.entity_ref " PAGE_FITS("j") "ORDER BY j.seq",
+         "j.doc_version, j.published_at, j.payload_hash, " JOURNAL_PAYLOAD
+         ", j.first_entity_seq FROM " JOURNAL_PAGE "j LEFT JOIN events e ON e.log_id = j.log_id "
+         "LEFT JOIN entities n ON n.ref = e.entity_ref " PAGE_FITS("j") "ORDER BY j.seq",
          "nnn"},
     [STATEMENT_WALK_OWNERS] =
         {"SELECT j.seq, n.ref, n.owner_user_id, n.owner_guest_scope, n.org_id FROM journal j LEFT "

@@ -225,6 +225,14 @@ static enum status add_key(struct sqlite_session *session, const struct store_ke
     return sqlite_run(session, statement);
 }
 
+/* The columns behind a payload, counted from 1. */
+static void cut_column(sqlite3_context *context, const struct store_cut *cut, int column) {
+    if (cut && column == 1)
+        sqlite_answer_number(context, cut->metadata_at);
+    else if (cut)
+        sqlite_answer_bytes(context, cut->metadata_hash, sizeof(cut->metadata_hash));
+}
+
 static void document_column(sqlite3_context *context, const void *row, int column) {
     const struct store_document *document = row;
     switch (column) {
@@ -236,13 +244,43 @@ static void document_column(sqlite3_context *context, const void *row, int colum
         return sqlite_answer_number(context, document->version);
     case 4:
         return sqlite_answer_bytes(context, document->payload_hash, sizeof(document->payload_hash));
+    case 5:
+        return sqlite_answer_text(context, document->cut ? document->cut->text : document->payload);
     default:
-        return sqlite_answer_text(context, document->payload);
+        return cut_column(context, document->cut, column - 5);
     }
 }
 
 static bool is_of_kind(const struct sqlite_source *source, const void *row) {
     return ((const struct store_document *)row)->kind == *(const enum document_kind *)source->user;
+}
+
+static void metadata_column(sqlite3_context *context, const void *row, int column) {
+    const struct store_document *document = row;
+    if (column == 1)
+        sqlite_answer_number(context, document->entity_ref);
+    else if (column == 2)
+        sqlite_answer_bytes(context, document->cut->metadata_hash,
+                            sizeof(document->cut->metadata_hash));
+    else
+        sqlite_answer_text(context, document->cut->metadata);
+}
+
+static bool has_new_metadata(const struct sqlite_source *source, const void *row) {
+    const struct store_document *document = row;
+    (void)source;
+    return document->cut && document->cut->is_new;
+}
+
+static enum status put_metadata(struct sqlite_session *session, const struct store_batch *batch) {
+    const struct sqlite_source source = {
+        .rows = batch->documents,
+        .row_count = batch->document_count,
+        .row_bytes = sizeof(*batch->documents),
+        .column = metadata_column,
+        .has_row = has_new_metadata,
+    };
+    return sqlite_run_source(session, STATEMENT_PUT_METADATA, &source);
 }
 
 static enum status put_documents(struct sqlite_session *session, const struct store_batch *batch) {
@@ -360,9 +398,11 @@ static void journal_column(sqlite3_context *context, const void *row, int column
     case 7:
         return sqlite_answer_bytes(context, frame->payload_hash, sizeof(frame->payload_hash));
     case 8:
-        return sqlite_answer_text(context, frame->payload);
-    default:
+        return sqlite_answer_text(context, frame->cut ? frame->cut->text : frame->payload);
+    case 9:
         return sqlite_answer_optional(context, frame->first_seq);
+    default:
+        return cut_column(context, frame->cut, column - 9);
     }
 }
 
@@ -510,6 +550,8 @@ static enum status write_derived(struct sqlite_session *session, const struct st
         status = compare_summaries(session, batch);
     bool has_drifts = batch->drift_count > 0 || sqlite3_total_changes(session->database) != changes;
     if (status == STATUS_OK)
+        status = put_metadata(session, batch);
+    if (status == STATUS_OK)
         status = put_documents(session, batch);
     if (status == STATUS_OK)
         status = put_checkpoints(session, batch);
@@ -559,8 +601,9 @@ static enum status raise_oldest(struct sqlite_session *session, const struct sto
                                 uint64_t oldest_seq) {
     sqlite3_stmt *statement = NULL;
     enum status status = STATUS_OK;
-    if (topic->entity_ref == 0) {
-        status = sqlite_statement(session, STATEMENT_PRUNE_JOURNAL, &statement);
+    const enum statement_id removals[] = {STATEMENT_PRUNE_METADATA, STATEMENT_PRUNE_JOURNAL};
+    for (size_t i = 0; status == STATUS_OK && topic->entity_ref == 0 && i < 2; i++) {
+        status = sqlite_statement(session, removals[i], &statement);
         if (status != STATUS_OK)
             return status;
         sqlite_bind_number(statement, 1, topic->ref);

@@ -11,15 +11,18 @@
 #include "store/sqlite/sqlite_migrations.h"
 #include "store/sqlite/sqlite_topics.h"
 
-#define DOCUMENT_TABLE(kind, name, table, ...) table,
+#define DOCUMENT_TABLE(kind, name, table, ...)      table,
+#define DOCUMENT_VIEW(kind, name, table, view, ...) view,
 /* Drifts come first, because the repair of the others is recorded there. The views come last. */
-static const char *const derived_tables[] = {"khala_projection_drifts",
-                                             SQLITE_TABLE_TOPICS,
-                                             SQLITE_TABLE_JOURNAL,
-                                             "checkpoints",
-                                             DOCUMENT_KINDS(DOCUMENT_TABLE) "sync_topic_sequences",
-                                             "sync_stream_events",
-                                             "khala_projection_checkpoints"};
+static const char *const derived_tables[] = {
+    "khala_projection_drifts",
+    SQLITE_TABLE_TOPICS,
+    SQLITE_TABLE_JOURNAL,
+    "checkpoints",
+    "summary_metadata",
+    DOCUMENT_KINDS(DOCUMENT_TABLE) DOCUMENT_KINDS(DOCUMENT_VIEW) "sync_topic_sequences",
+    "sync_stream_events",
+    "khala_projection_checkpoints"};
 #define TABLE_COUNT (sizeof(derived_tables) / sizeof(derived_tables[0]))
 
 /* ---- tables ---------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
     "event_positions WHERE entity_ref = d.entity_ref ORDER BY seq DESC LIMIT 1))"
 #define INSERT_ROWS                                                                                \
     "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, "                       \
-    "published_at, payload_hash, payload, first_entity_seq) "
+    "published_at, payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) "
 
 /* The transaction around one repair. */
 static enum status run(struct store_session *base, struct heal *heal,
@@ -85,22 +85,44 @@ int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t l
     return code;
 }
 
+static int put_metadata(struct heal *heal, uint64_t entity_ref, const struct store_cut *cut) {
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(
+        heal->database,
+        "INSERT OR REPLACE INTO summary_metadata (entity_ref, metadata_hash, metadata) VALUES "
+        "(?, ?, ?)",
+        -1, &statement, NULL);
+    if (code != SQLITE_OK)
+        return code;
+    sqlite_bind_number(statement, 1, entity_ref);
+    sqlite_bind_bytes(statement, 2, cut->metadata_hash, sizeof(cut->metadata_hash));
+    sqlite_bind_text(statement, 3, cut->metadata);
+    code = sqlite3_step(statement);
+    sqlite3_finalize(statement);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
 static int put_row(struct heal *heal, struct slice topic, const struct store_journal_row *row) {
+    const struct store_cut *cut = row->cut;
     sqlite3_stmt *statement = NULL;
     const struct heal_note note = {.reason = REASON_JOURNAL_DAMAGED,
                                    .subject = topic,
                                    .expected_seq = (int64_t)row->seq,
                                    .actual_seq = (int64_t)row->seq};
-    int code = sqlite3_prepare_v2(
-        heal->database,
-        "UPDATE journal SET payload = ?, payload_hash = ? WHERE topic_ref = ? AND seq = ?", -1,
-        &statement, NULL);
+    int code = cut ? put_metadata(heal, row->entity_ref, cut) : SQLITE_OK;
+    if (code == SQLITE_OK)
+        code = sqlite3_prepare_v2(heal->database,
+                                  "UPDATE journal SET payload = ?, payload_hash = ?, metadata_at = "
+                                  "?, metadata_hash = ? WHERE topic_ref = ? AND seq = ?",
+                                  -1, &statement, NULL);
     if (code != SQLITE_OK)
         return code;
-    sqlite_bind_text(statement, 1, row->payload);
+    sqlite_bind_text(statement, 1, cut ? cut->text : row->payload);
     sqlite_bind_bytes(statement, 2, row->payload_hash, sizeof(row->payload_hash));
-    sqlite_bind_number(statement, 3, row->topic_ref);
-    sqlite_bind_number(statement, 4, row->seq);
+    sqlite_bind_optional(statement, 3, cut ? cut->metadata_at : 0);
+    sqlite_bind_bytes(statement, 4, cut ? cut->metadata_hash : NULL, SHA256_BYTES);
+    sqlite_bind_number(statement, 5, row->topic_ref);
+    sqlite_bind_number(statement, 6, row->seq);
     code = sqlite3_step(statement);
     sqlite3_finalize(statement);
     return code == SQLITE_DONE ? sqlite_heal_note(heal, &note) : code;
@@ -130,8 +152,8 @@ static int add_documents(struct heal *heal, enum document_kind kind, const char 
         heal,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY " HEAD_LOG_ID "), " HEAD_LOG_ID
-        ", d.entity_ref, d.doc_version, %llu, d.payload_hash, d.payload, 1 FROM %s d, bases b "
-        "WHERE b.topic = %Q",
+        ", d.entity_ref, d.doc_version, %llu, d.payload_hash, d.payload, 1, d.metadata_at, "
+        "d.metadata_hash FROM %s d, bases b WHERE b.topic = %Q",
         heal->now_ms, table, topic_row(document_row(kind)->topic)->pattern);
 }
 
@@ -144,8 +166,9 @@ static int add_owned(struct heal *heal, enum topic_kind topic, const char *table
         heal,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (PARTITION BY b.ref ORDER BY " HEAD_LOG_ID
-        "), " HEAD_LOG_ID ", d.entity_ref, d.doc_version, %llu, d.payload_hash, d.payload, 1 FROM "
-        "%s d JOIN entities n ON n.ref = d.entity_ref JOIN bases b ON b.topic = replace(%Q, '*', "
+        "), " HEAD_LOG_ID ", d.entity_ref, d.doc_version, %llu, d.payload_hash, d.payload, 1, "
+        "d.metadata_at, d.metadata_hash FROM %s d JOIN entities n ON n.ref = d.entity_ref JOIN "
+        "bases b ON b.topic = replace(%Q, '*', "
         "%s)",
         heal->now_ms, table, topic_row(topic)->pattern, owner);
 }
@@ -159,7 +182,8 @@ static int add_shared_events(struct heal *heal, enum entity_kind kind, uint64_t 
         heal,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY p.log_id), p.log_id, e.entity_ref, 0, "
-        "%llu, e.payload_hash, NULL, NULL FROM bases b, (SELECT v.log_id FROM (SELECT q.log_id, "
+        "%llu, e.payload_hash, NULL, NULL, NULL, NULL FROM bases b, (SELECT v.log_id FROM (SELECT "
+        "q.log_id, "
         "q.event_count FROM entities n JOIN event_positions q ON q.entity_ref = n.ref WHERE n.kind "
         "= %d UNION ALL SELECT q.log_id, q.event_count FROM entities n JOIN event_positions_recent "
         "q ON q.entity_ref = n.ref WHERE n.kind = %d) r JOIN events v ON v.log_id BETWEEN r.log_id "
@@ -186,7 +210,8 @@ static int rebuild(struct heal *heal, void *user) {
         heal, "CREATE TEMP TABLE bases (ref INTEGER PRIMARY KEY, topic TEXT UNIQUE, base INTEGER); "
               "INSERT INTO bases SELECT ref, topic, max(head_seq, coalesce((SELECT max(seq) FROM "
               "journal WHERE topic_ref = ref AND seq < 4503599627370496), 0)) + 1 FROM "
-              "topics WHERE entity_ref IS NULL; DELETE FROM journal");
+              "topics WHERE entity_ref IS NULL; DELETE FROM journal; DELETE FROM summary_metadata "
+              "AS v WHERE true" STORE_NO_DOCUMENT_HAS);
     DOCUMENT_KINDS(ADD_DOCUMENTS)
     for (int kind = 0; code == SQLITE_OK && kind < ENTITY_KIND_COUNT; kind++)
         code = add_shared_events(heal, (enum entity_kind)kind, *events_max);

@@ -1,4 +1,4 @@
-/* The owners of journal rows. The payload is the last but one column of a row, so its overflow
+/* The owners of journal rows. The columns that are read stand before the payload, so its overflow
  * pages are not read. Texts are not copied: a long walk would spend most of its time on that. */
 #include "store/sqlite/sqlite.h"
 

@@ -52,19 +52,31 @@
         "seq", "t.entity_ref") " END, journal_epoch, damaged_seq "                                 \
                                "FROM topics t "
 
+/* The payload of a row. One that was cut gets its metadata back; a version that is missing leaves
+ * the cut payload, which has another hash. */
+#define WHOLE_PAYLOAD(row, ref)                                                                    \
+    "CASE WHEN " row ".metadata_at IS NULL THEN " row ".payload ELSE substr(" row                  \
+    ".payload, 1, " row ".metadata_at) || coalesce((SELECT v.metadata FROM summary_metadata v "    \
+    "WHERE v.entity_ref = " ref " AND v.metadata_hash = " row                                      \
+    ".metadata_hash), '') || substr(" row ".payload, " row ".metadata_at + 1) END"
+
+#define DOCUMENT_PAYLOAD WHOLE_PAYLOAD("d", "d.entity_ref")
+#define WALKED_PAYLOAD   WHOLE_PAYLOAD("d", "n.ref")
+#define JOURNAL_PAYLOAD  WHOLE_PAYLOAD("j", "j.entity_ref")
+
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
     [STATEMENT_PUT_DOCUMENTS + kind] =                                                             \
         "INSERT OR REPLACE INTO " table                                                            \
-        " (entity_ref, doc_key, doc_version, payload_hash, payload) "                              \
-        "SELECT c1, c2, c3, c4, c5 FROM source",
+        " (entity_ref, doc_key, doc_version, payload_hash, payload, metadata_at, metadata_hash) "  \
+        "SELECT c1, c2, c3, c4, c5, c6, c7 FROM source",
 #define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
     [STATEMENT_DOCUMENT + kind] =                                                                  \
-        "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM " table               \
-        " WHERE entity_ref = ?",
+        "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, " DOCUMENT_PAYLOAD         \
+        " FROM " table " d WHERE d.entity_ref = ?",
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
     [STATEMENT_WALK_DOCUMENTS + kind] =                                                            \
-        "SELECT n.ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, n.owner_user_id, "     \
-        "n.owner_guest_scope, n.org_id FROM entities n LEFT JOIN " table                           \
+        "SELECT n.ref, d.doc_key, d.doc_version, d.payload_hash, " WALKED_PAYLOAD                  \
+        ", n.owner_user_id, n.owner_guest_scope, n.org_id FROM entities n LEFT JOIN " table        \
         " d ON d.entity_ref = n.ref WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref LIMIT ?",
 /* A drift for each entity with a row that is not as the writer left it. */
 #define DOCUMENT_COMPARE(kind, name, table, ...)                                                   \
@@ -75,7 +87,8 @@
         "'summary_hash_mismatch' END, s.c2, coalesce(c.last_runtime_seq, 0), s.c6 FROM source s "  \
         "LEFT JOIN checkpoints c ON c.entity_ref = s.c1 AND c.projection_name = '" name            \
         "' LEFT JOIN " table " d ON d.entity_ref = s.c1 WHERE c.last_runtime_seq IS NOT s.c2 OR "  \
-        "c.summary_hash IS NOT s.c3 OR d.doc_version IS NOT s.c4 OR d.payload_hash IS NOT s.c5 "   \
+        "c.summary_hash IS NOT s.c3 OR d.doc_version IS NOT s.c4 OR d.payload_hash IS NOT "        \
+        "s.c5 " STORE_DOCUMENT_LACKS_METADATA                                                      \
         "RETURNING projection_name, entity_ref, NULL, reason, expected_seq, actual_seq, seen_at, " \
         "subject",
 
@@ -131,8 +144,12 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT c1, c2, c3, c4, c5, c6, c7 FROM source",
     [STATEMENT_ADD_JOURNAL] =
         "INSERT OR FAIL INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, "
-        "published_at, payload_hash, payload, first_entity_seq) "
-        "SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9 FROM source",
+        "published_at, payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) "
+        "SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11 FROM source",
+    [STATEMENT_PUT_METADATA] =
+        "INSERT INTO summary_metadata (entity_ref, metadata_hash, metadata) SELECT c1, c2, c3 "
+        "FROM source WHERE true ON CONFLICT (entity_ref, metadata_hash) DO UPDATE SET metadata = "
+        "excluded.metadata WHERE metadata <> excluded.metadata",
     [STATEMENT_ADD_DRIFT] =
         "INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
         "actual_seq, seen_at) VALUES (?, ?, ?, ?, ?, ?)",
@@ -193,6 +210,12 @@ static const char *const texts[STATEMENT_COUNT] = {
         "DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT kind, id FROM sync_single_uses "
         "WHERE expires_at <= ? LIMIT 1000)",
     [STATEMENT_PRUNE_JOURNAL] = "DELETE FROM journal WHERE topic_ref = ? AND seq < ?",
+    /* Before the rows below a seq are removed: versions that only they have, of their entities. */
+    [STATEMENT_PRUNE_METADATA] =
+        "DELETE FROM summary_metadata AS v WHERE v.entity_ref IN (SELECT j.entity_ref FROM journal "
+        "j WHERE j.topic_ref = ?1 AND j.seq < ?2 AND EXISTS (SELECT 1 FROM summary_metadata)) AND "
+        "NOT EXISTS (SELECT 1 FROM journal j WHERE j.entity_ref = v.entity_ref AND j.metadata_hash "
+        "= v.metadata_hash AND NOT (j.topic_ref = ?1 AND j.seq < ?2))" STORE_NO_DOCUMENT_HAS,
     [STATEMENT_RAISE_OLDEST] = "UPDATE topics SET oldest_seq = ? WHERE ref = ?",
     [STATEMENT_STATE] = "SELECT (SELECT value FROM meta WHERE name = 'epoch'), "
                         "(SELECT max(log_id) FROM events), (SELECT max(ref) FROM entities), "
@@ -230,8 +253,11 @@ static const char *const texts[STATEMENT_COUNT] = {
         "FROM " EVENTS_OF_RANGES "LIMIT ?3)",
     [STATEMENT_MEASURE_JOURNAL] =
         "SELECT count(*), sum(length(CAST(coalesce(j.payload, (SELECT e.payload FROM events e "
-        "WHERE e.log_id = j.log_id)) AS BLOB))) FROM (SELECT log_id, payload FROM "
-        "journal WHERE topic_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) j",
+        "WHERE e.log_id = j.log_id)) AS BLOB)) + CASE WHEN j.metadata_hash IS NULL THEN 0 ELSE "
+        "coalesce((SELECT length(CAST(v.metadata AS BLOB)) FROM summary_metadata v WHERE "
+        "v.entity_ref = j.entity_ref AND v.metadata_hash = j.metadata_hash), 0) END) FROM (SELECT "
+        "log_id, entity_ref, payload, metadata_hash FROM journal WHERE topic_ref = ?1 AND seq > ?2 "
+        "ORDER BY seq LIMIT ?3) j",
     [STATEMENT_EVENT_TIME] = "SELECT cursor FROM events WHERE log_id = coalesce(" LOG_ID_IN(
         "event_positions") ", " LOG_ID_IN("event_positions_recent") ")",
     [STATEMENT_EVENT_TIMES] = "SELECT e.seq, e.cursor, e.recorded_at FROM " EVENTS_OF_RANGES,
@@ -258,7 +284,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         TOPIC_SELECT "WHERE topic >= ?1 AND topic > ?2 ORDER BY topic LIMIT ?3",
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
-        "j.payload_hash, j.payload, j.first_entity_seq, " EVENT_COLUMNS ", " ENTITY_NAME
+        "j.payload_hash, " JOURNAL_PAYLOAD ", j.first_entity_seq, " EVENT_COLUMNS ", " ENTITY_NAME
         "FROM journal j "
         "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "
         "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",

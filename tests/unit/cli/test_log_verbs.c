@@ -102,7 +102,7 @@ static void verify_names_an_altered_event(void **state) {
 static void reproject_names_and_repairs_an_altered_document(void **state) {
     (void)state;
     struct stored_log *log = populated();
-    log_alter(log, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
+    log_alter(log, "UPDATE run_documents SET payload = replace(payload, 'u1', 'u2')");
     const char *drift =
         "drift: runtime/run_summary:r1: summary_hash_mismatch: the document differs "
         "from the log (log at 2, checkpoint at 2)\n";

@@ -324,7 +324,7 @@ static void events_without_frames_are_healed_after_a_restart(void **state) {
     create(world, 0);
     append_everywhere(world);
     writer_stop(world->fixture->writer);
-    alter(world, "DELETE FROM sync_run_summaries");
+    alter(world, "DELETE FROM run_documents");
     alter(world, "INSERT INTO meta (name, value) VALUES ('unprojected_from', '1')");
     new_projector(world);
     assert_ok(writer_start(&world->fixture->writer, &world->fixture->options));

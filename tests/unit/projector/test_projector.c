@@ -224,7 +224,7 @@ static void append_after_restart(struct stored_log *log) {
 static void an_altered_document_is_detected_and_folded_again(void **state) {
     (void)state;
     struct stored_log *log = log_of_three();
-    log_alter(log, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
+    log_alter(log, "UPDATE run_documents SET payload = replace(payload, 'u1', 'u2')");
     append_after_restart(log);
     expect_drift(log, REASON_SUMMARY_HASH_MISMATCH);
     assert_true(document_has(log, ENTITY_RUN, "r1", "\"owner_user_id\":\"u1\""));
@@ -236,10 +236,10 @@ static void an_altered_document_is_detected_and_folded_again(void **state) {
 static void a_missing_or_invalid_document_is_folded_again(void **state) {
     (void)state;
     const char *alterations[] = {
-        "DELETE FROM sync_run_summaries",
-        "UPDATE sync_run_summaries SET payload = 'garbage'",
-        "UPDATE sync_run_summaries SET payload_hash = zeroblob(32)",
-        "UPDATE sync_run_summaries SET doc_key = 'runtime/run_summary:r2'",
+        "DELETE FROM run_documents",
+        "UPDATE run_documents SET payload = 'garbage'",
+        "UPDATE run_documents SET payload_hash = zeroblob(32)",
+        "UPDATE run_documents SET doc_key = 'runtime/run_summary:r2'",
         "UPDATE checkpoints SET summary_hash = zeroblob(32)",
     };
     for (size_t i = 0; i < sizeof(alterations) / sizeof(alterations[0]); i++) {
@@ -301,7 +301,7 @@ static void folding_a_worker_again_publishes_no_event_twice(void **state) {
     log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
     log_append(log, ENTITY_WORKER, "w1", "worker.x", "{}");
     log_commit(log);
-    log_alter(log, "UPDATE sync_codex_worker_summaries SET payload = '{}'");
+    log_alter(log, "UPDATE worker_documents SET payload = '{}'");
     log_restart(log);
     log_append(log, ENTITY_WORKER, "w1", "worker.y", "{}");
     log_commit(log);

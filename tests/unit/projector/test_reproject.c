@@ -87,7 +87,7 @@ static void an_altered_document_is_reported_and_repaired_as_a_new_version(void *
     struct seen seen;
     uint64_t version = log_document(log, ENTITY_RUN, "r1").version;
     uint64_t head = head_of(log, "runtime.run_summaries");
-    log_alter(log, "UPDATE sync_run_summaries SET payload = replace(payload, 'running', 'failed') "
+    log_alter(log, "UPDATE run_documents SET payload = replace(payload, 'running', 'failed') "
                    "WHERE doc_key = 'runtime/run_summary:r1'");
     for (int i = 0; i < 2; i++) {
         run(log, false, &seen);
@@ -110,7 +110,7 @@ static void an_altered_projected_at_is_drift(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct seen seen;
-    log_alter(log, "UPDATE sync_codex_worker_summaries SET payload = "
+    log_alter(log, "UPDATE worker_documents SET payload = "
                    "replace(payload, '\"projected_at\":1', '\"projected_at\":2')");
     run(log, false, &seen);
     assert_int_equal(seen.count, 1);
@@ -128,11 +128,11 @@ struct alteration {
 static void every_kind_of_drift_is_distinguished_and_repaired(void **state) {
     (void)state;
     const struct alteration alterations[] = {
-        {"DELETE FROM sync_codex_worker_summaries", REASON_SUMMARY_HASH_MISMATCH,
-         "the document is missing", true},
-        {"UPDATE sync_codex_worker_summaries SET payload = 'x'", REASON_SUMMARY_HASH_MISMATCH,
+        {"DELETE FROM worker_documents", REASON_SUMMARY_HASH_MISMATCH, "the document is missing",
+         true},
+        {"UPDATE worker_documents SET payload = 'x'", REASON_SUMMARY_HASH_MISMATCH,
          "the document differs from the log", true},
-        {"UPDATE sync_codex_worker_summaries SET doc_key = 'x'", REASON_SUMMARY_HASH_MISMATCH,
+        {"UPDATE worker_documents SET doc_key = 'x'", REASON_SUMMARY_HASH_MISMATCH,
          "the document differs from the log", true},
         {"DELETE FROM checkpoints WHERE document_id LIKE '%w1'", REASON_SEQUENCE_GAP,
          "the checkpoint differs from the log", false},
@@ -190,7 +190,7 @@ static void a_single_entity_can_be_checked(void **state) {
     struct stored_log *log = populated();
     struct reproject_result result;
     struct reproject_options options = {.kind = ENTITY_RUN, .id = SLICE("r2"), .now_ms = 1};
-    log_alter(log, "UPDATE sync_run_summaries SET payload = '{}' WHERE doc_key LIKE '%r1'");
+    log_alter(log, "UPDATE run_documents SET payload = '{}' WHERE doc_key LIKE '%r1'");
     assert_ok(reproject(log->session, &options, &result));
     assert_int_equal(result.entities, 1);
     assert_int_equal(result.drifted, 0);
