@@ -338,6 +338,7 @@ static enum status change_build(struct projector *projector, struct change *chan
         .first_seq = sent_seq + 1,
         .projection_version = projector->version,
         .now_ms = projector->now_ms,
+        .stored_metadata = change->are_rows_cached ? &change->entry->now.metadata : NULL,
     };
     enum status status = update_build(&source, &projector->scratch, arena, update);
     if (status != STATUS_OK)
@@ -367,6 +368,13 @@ static enum status change_build(struct projector *projector, struct change *chan
     *rows = change->rows;
     if (change->is_skipped)
         return STATUS_OK;
+    const struct store_cut *cut = update->document.cut;
+    if (cut) {
+        struct update_metadata *metadata = &change->entry->next.metadata;
+        const struct summary_layout *layout = fold_layout(change->entry->kind);
+        metadata->text = summary_metadata(layout, &change->entry->next.summary.common);
+        memcpy(metadata->hash, cut->metadata_hash, SHA256_BYTES);
+    }
     rows->last_runtime_seq = update->checkpoint.last_runtime_seq;
     rows->document_version = update->document.version;
     memcpy(rows->summary_hash, update->checkpoint.summary_hash, SHA256_BYTES);

@@ -242,7 +242,7 @@ static enum status examine_row(void *user, const struct store_journal_row *row,
 /* Folds the events up to that of the frame. The result is the frame's own payload if it has the
  * stored hash, or if it is the stored payload; STATUS_NOT_FOUND for any other. */
 static enum status fold_payload(struct examination *work, const struct altered *altered,
-                                struct slice *payload) {
+                                struct store_document *document) {
     enum document_kind kind = entity_row(altered->entity.kind)->summary;
     const struct store_journal_row *row = &altered->row;
     struct sink_update update;
@@ -270,7 +270,7 @@ static enum status fold_payload(struct examination *work, const struct altered *
     if (memcmp(update.document.payload_hash, row->payload_hash, SHA256_BYTES) != 0 &&
         !slice_equal(update.document.payload, row->payload))
         return STATUS_NOT_FOUND;
-    *payload = update.document.payload;
+    *document = update.document;
     return STATUS_OK;
 }
 
@@ -283,7 +283,6 @@ static enum status rebuild_frame(struct examination *work, struct altered *alter
     struct store_checkpoint checkpoint;
     struct store_document document;
     union any_summary summary;
-    struct slice payload;
     /* Either of the two refs may be the altered one. */
     if (row->entity_ref != ref)
         return STATUS_NOT_FOUND;
@@ -299,15 +298,17 @@ static enum status rebuild_frame(struct examination *work, struct altered *alter
         store_load_document(session, kind, ref, &work->arena, &document) == STATUS_OK &&
         document.version == row->document_version &&
         fold_document(&document, &checkpoint, altered->entity.id, &summary);
-    if (is_found) {
-        payload = document.payload;
-    } else {
-        enum status status = fold_payload(work, altered, &payload);
-        if (status != STATUS_OK)
-            return status;
-    }
-    row->payload = payload;
-    sha256(payload.data, payload.size, row->payload_hash);
+    enum status status;
+    if (is_found)
+        status = update_cut(document.payload, summary_metadata(fold_layout(kind), &summary.common),
+                            NULL, &work->arena, &document.cut);
+    else
+        status = fold_payload(work, altered, &document);
+    if (status != STATUS_OK)
+        return status;
+    row->payload = document.payload;
+    row->cut = document.cut;
+    sha256(row->payload.data, row->payload.size, row->payload_hash);
     return STATUS_OK;
 }
 

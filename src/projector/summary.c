@@ -135,16 +135,23 @@ static void write_value(struct buffer *out, const struct summary_field *field,
     }
 }
 
+static bool is_metadata(const struct summary_field *field) {
+    return field->kind == SUMMARY_OBJECT && slice_equal(field->name, SLICE("metadata"));
+}
+
 enum status summary_write(const struct summary_layout *layout, const struct summary *summary,
                           const struct summary_stamp *stamp, struct buffer *out,
                           struct summary_marks *marks) {
     assert(out->size == 0 && layout->field_count <= SUMMARY_FIELDS_MAX);
+    marks->metadata = 0;
     for (size_t i = 0; i < layout->field_count; i++) {
         const struct summary_field *field = &layout->fields[i];
         size_t begin = out->size;
         buffer_append_slice(out, field->opening);
         marks->values[i] = out->size;
         write_value(out, field, layout, summary, stamp);
+        if (is_metadata(field))
+            marks->metadata = marks->values[i];
         if (field->kind == SUMMARY_PROJECTED_AT) {
             marks->projected_at = begin;
             marks->projected_at_end = out->size;
@@ -154,6 +161,17 @@ enum status summary_write(const struct summary_layout *layout, const struct summ
     if (buffer_status(out) == STATUS_OK)
         out->data[0] = '{'; /* instead of the comma before the first member */
     return buffer_status(out);
+}
+
+struct slice summary_metadata(const struct summary_layout *layout, const struct summary *summary) {
+    for (size_t i = 0; i < layout->field_count; i++) {
+        if (!is_metadata(&layout->fields[i]))
+            continue;
+        const void *at = (const char *)summary + layout->fields[i].offset;
+        struct slice text = *(const struct slice *)at;
+        return summary_is_null(text) ? (struct slice){NULL, 0} : text;
+    }
+    return (struct slice){NULL, 0};
 }
 
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,

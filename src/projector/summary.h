@@ -79,6 +79,7 @@ struct summary_stamp {
 /* Offsets in a document that was just written, so that it need not be parsed. */
 struct summary_marks {
     size_t values[SUMMARY_FIELDS_MAX]; /* the value of each field */
+    size_t metadata;                   /* its value; 0: there is none */
     size_t projected_at;               /* the member, comma included */
     size_t projected_at_end;
 };
@@ -97,6 +98,8 @@ MUST_CHECK enum status summary_write(const struct summary_layout *layout,
 /* Makes the texts of the summary point into a copy of its document. */
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,
                     const char *document, struct summary *summary);
+/* The metadata of a summary; absent: documents of this layout have none, or it is null. */
+struct slice summary_metadata(const struct summary_layout *layout, const struct summary *summary);
 
 /* Reads a document, which must be of this entity. The summary keeps entity_id. */
 MUST_CHECK enum status summary_read(const struct summary_layout *layout, struct slice document,

@@ -9,7 +9,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
-#include "projector/fold.h"
+#include "projector/update.h"
 
 /* A summary as committed. */
 struct cached_document {
@@ -17,6 +17,9 @@ struct cached_document {
     size_t text_bytes;
     union any_summary summary;
     struct store_summary_rows rows; /* as they were committed */
+    /* The version of the metadata that the stored document has, in text; absent where it has none.
+     */
+    struct update_metadata metadata;
 };
 
 struct change;

@@ -14,6 +14,45 @@ void update_scratch_release(struct update_scratch *scratch) {
     buffer_release(&scratch->text);
 }
 
+/* Continuation bytes of UTF-8 are no characters. */
+static uint64_t count_characters(struct slice text) {
+    uint64_t count = 0;
+    for (size_t i = 0; i < text.size; i++)
+        count += ((unsigned char)text.data[i] & 0xc0) != 0x80;
+    return count;
+}
+
+enum status update_cut(struct slice payload, struct slice metadata,
+                       const struct update_metadata *stored, struct arena *arena,
+                       const struct store_cut **cut) {
+    *cut = NULL;
+    if (metadata.size < STORE_METADATA_CUT_BYTES)
+        return STATUS_OK;
+    size_t at = (size_t)(metadata.data - payload.data);
+    size_t end = at + metadata.size;
+    assert(metadata.data > payload.data && end <= payload.size);
+    struct store_cut *made = arena_alloc(arena, sizeof(*made));
+    char *text = arena_alloc(arena, payload.size - metadata.size);
+    if (!made || !text)
+        return STATUS_OUT_OF_MEMORY;
+    memcpy(text, payload.data, at);
+    memcpy(text + at, payload.data + end, payload.size - end);
+    bool is_stored = stored && stored->text.data && slice_equal(stored->text, metadata);
+    *made = (struct store_cut){
+        .text = {text, payload.size - metadata.size},
+        .metadata_at = count_characters((struct slice){payload.data, at}),
+        .metadata = metadata,
+        .is_new = !is_stored,
+    };
+    /* The metadata is most of such a document, so it is not hashed again. */
+    if (is_stored)
+        memcpy(made->metadata_hash, stored->hash, SHA256_BYTES);
+    else
+        sha256(metadata.data, metadata.size, made->metadata_hash);
+    *cut = made;
+    return STATUS_OK;
+}
+
 enum status update_build(const struct update_source *source, struct update_scratch *scratch,
                          struct arena *arena, struct sink_update *update) {
     const struct summary *summary = &source->summary->common;
@@ -46,7 +85,11 @@ enum status update_build(const struct update_source *source, struct update_scrat
     checkpoint->last_runtime_seq = summary->latest_seq;
     checkpoint->projection_version = source->projection_version;
     checkpoint->last_projected_at_ms = source->now_ms;
-    return STATUS_OK;
+    struct slice metadata = {NULL, 0};
+    if (scratch->marks.metadata > 0)
+        metadata = (struct slice){document->payload.data + scratch->marks.metadata,
+                                  summary_metadata(fold_layout(source->kind), summary).size};
+    return update_cut(document->payload, metadata, source->stored_metadata, arena, &document->cut);
 }
 
 static struct checkpoint_decision plain(enum checkpoint_action action) {

@@ -12,6 +12,12 @@
 #include "projector/sink.h"
 #include "store/store.h"
 
+/* A version of an entity's metadata that is in the store. */
+struct update_metadata {
+    struct slice text; /* absent: none is known */
+    uint8_t hash[SHA256_BYTES];
+};
+
 struct update_source {
     enum document_kind kind;
     const union any_summary *summary;
@@ -22,6 +28,7 @@ struct update_source {
     uint64_t first_seq; /* seq of the first event since the last frame; 0: unknown */
     struct slice projection_version;
     uint64_t now_ms;
+    const struct update_metadata *stored_metadata; /* NULL: none is known */
 };
 
 /* Buffers that all updates reuse. */
@@ -34,6 +41,10 @@ struct update_scratch {
 void update_scratch_init(struct update_scratch *scratch);
 void update_scratch_release(struct update_scratch *scratch);
 
+/* How a payload with this metadata is written, which is a part of its text; *cut NULL: whole. */
+MUST_CHECK enum status update_cut(struct slice payload, struct slice metadata,
+                                  const struct update_metadata *stored, struct arena *arena,
+                                  const struct store_cut **cut);
 MUST_CHECK enum status update_build(const struct update_source *source,
                                     struct update_scratch *scratch, struct arena *arena,
                                     struct sink_update *update);
