@@ -292,8 +292,8 @@ static int64_t difference(uint64_t after, uint64_t before) {
     return (int64_t)after - (int64_t)before;
 }
 
-/* The row of a run or worker, and the copies of its metadata in derived rows. Only the first event
- * of an entity in a commit makes copies, because a commit writes one document for each entity. */
+/* The row of a run or worker, and its metadata in derived rows. A commit writes one document for
+ * each entity, with the entity's first event in the commit. */
 static void use_entity(const struct ledger *ledger, struct draft *draft) {
     struct quota_use *use = &draft->use;
     const struct store_entity *entity = &draft->entity;
@@ -310,8 +310,9 @@ static void use_entity(const struct ledger *ledger, struct draft *draft) {
         if (draft->writes_metadata)
             use->written_bytes += entity->metadata.size;
     }
-    if (ledger->has_documents && !ledger_is_under_way(ledger, draft))
-        use->written_bytes += entity->metadata.size * usage_metadata_copies(entity->kind);
+    if (ledger->has_documents)
+        use->written_bytes += usage_metadata_copied(entity, draft->writes_metadata,
+                                                    !ledger_is_under_way(ledger, draft));
 }
 
 /* What the event would use, and of whom. */

@@ -272,8 +272,14 @@ bool usage_is_open(const struct store_entity *entity) {
 
 /* Summaries of runs have no metadata. Those of workers are a document and frames of
  * runtime.codex_worker_summaries and of the owner's fleet. */
-unsigned usage_metadata_copies(enum entity_kind kind) {
-    return kind == ENTITY_WORKER ? 3 : 0;
+uint64_t usage_metadata_copied(const struct store_entity *entity, bool is_new_version,
+                               bool is_first_event) {
+    uint64_t bytes = entity->metadata.size;
+    if (entity->kind != ENTITY_WORKER)
+        return 0;
+    if (bytes >= STORE_METADATA_CUT_BYTES)
+        return is_new_version ? bytes : 0;
+    return is_first_event ? 3 * bytes : 0;
 }
 
 /* ---- rates ---- */

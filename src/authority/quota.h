@@ -98,7 +98,7 @@ struct quota_use {
     int64_t metadata_bytes;
     int64_t open_runs;
     int64_t open_workers;
-    uint64_t written_bytes; /* a second: what is stored, and copies of metadata in derived rows */
+    uint64_t written_bytes; /* a second: what is stored, and metadata beside the entities */
     uint64_t entities;      /* created */
     bool is_ending;         /* may exceed the quota of stored bytes */
     bool is_unrefused;      /* is counted, and never refused */
@@ -163,8 +163,10 @@ uint64_t usage_entity_bytes(const struct store_entity *entity);
 bool usage_is_open(const struct store_entity *entity);
 /* What the quota of stored bytes counts. */
 uint64_t usage_bytes_stored(const struct store_usage *usage);
-/* How many copies of an entity's metadata a commit with events of the entity writes beside the row:
- * its document, and a frame for each summary topic. */
-unsigned usage_metadata_copies(enum entity_kind kind);
+/* The metadata that a commit with events of the entity writes beside the row. Large metadata is
+ * written once for each version; the document and the frames of each commit repeat small metadata.
+ */
+uint64_t usage_metadata_copied(const struct store_entity *entity, bool is_new_version,
+                               bool is_first_event);
 
 #endif

@@ -437,8 +437,8 @@ const struct setting config_settings[] = {
      .fallback = "134217728",
      .min = 0,
      .max = 9007199254740991,
-     .help = "quota per owner: bytes that the appends of one owner write a second, copies of "
-             "metadata included"},
+     .help = "quota per owner: bytes that the appends of one owner write a second, metadata "
+             "included"},
     {.name = "KHALA_QUOTA_EVENTS_PER_SECOND",
      .type = SETTING_NUMBER,
      .offset = FIELD(quota_events_per_second),

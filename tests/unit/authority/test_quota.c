@@ -188,6 +188,20 @@ static void owners_used_longest_ago_leave(void **state) {
     end(&world);
 }
 
+static void metadata_is_counted_as_it_is_written(void **state) {
+    (void)state;
+    char text[STORE_METADATA_CUT_BYTES];
+    const struct store_entity large = {.kind = ENTITY_WORKER, .metadata = {text, sizeof(text)}};
+    const struct store_entity little = {.kind = ENTITY_WORKER, .metadata = {text, 255}};
+    const struct store_entity run = {.kind = ENTITY_RUN, .metadata = {text, sizeof(text)}};
+    assert_int_equal(usage_metadata_copied(&large, true, true), 256);
+    assert_int_equal(usage_metadata_copied(&large, true, false), 256);
+    assert_int_equal(usage_metadata_copied(&large, false, true), 0);
+    assert_int_equal(usage_metadata_copied(&little, false, true), 3 * 255);
+    assert_int_equal(usage_metadata_copied(&little, true, false), 0);
+    assert_int_equal(usage_metadata_copied(&run, true, true), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(owners_have_names),
@@ -197,6 +211,7 @@ int main(void) {
         cmocka_unit_test(what_is_never_refused_leaves_no_debt),
         cmocka_unit_test(a_failed_batch_gives_its_use_back),
         cmocka_unit_test(owners_used_longest_ago_leave),
+        cmocka_unit_test(metadata_is_counted_as_it_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
