@@ -512,7 +512,7 @@ static int64_t project_heal(void *user, const struct projection_step *step) {
 }
 
 static enum status project_repair(void *user, const struct projection_step *step,
-                                const struct store_damage *damage) {
+                                  const struct store_damage *damage) {
     struct projector *projector = user;
     const struct repair_options options = {step, projector->version,
                                            projector->healer.unprojected_from};
