@@ -21,7 +21,7 @@ const PAGE_SIZE = 4096; // of the kernel's count of socket memory
 // A broken server misses the wide bounds by far: seconds, a whole core, gigabytes.
 const RATIO_MAX = STRICT ? 3 : 20;
 const DELAY_MS_MAX = STRICT ? 0 : SANITIZED ? 5000 : 2000;
-const IDLE_MS_MAX = STRICT ? 1000 : 10_000;
+const IDLE_MS_MAX = STRICT ? 1000 : 30_000;
 const IDLE_WINDOW_MS = 250;
 
 /** A token of one user. */
