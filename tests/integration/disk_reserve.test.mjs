@@ -31,7 +31,7 @@ class Acknowledged {
     return response;
   }
 
-  /** Creates workers with wide metadata, whose frames retention removes, and appends until the server refuses. */
+  /** Creates workers with wide metadata, which goes with the first frames, and appends until the server refuses. */
   async fill(operator) {
     const headers = greedy(operator);
     const fillOne = async () => {
@@ -40,8 +40,13 @@ class Acknowledged {
         const response = create
           ? await operator.ask("POST", "/v1/workers", JSON.stringify({ metadata: WIDE }), headers)
           : await this.append(operator, headers);
-        if (create) this.events += response.status === 201;
         if (response.status >= 400) return response;
+        if (!create) continue;
+        this.events++;
+        const { worker_id } = JSON.parse(response.body).worker;
+        const patched = await operator.ask("POST", `/v1/workers/${worker_id}/heartbeat`, JSON.stringify({ metadata_patch: { m: null } }), headers);
+        if (patched.status >= 400) return patched;
+        this.events++;
       }
     };
     return Promise.all(Array.from({ length: CONNECTIONS }, fillOne));
@@ -132,6 +137,7 @@ test("a disk of 64 MB that a tenant fills refuses appends, and nothing else", { 
   await operator.server.crash();
 
   // Retention removes rows on the full disk.
+  disk.fill("again");
   operator = await disk.operate(t, { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(8 * DAY_MS) });
   assert.equal((await operator.post("topics/other/events", { event_type: "x" })).status, 503);
   const before = Number(disk.sql("SELECT count(*) FROM journal"));
@@ -144,6 +150,7 @@ test("a disk of 64 MB that a tenant fills refuses appends, and nothing else", { 
   await refusesAppends(operator);
   disk.remove("rest");
   disk.remove("more");
+  disk.remove("again");
   await operator.server.saw("log", /store\.appends_resumed/);
   // The pages that retention has freed take events, without the ballast's room.
   await until(async () => (await operator.get("/healthz/ready")).status === 200, "that the server is ready");
