@@ -11,6 +11,7 @@
 #include "api/append/append_memory.h"
 #include "api/batch/batch_shares.h"
 #include "api/batch/spool.h"
+#include "api/file_thread.h"
 #include "api/store_health.h"
 #include "authority/writer.h"
 #include "cluster/nodes.h"
@@ -47,7 +48,8 @@ struct api {
     struct clock_reading started;
     uint64_t item_bytes_max;          /* of one item of a batch */
     struct batch_shares batch_shares; /* memory of all batches, over all loops */
-    struct spool_files batch_spools;  /* unread answers of all batches */
+    struct file_thread files;
+    struct spool_files batch_spools; /* unread answers of all batches */
     uint64_t snapshots_bytes_max;
     struct store_health health;
     atomic_bool is_ending;             /* a signal arrived: the server is not ready */

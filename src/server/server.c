@@ -454,6 +454,7 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     batch_shares_init(&api->batch_shares);
     api->folder = server->config.data_dir;
     api->store = server->store;
+    api->batch_spools.thread = &api->files;
     api->batch_spools.folder = server->config.data_dir;
     api->batch_spools.bytes_max = server->config.batch_spool_bytes_max;
     api->batch_spools.files_max = descriptors_for_answers();
@@ -465,7 +466,7 @@ static enum status api_fill(struct server *server, size_t loop_count) {
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < loop_count; i++)
         append_memory_init(&api->appends[i], server->http.options.append_bytes_max);
-    return STATUS_OK;
+    return file_thread_start(&api->files);
 }
 
 enum status server_open(struct server *server, size_t loop_count) {
@@ -544,6 +545,7 @@ void server_close(struct server *server) {
     conn_shares_release(&server->http.conn_shares);
     unread_answers_release(&server->http.unread_answers);
     batch_shares_release(&server->api.batch_shares);
+    file_thread_stop(&server->api.files);
     spool_files_release(&server->api.batch_spools);
 }
 

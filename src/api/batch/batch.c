@@ -11,8 +11,9 @@
  * the groups that still wait there are dropped.
  *
  * Most clients write their whole body before they read. So answers that the socket does not take go
- * to a spool, and the body is read on. When the spool is full, the body waits until the client
- * reads.
+ * to a spool, and the body is read on. The file thread writes and reads the spool's file. When the
+ * spool is full, the body waits until the client reads. While the disk is behind, the body waits
+ * for a write of the file, and the answer for a read of it.
  *
  * The memory of all batches is divided among their principals (api/batch/batch_shares.h). Beyond
  * the share of its principal a group does not grow. A batch then waits while it has posted groups
@@ -110,7 +111,7 @@ static void group_free(struct batch_group *group) {
 static void batch_charge(struct batch *batch) {
     const struct exchange *exchange = batch->exchange;
     size_t bytes = batch->items.pending.capacity + batch->input.capacity + batch->page.capacity +
-                   batch->spool.memory.capacity +
+                   spool_memory_bytes(&batch->spool) +
                    (exchange->conn ? exchange_sending_bytes(exchange) : 0);
     batch_shares_charge(&api_of(exchange)->batch_shares, batch->holder, batch->charged_bytes,
                         bytes);
@@ -360,7 +361,8 @@ static enum status page_next(struct batch *batch) {
                : spool_take(&batch->spool, BATCH_PAGE_BYTES, &batch->page);
 }
 
-/* Moves the answers of returned groups to the spool while the socket is full. */
+/* Moves the answers of returned groups to the spool, while the socket is full or the file of the
+ * spool is read. */
 static enum status spool_answers(struct batch *batch) {
     enum status status = STATUS_OK;
     while (status == STATUS_OK && returned_group(batch) && spool_has_room(&batch->spool)) {
@@ -385,7 +387,8 @@ static bool batch_answer(struct batch *batch) {
         batch_begin(batch);
         more = exchange_send(exchange, buffer_slice(&batch->page));
     }
-    if (status == STATUS_OK && exchange->conn && exchange_is_sending(exchange))
+    if (status == STATUS_OK && exchange->conn &&
+        (exchange_is_sending(exchange) || !spool_is_empty(&batch->spool)))
         status = spool_answers(batch);
     if (status != STATUS_OK)
         exchange_abort(exchange, status);
@@ -466,11 +469,13 @@ static void batch_advance(struct batch *batch) {
              (batch->items_over && batch->group_count < BATCH_GROUPS_MAX)))
             batch_post(batch);
     } while (returned_group(batch) &&
-             (!exchange_is_sending(exchange) || spool_has_room(&batch->spool)));
+             (spool_has_room(&batch->spool) ||
+              (!exchange_is_sending(exchange) && spool_is_empty(&batch->spool))));
     bool is_sending = exchange_is_sending(exchange);
     bool answered = batch->items_over && !batch->filling && batch->group_count == 0 &&
                     spool_is_empty(&batch->spool);
-    batch->is_fresh = batch->is_fresh || (batch->group_count > 0 && !is_sending);
+    batch->is_fresh = batch->is_fresh ||
+                      ((batch->group_count > 0 || !spool_is_empty(&batch->spool)) && !is_sending);
     /* The connection has a copy of it. */
     if (is_sending)
         buffer_release(&batch->page);
@@ -520,7 +525,8 @@ void batch_expired(struct deadline *deadline) {
         return;
     uint64_t moved_bytes = batch->body_bytes + exchange_taken_bytes(exchange) - batch->moved_bytes;
     bool is_clients_turn =
-        !batch->is_fresh && (exchange_is_sending(exchange) || batch->group_count == 0);
+        !batch->is_fresh && (exchange_is_sending(exchange) ||
+                             (batch->group_count == 0 && spool_is_empty(&batch->spool)));
     if (is_clients_turn && batch->held_bytes > BATCH_HELD_BYTES_MIN && is_short(batch) &&
         moved_bytes < unread_progress_min(batch->held_bytes, true))
         exchange_end_unread(exchange);
@@ -569,7 +575,20 @@ static void batch_sent(struct exchange *exchange) {
 static void batch_gone(struct exchange *exchange) {
     struct batch *batch = exchange->work;
     atomic_store(&batch->order.is_abandoned, true);
+    spool_close(&batch->spool);
 }
+
+static void spool_begun(struct spool *spool) {
+    exchange_ref(container_of(spool, struct batch, spool)->exchange);
+}
+
+static void spool_returned(struct spool *spool) {
+    struct batch *batch = container_of(spool, struct batch, spool);
+    if (exchange_unref(batch->exchange))
+        batch_advance(batch);
+}
+
+static const struct spool_events spool_events = {.begun = spool_begun, .returned = spool_returned};
 
 static const struct exchange_stream batch_stream = {
     .body = batch_body,
@@ -653,7 +672,8 @@ void handle_batch(struct exchange *exchange) {
         return;
     }
     spool_init(&batch->spool, &api_of(exchange)->batch_spools,
-               client.is_bounded ? client.key : (struct slice){NULL, 0}, BATCH_PAGE_BYTES_MAX);
+               client.is_bounded ? client.key : (struct slice){NULL, 0}, BATCH_PAGE_BYTES_MAX,
+               exchange->loop, &spool_events);
     batch->errors_only = errors_only;
     exchange->work = batch;
     exchange->work_free = batch_free;

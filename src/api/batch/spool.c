@@ -2,11 +2,30 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "authority/call.h"
 #include "base/file.h"
 #include "base/limits.h"
+
+/* The file, and the one operation on it. The loop sets the operation, then the file thread has all
+ * of it until the call returns. It outlives its spool until it is closed. */
+struct spool_file {
+    struct file_task task;
+    struct call call;
+    struct spool *spool;
+    struct spool_files *files;
+    int fd; /* -1: not open */
+    uint64_t offset;
+    char *data;
+    size_t size;
+    bool is_last;      /* the read takes the last bytes */
+    size_t held_bytes; /* of the limits that all spools share */
+    size_t key_size;
+    char key[]; /* of the principal */
+};
 
 void spool_files_init(struct spool_files *files) {
     unread_answers_init(&files->principals, files->bytes_max / SPOOL_FILE_PART);
@@ -16,41 +35,7 @@ void spool_files_release(struct spool_files *files) {
     unread_answers_release(&files->principals);
 }
 
-void spool_init(struct spool *spool, struct spool_files *files, struct slice principal,
-                size_t append_bytes_max) {
-    *spool = (struct spool){.files = files, .principal = principal, .file = -1};
-    buffer_init(&spool->memory, SPOOL_MEMORY_BYTES + append_bytes_max);
-}
-
-static void give_back(struct spool *spool, size_t bytes) {
-    atomic_fetch_sub_explicit(&spool->files->bytes, bytes, memory_order_relaxed);
-    if (spool->principal.size > 0 && bytes > 0)
-        unread_answers_drop(&spool->files->principals, spool->principal, bytes);
-}
-
-/* Gives the space back, and the descriptor. */
-static void close_file(struct spool *spool) {
-    if (spool->file < 0)
-        return;
-    close(spool->file);
-    spool->file = -1;
-    give_back(spool, spool->file_end);
-    atomic_fetch_sub_explicit(&spool->files->file_count, 1, memory_order_relaxed);
-    spool->file_begin = spool->file_end = 0;
-}
-
-void spool_release(struct spool *spool) {
-    close_file(spool);
-    buffer_release(&spool->memory);
-}
-
-bool spool_is_empty(const struct spool *spool) {
-    return spool->memory.size == 0 && spool->file_begin == spool->file_end;
-}
-
-bool spool_has_file(const struct spool *spool) {
-    return spool->file >= 0;
-}
+/* ---- on the file thread -------------------------------------------------------------------- */
 
 /* Takes amount of a limit that all spools share, before it is used. */
 static bool reserve(atomic_size_t *used, size_t amount, uint64_t used_max) {
@@ -61,121 +46,304 @@ static bool reserve(atomic_size_t *used, size_t amount, uint64_t used_max) {
     return false;
 }
 
-static bool open_file(struct spool *spool) {
-    struct spool_files *files = spool->files;
-    if (spool->file >= 0)
+static bool reserve_bytes(struct spool_file *file, size_t bytes) {
+    struct spool_files *files = file->files;
+    struct slice principal = {file->key, file->key_size};
+    if (!reserve(&files->bytes, bytes, files->bytes_max))
+        return false;
+    if (principal.size > 0 &&
+        unread_answers_hold(&files->principals, principal, bytes, true) != STATUS_OK) {
+        atomic_fetch_sub_explicit(&files->bytes, bytes, memory_order_relaxed);
+        return false;
+    }
+    file->held_bytes += bytes;
+    return true;
+}
+
+static void give_back(struct spool_file *file, size_t bytes) {
+    atomic_fetch_sub_explicit(&file->files->bytes, bytes, memory_order_relaxed);
+    if (file->key_size > 0 && bytes > 0)
+        unread_answers_drop(&file->files->principals, (struct slice){file->key, file->key_size},
+                            bytes);
+    file->held_bytes -= bytes;
+}
+
+static bool open_file(struct spool_file *file) {
+    struct spool_files *files = file->files;
+    if (file->fd >= 0)
         return true;
     if (!reserve(&files->file_count, 1, files->files_max))
         return false;
-    spool->file = file_open_unnamed(files->folder, "answers");
-    if (spool->file < 0)
+    file->fd = file_open_unnamed(files->folder, "answers");
+    if (file->fd < 0)
         atomic_fetch_sub_explicit(&files->file_count, 1, memory_order_relaxed);
-    return spool->file >= 0;
+    return file->fd >= 0;
+}
+
+/* Gives the space back, and the descriptor. */
+static void close_file(struct spool_file *file) {
+    if (file->fd < 0)
+        return;
+    close(file->fd);
+    file->fd = -1;
+    give_back(file, file->held_bytes);
+    atomic_fetch_sub_explicit(&file->files->file_count, 1, memory_order_relaxed);
 }
 
 /* A file system that does not count its blocks sets no limit. */
-static bool disk_has_room(const struct spool *spool, size_t bytes) {
+static bool disk_has_room(const struct spool_file *file) {
     struct statvfs disk;
-    if (fstatvfs(spool->file, &disk) != 0)
+    if (fstatvfs(file->fd, &disk) != 0)
         return false;
     return disk.f_blocks == 0 ||
-           (uint64_t)disk.f_bavail * disk.f_frsize >= spool->files->disk_free_bytes_min + bytes;
+           (uint64_t)disk.f_bavail * disk.f_frsize >= file->files->disk_free_bytes_min + file->size;
 }
 
-bool spool_has_room(const struct spool *spool) {
-    return !spool->is_full && spool->files->bytes_max > 0;
-}
-
-static size_t write_at(int file, struct slice bytes, uint64_t offset) {
+static bool write_whole(const struct spool_file *file) {
     size_t written = 0;
-    while (written < bytes.size) {
-        ssize_t size =
-            pwrite(file, bytes.data + written, bytes.size - written, (off_t)(offset + written));
+    while (written < file->size) {
+        ssize_t size = pwrite(file->fd, file->data + written, file->size - written,
+                              (off_t)(file->offset + written));
         if (size < 0 && errno == EINTR)
             continue;
         if (size <= 0)
-            break;
+            return false;
         written += (size_t)size;
     }
-    return written;
+    return true;
 }
 
-static bool reserve_bytes(struct spool *spool, size_t bytes) {
-    struct spool_files *files = spool->files;
-    if (!reserve(&files->bytes, bytes, files->bytes_max))
+static bool file_takes(struct spool_file *file) {
+    if (file->offset + file->size > file->files->bytes_max / SPOOL_FILE_PART || !open_file(file) ||
+        !disk_has_room(file) || !reserve_bytes(file, file->size))
         return false;
-    if (spool->principal.size == 0 ||
-        unread_answers_hold(&files->principals, spool->principal, bytes, true) == STATUS_OK)
+    if (write_whole(file))
         return true;
-    atomic_fetch_sub_explicit(&files->bytes, bytes, memory_order_relaxed);
+    give_back(file, file->size);
     return false;
 }
 
-static bool file_takes(struct spool *spool, struct slice bytes) {
-    if (spool->file_end + bytes.size > spool->files->bytes_max / SPOOL_FILE_PART)
-        return false;
-    if (!open_file(spool) || !disk_has_room(spool, bytes.size) || !reserve_bytes(spool, bytes.size))
-        return false;
-    if (write_at(spool->file, bytes, spool->file_end) == bytes.size)
-        return true;
-    give_back(spool, bytes.size);
-    return false;
+static void run_write(struct file_task *task) {
+    struct spool_file *file = container_of(task, struct spool_file, task);
+    if (!file_takes(file)) {
+        file->call.status = STATUS_LIMIT_REACHED;
+        if (file->held_bytes == 0)
+            close_file(file);
+    }
+    call_return_post(&file->call);
 }
 
-/* The bytes stay in memory where the file cannot take them. */
-static void move_to_file(struct spool *spool) {
-    struct slice bytes = buffer_slice(&spool->memory);
-    if (file_takes(spool, bytes)) {
-        spool->file_end += bytes.size;
-        buffer_release(&spool->memory);
+static void run_read(struct file_task *task) {
+    struct spool_file *file = container_of(task, struct spool_file, task);
+    ssize_t size;
+    do
+        size = pread(file->fd, file->data, file->size, (off_t)file->offset);
+    while (size < 0 && errno == EINTR);
+    if (size <= 0)
+        file->call.status = STATUS_STORE_UNAVAILABLE;
+    else if (file->is_last && (size_t)size == file->size)
+        close_file(file);
+    file->size = size > 0 ? (size_t)size : 0;
+    call_return_post(&file->call);
+}
+
+static void run_close(struct file_task *task) {
+    struct spool_file *file = container_of(task, struct spool_file, task);
+    close_file(file);
+    free(file);
+}
+
+/* ---- on the loop --------------------------------------------------------------------------- */
+
+static void begin(struct spool *spool, enum spool_state state) {
+    struct spool_file *file = spool->file;
+    assert(spool->state == SPOOL_IDLE && state != SPOOL_IDLE);
+    spool->state = state;
+    file->task.run = state == SPOOL_WRITING ? run_write : run_read;
+    call_begin(&file->call, spool->loop);
+    spool->events->begun(spool);
+    file_thread_post(spool->files->thread, &file->task);
+}
+
+static void on_returned(struct call *call);
+
+static struct spool_file *file_new(struct spool *spool) {
+    struct slice key = spool->principal;
+    struct spool_file *file = calloc(1, sizeof(*file) + key.size);
+    if (!file)
+        return NULL;
+    file->spool = spool;
+    file->files = spool->files;
+    file->call.done = on_returned;
+    file->fd = -1;
+    file->key_size = key.size;
+    if (key.size > 0)
+        memcpy(file->key, key.data, key.size);
+    return file;
+}
+
+/* The bytes stay in memory if the file cannot take them. */
+static void begin_write(struct spool *spool) {
+    if (!spool->file)
+        spool->file = file_new(spool);
+    if (!spool->file) {
+        spool->is_full = true;
         return;
     }
-    spool->is_full = true;
-    if (spool->file_end == 0)
-        close_file(spool);
+    if (spool->moving.size == 0) {
+        buffer_release(&spool->moving);
+        spool->moving = spool->memory;
+        buffer_init(&spool->memory, SPOOL_MEMORY_BYTES + spool->append_bytes_max);
+    }
+    spool->file->offset = spool->file_end;
+    spool->file->data = spool->moving.data;
+    spool->file->size = spool->moving.size;
+    begin(spool, SPOOL_WRITING);
+}
+
+static void begin_read(struct spool *spool) {
+    uint64_t left = spool->file_end - spool->file_begin;
+    size_t size = left < spool->wanted_bytes ? (size_t)left : spool->wanted_bytes;
+    buffer_release(&spool->ahead);
+    buffer_init(&spool->ahead, size);
+    spool->status = buffer_reserve(&spool->ahead, size);
+    if (spool->status != STATUS_OK)
+        return;
+    spool->file->offset = spool->file_begin;
+    spool->file->data = spool->ahead.data;
+    spool->file->size = size;
+    spool->file->is_last = size == left;
+    begin(spool, SPOOL_READING);
+}
+
+/* A take that waits comes before the next write, so that a client that reads is served. */
+static void begin_next(struct spool *spool) {
+    if (spool->state != SPOOL_IDLE || spool->is_closed || spool->status != STATUS_OK)
+        return;
+    if (spool->wanted_bytes > 0 && spool->ahead.size == 0 && spool->file_begin < spool->file_end)
+        begin_read(spool);
+    else if (!spool->is_full && spool->files->bytes_max > 0 &&
+             spool->moving.size + spool->memory.size > SPOOL_MEMORY_BYTES)
+        begin_write(spool);
+}
+
+static void on_written(struct spool *spool, enum status status) {
+    if (status != STATUS_OK) {
+        spool->is_full = true;
+        return;
+    }
+    spool->file_end += spool->moving.size;
+    buffer_release(&spool->moving);
+}
+
+static void on_read(struct spool *spool, enum status status, size_t size) {
+    spool->status = status;
+    spool->ahead.size = size;
+    spool->file_begin += size;
+    if (spool->file_begin == spool->file_end) {
+        spool->file_begin = spool->file_end = 0;
+        spool->is_full = false;
+    }
+}
+
+static void on_returned(struct call *call) {
+    struct spool_file *file = container_of(call, struct spool_file, call);
+    struct spool *spool = file->spool;
+    enum spool_state state = spool->state;
+    spool->state = SPOOL_IDLE;
+    if (state == SPOOL_WRITING)
+        on_written(spool, call->status);
+    else
+        on_read(spool, call->status, file->size);
+    if (file->fd < 0) {
+        spool->file = NULL;
+        free(file);
+    }
+    begin_next(spool);
+    spool->events->returned(spool);
+}
+
+void spool_init(struct spool *spool, struct spool_files *files, struct slice principal,
+                size_t append_bytes_max, struct io_loop *loop, const struct spool_events *events) {
+    *spool = (struct spool){.events = events,
+                            .loop = loop,
+                            .files = files,
+                            .principal = principal,
+                            .append_bytes_max = append_bytes_max,
+                            .status = STATUS_OK};
+    buffer_init(&spool->ahead, append_bytes_max);
+    buffer_init(&spool->moving, SPOOL_MEMORY_BYTES + append_bytes_max);
+    buffer_init(&spool->memory, SPOOL_MEMORY_BYTES + append_bytes_max);
+}
+
+void spool_close(struct spool *spool) {
+    spool->is_closed = true;
+}
+
+void spool_release(struct spool *spool) {
+    assert(spool->state == SPOOL_IDLE);
+    if (spool->file) {
+        spool->file->task.run = run_close;
+        file_thread_post(spool->files->thread, &spool->file->task);
+        spool->file = NULL;
+    }
+    buffer_release(&spool->ahead);
+    buffer_release(&spool->moving);
+    buffer_release(&spool->memory);
+}
+
+bool spool_is_empty(const struct spool *spool) {
+    return spool->ahead.size == 0 && spool->file_begin == spool->file_end &&
+           spool->moving.size == 0 && spool->memory.size == 0;
+}
+
+bool spool_has_file(const struct spool *spool) {
+    return spool->file != NULL;
+}
+
+size_t spool_memory_bytes(const struct spool *spool) {
+    return spool->ahead.capacity + spool->moving.capacity + spool->memory.capacity;
+}
+
+bool spool_has_room(const struct spool *spool) {
+    return !spool->is_full && spool->files->bytes_max > 0 && spool->status == STATUS_OK &&
+           spool->memory.size <= SPOOL_MEMORY_BYTES;
 }
 
 enum status spool_append(struct spool *spool, struct slice bytes) {
     enum status status = buffer_append_slice(&spool->memory, bytes);
-    if (status == STATUS_OK && spool->memory.size > SPOOL_MEMORY_BYTES && spool_has_room(spool))
-        move_to_file(spool);
+    if (status == STATUS_OK)
+        begin_next(spool);
     return status;
 }
 
-static enum status take_from_file(struct spool *spool, size_t bytes_max, struct buffer *out) {
-    uint64_t left = spool->file_end - spool->file_begin;
-    size_t wanted = left < bytes_max ? (size_t)left : bytes_max;
-    ssize_t size;
-    enum status status = buffer_reserve(out, wanted);
-    if (status != STATUS_OK)
-        return status;
-    do
-        size = pread(spool->file, out->data, wanted, (off_t)spool->file_begin);
-    while (size < 0 && errno == EINTR);
-    if (size <= 0)
-        return STATUS_STORE_UNAVAILABLE;
-    out->size = (size_t)size;
-    spool->file_begin += (uint64_t)size;
-    if (spool->file_begin == spool->file_end) {
-        close_file(spool);
-        spool->is_full = false;
-    }
-    return STATUS_OK;
-}
-
-enum status spool_take(struct spool *spool, size_t bytes_max, struct buffer *out) {
-    assert(out->size == 0);
-    if (spool->file_begin < spool->file_end)
-        return take_from_file(spool, bytes_max, out);
-    struct slice bytes = buffer_slice(&spool->memory);
+static enum status take_from(struct buffer *front, size_t bytes_max, struct buffer *out) {
+    struct slice bytes = buffer_slice(front);
     if (bytes.size > bytes_max)
         bytes.size = bytes_max;
     enum status status = buffer_append_slice(out, bytes);
     if (status == STATUS_OK)
-        buffer_consume(&spool->memory, bytes.size);
-    if (spool->memory.size == 0) {
-        buffer_release(&spool->memory);
-        spool->is_full = false;
+        buffer_consume(front, bytes.size);
+    if (front->size == 0)
+        buffer_release(front);
+    return status;
+}
+
+enum status spool_take(struct spool *spool, size_t bytes_max, struct buffer *out) {
+    assert(out->size == 0 && bytes_max > 0);
+    if (spool->status != STATUS_OK)
+        return spool->status;
+    spool->wanted_bytes = 0;
+    if (spool->ahead.size > 0)
+        return take_from(&spool->ahead, bytes_max, out);
+    if (spool->file_begin < spool->file_end || spool->state == SPOOL_WRITING) {
+        spool->wanted_bytes = bytes_max;
+        begin_next(spool);
+        return spool->status;
     }
+    enum status status =
+        take_from(spool->moving.size > 0 ? &spool->moving : &spool->memory, bytes_max, out);
+    if (spool->moving.size == 0 && spool->memory.size == 0)
+        spool->is_full = false;
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/slow_disk.h"
 #include "authority/writer_fixture.h"
 #include "http/http_fixture.h"
 
@@ -25,12 +26,17 @@ static int open_peer(void **state) {
     peer.store = fixture_new();
     fixture_open(peer.store);
     append_memory_init(&peer.appends, FIXTURE_BODY_BYTES_MAX);
-    peer.api = (struct api){.http = &peer.http.http,
-                            .writer = peer.store->writer,
-                            .appends = &peer.appends,
-                            .item_bytes_max = FIXTURE_BODY_BYTES_MAX,
-                            .batch_shares = {.bytes_max = 64 << 20}};
+    peer.api = (struct api){
+        .http = &peer.http.http,
+        .writer = peer.store->writer,
+        .appends = &peer.appends,
+        .item_bytes_max = FIXTURE_BODY_BYTES_MAX,
+        .batch_shares = {.bytes_max = 64 << 20},
+        .batch_spools = {
+            .thread = &peer.api.files, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4}};
     batch_shares_init(&peer.api.batch_shares);
+    spool_files_init(&peer.api.batch_spools);
+    assert_ok(file_thread_start(&peer.api.files));
     peer.http.http.api = &peer.api;
     peer.http.http.writer = peer.store->writer;
     assert_ok(operator_key_load(&peer.http.http.operator_key, KEY, ""));
@@ -43,7 +49,13 @@ static int open_peer(void **state) {
 
 static int close_peer(void **state) {
     (void)state;
+    disk_set(false, 0);
     int error = fixture_http_close(&peer.http);
+    file_thread_stop(&peer.api.files);
+    assert_int_equal(peer.api.batch_spools.bytes, 0);
+    assert_int_equal(peer.api.batch_spools.file_count, 0);
+    spool_files_release(&peer.api.batch_spools);
+    assert_int_equal(peer.api.batch_shares.bytes, 0);
     batch_shares_release(&peer.api.batch_shares);
     append_memory_release(&peer.appends);
     fixture_close(peer.store);
@@ -163,6 +175,48 @@ static void items_that_the_writer_refuses_prolong_the_deadline_a_few_times(void 
     assert_int_equal(conn->deadline.at_ms, first_ms + 100 * (BATCH_RENEWALS_MAX + 4));
 }
 
+#define BAD_ITEMS 1000
+
+/* A batch whose client does not read, until the file thread holds a write of its answers. */
+static void hold_write(void) {
+    static char items[2 * BAD_ITEMS + 64];
+    size_t arrived_before = disk_count();
+    int size = snprintf(items, sizeof(items), "%x\r\n", 2 * BAD_ITEMS);
+    for (size_t i = 0; i < BAD_ITEMS; i++)
+        size += snprintf(items + size, sizeof(items) - (size_t)size, "1\n");
+    size += snprintf(items + size, sizeof(items) - (size_t)size, "\r\n");
+    fill_socket(fixture_newest(&peer.http));
+    send_batch("1\n", "");
+    disk_set(true, 0);
+    while (peer.http.io.hold_count <= peer.http.loop.conn_count || disk_count() == arrived_before) {
+        if (!is_anything_owed())
+            assert_int_equal(write(peer.http.client, items, (size_t)size), size);
+        io_loop_turn(&peer.http.io, false);
+    }
+}
+
+static void a_batch_ends_with_its_connection_while_the_disk_is_slow(void **state) {
+    (void)state;
+    hold_write();
+    uint64_t charged = peer.api.batch_shares.bytes;
+    assert_true(charged > SPOOL_MEMORY_BYTES);
+    struct linger reset = {.l_onoff = 1};
+    assert_int_equal(setsockopt(peer.http.client, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+    close(peer.http.client);
+    peer.http.client = -1;
+    fixture_turn_until(&peer.http, 0);
+    /* Groups return from the writer. The memory is in use until the write returns too. */
+    while (peer.http.io.hold_count > 1)
+        io_loop_turn(&peer.http.io, true);
+    io_loop_turn(&peer.http.io, false);
+    assert_int_equal(peer.http.io.hold_count, 1);
+    assert_true(peer.api.batch_shares.bytes > SPOOL_MEMORY_BYTES);
+    disk_set(false, 0);
+    while (is_anything_owed())
+        io_loop_turn(&peer.http.io, true);
+    assert_int_equal(peer.api.batch_shares.bytes, 0);
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
@@ -174,6 +228,8 @@ int main(void) {
                                         open_peer, close_peer),
         cmocka_unit_test_setup_teardown(
             items_that_the_writer_refuses_prolong_the_deadline_a_few_times, open_peer, close_peer),
+        cmocka_unit_test_setup_teardown(a_batch_ends_with_its_connection_while_the_disk_is_slow,
+                                        open_peer, close_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,47 +1,147 @@
+/* Spools over a real file thread. The test's own thread runs the loop. */
 #include "api/batch/spool.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
+#include "api/slow_disk.h"
 #include "base/limits.h"
 #include "test.h"
 
 #define APPEND_BYTES_MAX (1 << 20)
 
-static struct spool_files files = {.folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
+static struct io_loop loop;
+static struct io_backoff backoff;
+static struct file_thread thread;
+static size_t begun_count;
+static size_t returned_count;
+
+static void note_begun(struct spool *spool) {
+    (void)spool;
+    begun_count++;
+}
+
+static void note_returned(struct spool *spool) {
+    (void)spool;
+    returned_count++;
+}
+
+static const struct spool_events events = {.begun = note_begun, .returned = note_returned};
+
+static void do_nothing(struct io_loop *io) {
+    (void)io;
+}
+
+static bool never_busy(struct io_loop *io) {
+    (void)io;
+    return false;
+}
+
+static const struct io_loop_hooks hooks = {
+    .drain = do_nothing, .close_all = do_nothing, .before_sleep = never_busy, .ended = do_nothing};
+
+static int open_world(void **state) {
+    (void)state;
+    memset(&loop, 0, sizeof(loop));
+    begun_count = returned_count = 0;
+    disk_set(false, 0);
+    assert_ok(io_loop_open(
+        &loop, &(struct io_loop_options){.hooks = &hooks, .backoff = &backoff, .fds = {-1, -1}}));
+    assert_ok(file_thread_start(&thread));
+    return 0;
+}
+
+static int close_world(void **state) {
+    (void)state;
+    disk_set(false, 0);
+    io_loop_end_post(&loop);
+    io_loop_run(&loop);
+    file_thread_stop(&thread);
+    assert_int_equal(loop.hold_count, 0);
+    io_loop_close(&loop);
+    return 0;
+}
 
 static void fill(char *bytes, size_t size, uint64_t from) {
     for (size_t i = 0; i < size; i++)
         bytes[i] = (char)((from + i) * 2654435761u >> 13);
 }
 
-/* Takes at most so many bytes, which must be those from the offset on. */
-static uint64_t take(struct spool *spool, size_t bytes_max, uint64_t from) {
+static void open_spool(struct spool *spool, struct spool_files *files, struct slice principal) {
+    spool_init(spool, files, principal, APPEND_BYTES_MAX, &loop, &events);
+}
+
+/* Until the file thread has returned all operations. */
+static void settle(const struct spool *spool) {
+    while (spool->state != SPOOL_IDLE)
+        io_loop_turn(&loop, true);
+}
+
+/* The bytes from that offset on. */
+static uint64_t append(struct spool *spool, size_t size, uint64_t from) {
+    static char bytes[APPEND_BYTES_MAX];
+    fill(bytes, size, from);
+    assert_ok(spool_append(spool, (struct slice){bytes, size}));
+    return size;
+}
+
+/* Takes at most so many bytes, which must be those from the offset on; 0: it must wait. */
+static uint64_t try_take(struct spool *spool, size_t bytes_max, uint64_t from) {
     static char expected[APPEND_BYTES_MAX];
     struct buffer out;
     buffer_init(&out, APPEND_BYTES_MAX);
     assert_ok(spool_take(spool, bytes_max, &out));
-    assert_true(out.size > 0 && out.size <= bytes_max);
+    assert_true(out.size <= bytes_max);
     fill(expected, out.size, from);
-    assert_memory_equal(out.data, expected, out.size);
+    if (out.size > 0)
+        assert_memory_equal(out.data, expected, out.size);
     uint64_t size = out.size;
     buffer_release(&out);
     return size;
 }
 
+static uint64_t take(struct spool *spool, size_t bytes_max, uint64_t from) {
+    uint64_t size;
+    while ((size = try_take(spool, bytes_max, from)) == 0) {
+        assert_int_not_equal(spool->state, SPOOL_IDLE);
+        io_loop_turn(&loop, true);
+    }
+    return size;
+}
+
+struct signal {
+    struct file_task task;
+    uv_sem_t done;
+};
+
+static void post_signal(struct file_task *task) {
+    uv_sem_post(&container_of(task, struct signal, task)->done);
+}
+
+/* Releases the spool, and waits until its file is closed. */
+static void close_spool(struct spool *spool) {
+    struct signal closed = {.task.run = post_signal};
+    settle(spool);
+    spool_release(spool);
+    uv_sem_init(&closed.done, 0);
+    file_thread_post(&thread, &closed.task);
+    uv_sem_wait(&closed.done);
+    uv_sem_destroy(&closed.done);
+}
+
 static void bytes_come_out_in_order_whatever_their_sizes(void **state) {
     (void)state;
-    static char bytes[APPEND_BYTES_MAX];
     static const size_t sizes[] = {1, 1000, 300000, 7, 262144, 1 << 20, 50, 600000};
+    struct spool_files files = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
     uint64_t in = 0, out = 0;
-    spool_init(&spool, &files, SLICE(""), APPEND_BYTES_MAX);
+    open_spool(&spool, &files, SLICE(""));
     assert_true(spool_is_empty(&spool));
     for (size_t round = 0; round < 40; round++) {
         size_t size = sizes[round % 8];
-        fill(bytes, size, in);
-        assert_true(spool_has_room(&spool));
-        assert_ok(spool_append(&spool, (struct slice){bytes, size}));
-        in += size;
+        while (!spool_has_room(&spool))
+            io_loop_turn(&loop, true);
+        in += append(&spool, size, in);
         if (round % 3 == 0 && !spool_is_empty(&spool))
             out += take(&spool, 100000 + round, out);
     }
@@ -50,97 +150,238 @@ static void bytes_come_out_in_order_whatever_their_sizes(void **state) {
         out += take(&spool, 65536, out);
     assert_int_equal(out, in);
     assert_int_equal(files.bytes, 0);
-    spool_release(&spool);
+    assert_int_equal(begun_count, returned_count);
+    close_spool(&spool);
+}
+
+/* Operations return at any moment between appends and takes. */
+static void bytes_come_out_in_order_whenever_the_file_thread_returns(void **state) {
+    (void)state;
+    struct spool_files files = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 16 << 20, .files_max = 4};
+    unsigned seed = 26;
+    for (size_t round = 0; round < 20; round++) {
+        struct spool spool;
+        uint64_t in = 0, out = 0;
+        open_spool(&spool, &files, SLICE(""));
+        while (in < 20 << 20 || out < in) {
+            unsigned choice = (unsigned)rand_r(&seed);
+            if (choice % 3 == 0 && in < 20 << 20 && spool_has_room(&spool))
+                in += append(&spool, 1 + choice / 3 % 400000, in);
+            if (choice % 5 < 2 || in >= 20 << 20)
+                out += try_take(&spool, 1 + choice / 5 % 300000, out);
+            assert_true(spool_memory_bytes(&spool) <=
+                        2 * (SPOOL_MEMORY_BYTES + APPEND_BYTES_MAX) + 300000);
+            io_loop_turn(&loop, spool.state != SPOOL_IDLE && choice % 7 == 0);
+        }
+        assert_int_equal(out, in);
+        close_spool(&spool);
+        assert_int_equal(files.bytes, 0);
+    }
+    assert_true(begun_count > 100);
+    assert_int_equal(begun_count, returned_count);
+}
+
+static void a_slow_disk_pauses_the_file_thread_and_not_the_loop(void **state) {
+    (void)state;
+    struct spool_files files = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
+    struct spool spool;
+    uint64_t in = 0, out = 0;
+    open_spool(&spool, &files, SLICE(""));
+    size_t arrived_before = disk_count();
+    disk_set(true, 0);
+    in += append(&spool, 300000, in);
+    assert_false(pthread_equal(disk_wait(arrived_before + 1), pthread_self()));
+    /* Turns of the loop end, and one more chunk is taken. */
+    io_loop_turn(&loop, false);
+    assert_int_equal(spool.state, SPOOL_WRITING);
+    assert_int_equal(try_take(&spool, 65536, 0), 0);
+    assert_true(spool_has_room(&spool));
+    in += append(&spool, 300000, in);
+    assert_false(spool_has_room(&spool));
+    io_loop_turn(&loop, false);
+    assert_int_equal(returned_count, 0);
+    disk_set(false, 0);
+    settle(&spool);
+    assert_true(spool_has_room(&spool));
+    /* The take that waited came before the second write. */
+    out += try_take(&spool, 65536, 0);
+    assert_int_equal(out, 65536);
+    arrived_before = disk_count();
+    disk_set(true, 0);
+    assert_int_equal(try_take(&spool, 65536, out), 0);
+    assert_int_equal(spool.state, SPOOL_READING);
+    assert_false(pthread_equal(disk_wait(arrived_before + 1), pthread_self()));
+    io_loop_turn(&loop, false);
+    assert_int_equal(try_take(&spool, 65536, out), 0);
+    disk_set(false, 0);
+    while (!spool_is_empty(&spool))
+        out += take(&spool, 65536, out);
+    assert_int_equal(out, in);
+    close_spool(&spool);
+}
+
+static void a_closed_spool_begins_nothing_and_frees_its_file(void **state) {
+    (void)state;
+    struct spool_files files = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
+    struct spool spool;
+    open_spool(&spool, &files, SLICE(""));
+    disk_set(true, 0);
+    append(&spool, 300000, 0);
+    append(&spool, 300000, 300000);
+    spool_close(&spool);
+    disk_set(false, 0);
+    settle(&spool);
+    assert_int_equal(begun_count, 1);
+    assert_int_equal(returned_count, 1);
+    assert_int_equal(files.bytes, 300000);
+    close_spool(&spool);
+    assert_int_equal(files.bytes, 0);
+    assert_int_equal(files.file_count, 0);
+}
+
+static void a_file_that_cannot_be_written_ends_the_room_and_loses_nothing(void **state) {
+    (void)state;
+    struct spool_files files = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
+    struct spool spool;
+    uint64_t in = 0, out = 0;
+    open_spool(&spool, &files, SLICE(""));
+    in += append(&spool, 300000, in);
+    settle(&spool);
+    disk_set(true, ENOSPC);
+    in += append(&spool, 300000, in);
+    in += append(&spool, 200000, in);
+    disk_set(false, ENOSPC);
+    settle(&spool);
+    disk_set(false, 0);
+    assert_false(spool_has_room(&spool));
+    assert_int_equal(files.bytes, 300000);
+    while (!spool_is_empty(&spool))
+        out += take(&spool, 65536, out);
+    assert_int_equal(out, in);
+    assert_true(spool_has_room(&spool));
+    assert_false(spool_has_file(&spool));
+    close_spool(&spool);
+    assert_int_equal(files.bytes, 0);
+}
+
+static void a_file_that_cannot_be_read_is_an_error(void **state) {
+    (void)state;
+    struct spool_files files = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
+    struct spool spool;
+    struct buffer out;
+    buffer_init(&out, APPEND_BYTES_MAX);
+    open_spool(&spool, &files, SLICE(""));
+    append(&spool, 300000, 0);
+    settle(&spool);
+    disk_set(false, EIO);
+    assert_int_equal(try_take(&spool, 65536, 0), 0);
+    settle(&spool);
+    disk_set(false, 0);
+    assert_int_equal(spool_take(&spool, 65536, &out), STATUS_STORE_UNAVAILABLE);
+    assert_false(spool_has_room(&spool));
+    close_spool(&spool);
+    assert_int_equal(files.bytes, 0);
+    assert_int_equal(files.file_count, 0);
 }
 
 static void a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing(void **state) {
     (void)state;
-    static char bytes[APPEND_BYTES_MAX];
-    struct spool_files few = {.folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
+    struct spool_files few = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
     struct spool one, two;
     uint64_t in = 0, out = 0;
-    spool_init(&one, &few, SLICE(""), APPEND_BYTES_MAX);
-    spool_init(&two, &few, SLICE(""), APPEND_BYTES_MAX);
-    for (; spool_has_room(&one); in += sizeof(bytes)) {
-        fill(bytes, sizeof(bytes), in);
-        assert_ok(spool_append(&one, (struct slice){bytes, sizeof(bytes)}));
+    open_spool(&one, &few, SLICE(""));
+    open_spool(&two, &few, SLICE(""));
+    while (spool_has_room(&one)) {
+        in += append(&one, APPEND_BYTES_MAX, in);
+        settle(&one);
     }
     assert_int_equal(in, 4 << 20);
     assert_int_equal(few.bytes, 3 << 20);
-    assert_ok(spool_append(&two, (struct slice){bytes, sizeof(bytes)}));
+    append(&two, APPEND_BYTES_MAX, 0);
+    settle(&two);
     assert_true(spool_has_room(&two));
     while (!spool_is_empty(&one))
         out += take(&one, 1 << 20, out);
     assert_int_equal(out, in);
     assert_true(spool_has_room(&one));
-    spool_release(&one);
-    spool_release(&two);
+    close_spool(&one);
+    close_spool(&two);
     assert_int_equal(few.bytes, 0);
 }
 
 /* A spool that is full in the memory of one append. */
 static void assert_no_file(struct spool_files *few) {
-    static char bytes[APPEND_BYTES_MAX];
     struct spool spool;
     size_t file_count = few->file_count;
-    spool_init(&spool, few, SLICE(""), APPEND_BYTES_MAX);
-    fill(bytes, sizeof(bytes), 0);
-    assert_ok(spool_append(&spool, (struct slice){bytes, sizeof(bytes)}));
+    open_spool(&spool, few, SLICE(""));
+    append(&spool, APPEND_BYTES_MAX, 0);
+    settle(&spool);
     assert_false(spool_has_room(&spool));
     assert_false(spool_has_file(&spool));
     assert_int_equal(few->file_count, file_count);
-    assert_int_equal(take(&spool, sizeof(bytes), 0), sizeof(bytes));
-    spool_release(&spool);
+    assert_int_equal(take(&spool, APPEND_BYTES_MAX, 0), APPEND_BYTES_MAX);
+    close_spool(&spool);
 }
 
 static void the_bytes_and_the_number_of_all_files_have_a_limit(void **state) {
     (void)state;
-    static char bytes[APPEND_BYTES_MAX];
-    struct spool_files few = {.folder = "/tmp", .bytes_max = 64 << 20, .files_max = 1};
+    struct spool_files few = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 1};
     struct spool one;
-    spool_init(&one, &few, SLICE(""), APPEND_BYTES_MAX);
-    fill(bytes, sizeof(bytes), 0);
-    assert_ok(spool_append(&one, (struct slice){bytes, sizeof(bytes)}));
+    open_spool(&one, &few, SLICE(""));
+    append(&one, APPEND_BYTES_MAX, 0);
+    settle(&one);
     assert_true(spool_has_file(&one));
     assert_no_file(&few);
     few.files_max = 2;
     few.bytes = few.bytes_max;
     assert_no_file(&few);
-    few.bytes = sizeof(bytes);
-    assert_int_equal(take(&one, sizeof(bytes), 0), sizeof(bytes));
+    few.bytes = APPEND_BYTES_MAX;
+    assert_int_equal(take(&one, APPEND_BYTES_MAX, 0), APPEND_BYTES_MAX);
     assert_false(spool_has_file(&one));
     assert_int_equal(few.file_count, 0);
     assert_int_equal(few.bytes, 0);
-    spool_release(&one);
+    close_spool(&one);
 }
 
 static void the_files_of_one_principal_share_a_quarter_of_the_bytes(void **state) {
     (void)state;
-    static char bytes[APPEND_BYTES_MAX];
-    struct spool_files few = {.folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
+    struct spool_files few = {
+        .thread = &thread, .folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
     struct spool spools[3];
+    static const size_t order[] = {0, 0, 1};
     spool_files_init(&few);
-    spool_init(&spools[0], &few, SLICE("one"), APPEND_BYTES_MAX);
-    spool_init(&spools[1], &few, SLICE("one"), APPEND_BYTES_MAX);
-    spool_init(&spools[2], &few, SLICE("two"), APPEND_BYTES_MAX);
-    for (size_t i = 0; i < 2; i++)
-        assert_ok(spool_append(&spools[0], (struct slice){bytes, sizeof(bytes)}));
-    assert_ok(spool_append(&spools[1], (struct slice){bytes, sizeof(bytes)}));
+    open_spool(&spools[0], &few, SLICE("one"));
+    open_spool(&spools[1], &few, SLICE("one"));
+    open_spool(&spools[2], &few, SLICE("two"));
+    for (size_t i = 0; i < 3; i++) {
+        append(&spools[order[i]], APPEND_BYTES_MAX, 0);
+        settle(&spools[order[i]]);
+    }
     assert_true(spool_has_room(&spools[1]));
-    assert_ok(spool_append(&spools[1], (struct slice){bytes, sizeof(bytes)}));
+    append(&spools[1], APPEND_BYTES_MAX, 0);
+    settle(&spools[1]);
     assert_false(spool_has_room(&spools[1]));
-    assert_ok(spool_append(&spools[2], (struct slice){bytes, sizeof(bytes)}));
+    append(&spools[2], APPEND_BYTES_MAX, 0);
+    settle(&spools[2]);
     assert_true(spool_has_room(&spools[2]));
     assert_int_equal(few.bytes, 4 << 20);
     for (size_t i = 0; i < 3; i++)
-        spool_release(&spools[i]);
+        close_spool(&spools[i]);
     assert_int_equal(few.bytes, 0);
     spool_files_release(&few);
 }
 
 static void a_disk_that_is_nearly_full_ends_the_room(void **state) {
     (void)state;
-    struct spool_files few = {.folder = "/tmp",
+    struct spool_files few = {.thread = &thread,
+                              .folder = "/tmp",
                               .bytes_max = 64 << 20,
                               .files_max = 4,
                               .disk_free_bytes_min = UINT64_MAX / 2};
@@ -149,23 +390,40 @@ static void a_disk_that_is_nearly_full_ends_the_room(void **state) {
 
 static void a_folder_that_takes_no_file_ends_the_room(void **state) {
     (void)state;
-    struct spool_files missing = {.folder = "/nonexistent", .bytes_max = 64 << 20, .files_max = 4};
+    struct spool_files missing = {
+        .thread = &thread, .folder = "/nonexistent", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
     assert_no_file(&missing);
-    struct spool_files none = {.folder = "/tmp", .bytes_max = 0};
-    spool_init(&spool, &none, SLICE(""), APPEND_BYTES_MAX);
+    struct spool_files none = {.thread = &thread, .folder = "/tmp", .bytes_max = 0};
+    open_spool(&spool, &none, SLICE(""));
     assert_false(spool_has_room(&spool));
-    spool_release(&spool);
+    close_spool(&spool);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_out_in_order_whatever_their_sizes),
-        cmocka_unit_test(a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing),
-        cmocka_unit_test(the_bytes_and_the_number_of_all_files_have_a_limit),
-        cmocka_unit_test(the_files_of_one_principal_share_a_quarter_of_the_bytes),
-        cmocka_unit_test(a_disk_that_is_nearly_full_ends_the_room),
-        cmocka_unit_test(a_folder_that_takes_no_file_ends_the_room),
+        cmocka_unit_test_setup_teardown(bytes_come_out_in_order_whatever_their_sizes, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(bytes_come_out_in_order_whenever_the_file_thread_returns,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_slow_disk_pauses_the_file_thread_and_not_the_loop,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_closed_spool_begins_nothing_and_frees_its_file,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(
+            a_file_that_cannot_be_written_ends_the_room_and_loses_nothing, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_an_error, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(the_bytes_and_the_number_of_all_files_have_a_limit,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(the_files_of_one_principal_share_a_quarter_of_the_bytes,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_disk_that_is_nearly_full_ends_the_room, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_folder_that_takes_no_file_ends_the_room, open_world,
+                                        close_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
