@@ -7,7 +7,7 @@
  * The body is spooled to a file without a name, so that all of it is checked before the first write
  * in bounded memory. From then on the writer refuses other appends. Lines that the store holds are
  * skipped, so that a repeated import continues an interrupted one. Each step runs on a thread of
- * the store pool. */
+ * the store pool, which also opens the files. The file thread closes them. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -39,6 +39,7 @@ enum import_phase {
 
 struct import_work {
     struct exchange_call call;
+    struct file_task release;
     struct exchange *exchange;
     struct api *api;
     enum import_phase phase;
@@ -66,11 +67,8 @@ struct import_work {
     uint64_t last_sent_ms;
 };
 
-static void work_free(void *memory) {
-    struct import_work *work = memory;
-    bool was_importing = work->is_importing && writer_set_importing(work->api->writer, false);
-    assert(was_importing == work->is_importing);
-    (void)was_importing;
+static void work_release(struct file_task *task) {
+    struct import_work *work = container_of(task, struct import_work, release);
     if (work->spool_fd >= 0)
         close(work->spool_fd);
     buffer_release(&work->chunk);
@@ -83,6 +81,16 @@ static void work_free(void *memory) {
     arena_release(&work->group.arena);
     free(work->group.requests);
     free(work);
+}
+
+/* The file thread closes the files, which takes long if they are large. */
+static void work_free(void *memory) {
+    struct import_work *work = memory;
+    bool was_importing = work->is_importing && writer_set_importing(work->api->writer, false);
+    assert(was_importing == work->is_importing);
+    (void)was_importing;
+    work->release.run = work_release;
+    file_thread_post(&work->api->files, &work->release);
 }
 
 /* ---- steps, on a thread of the store pool -------------------------------------------------- */
@@ -200,8 +208,20 @@ static enum status finish_lines(struct import_work *work, struct store_session *
     return status;
 }
 
+/* Not on the loop, which may have its own descriptor table. */
+static enum status open_files(struct import_work *work) {
+    if (work->spool_fd >= 0)
+        return STATUS_OK;
+    work->spool_fd = file_open_unnamed(work->api->folder, "import");
+    return work->spool_fd >= 0 && import_ids_open(&work->ids, work->api->folder)
+               ? STATUS_OK
+               : STATUS_STORE_UNAVAILABLE;
+}
+
 static enum status receive(struct import_work *work, struct store_session *session) {
-    enum status status = spool(work);
+    enum status status = open_files(work);
+    if (status == STATUS_OK)
+        status = spool(work);
     work->rest = buffer_slice(&work->chunk);
     if (status == STATUS_OK)
         status = take_lines(work, session);
@@ -504,9 +524,9 @@ static struct import_work *work_new(struct exchange *exchange) {
     work->group.requests = calloc(APPEND_GROUP_REQUESTS_MAX, sizeof(work->group.requests[0]));
     work->group.done = group_done;
     work->group.user = work;
-    work->spool_fd = file_open_unnamed(work->api->folder, "import");
-    bool has_ids = import_ids_init(&work->ids, work->api->folder);
-    if (work->group.requests && work->spool_fd >= 0 && has_ids)
+    work->spool_fd = -1;
+    import_ids_init(&work->ids);
+    if (work->group.requests)
         return work;
     work_free(work);
     return NULL;

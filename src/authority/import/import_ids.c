@@ -9,8 +9,12 @@
 #include "base/limits.h"
 #include "base/siphash.h"
 
-bool import_ids_init(struct import_ids *ids, const char *folder) {
+void import_ids_init(struct import_ids *ids) {
     ids->count = ids->part = 0;
+    ids->fd = -1;
+}
+
+bool import_ids_open(struct import_ids *ids, const char *folder) {
     ids->fd = file_open_unnamed(folder, "import-ids");
     return ids->fd >= 0;
 }

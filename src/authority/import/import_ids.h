@@ -21,8 +21,9 @@ struct import_ids {
     uint64_t part; /* the next one */
 };
 
-/* False when the file cannot be made; then fd is -1. */
-MUST_CHECK bool import_ids_init(struct import_ids *ids, const char *folder);
+void import_ids_init(struct import_ids *ids);
+/* Before the first id. False when the file cannot be made; then fd is -1. */
+MUST_CHECK bool import_ids_open(struct import_ids *ids, const char *folder);
 void import_ids_release(struct import_ids *ids);
 MUST_CHECK enum status import_ids_add(struct import_ids *ids, const struct uuid *id);
 /* Checks the next part. *line: of the second use, from 1. */

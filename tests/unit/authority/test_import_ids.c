@@ -15,7 +15,8 @@ static struct uuid id_of(uint64_t number) {
 static uint64_t refused_line(uint64_t count, uint64_t first, uint64_t second) {
     enum status status = STATUS_OK;
     uint64_t line = 0;
-    assert_true(import_ids_init(&ids, "/tmp"));
+    import_ids_init(&ids);
+    assert_true(import_ids_open(&ids, "/tmp"));
     for (uint64_t i = 1; i <= count; i++) {
         struct uuid id = id_of(i == second ? first : i);
         assert_ok(import_ids_add(&ids, &id));
