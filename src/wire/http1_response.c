@@ -304,13 +304,14 @@ enum status http1_answer_read(struct http1_answer *answer, struct slice *input,
         /* The parser gets one line of the head at a time, so that each line is checked. No bytes
          * are the end of the connection. */
         struct slice part = *input;
-        const char *end = answer->has_head ? NULL : memchr(part.data, '\n', part.size);
+        bool is_head = !answer->has_head && part.size > 0;
+        const char *end = is_head ? memchr(part.data, '\n', part.size) : NULL;
         if (end)
             part.size = (size_t)(end - part.data) + 1;
-        is_whole = answer->has_head || part.size == 0 || is_line_strict(answer, part);
+        is_whole = !is_head || is_line_strict(answer, part);
         if (!is_whole)
             break;
-        if (part.size > 0)
+        if (is_head)
             answer->last = part.data[part.size - 1];
         size_t used = http_parser_execute(&answer->parser, &settings, part.data, part.size);
         is_whole = used == part.size && HTTP_PARSER_ERRNO(&answer->parser) == HPE_OK;
