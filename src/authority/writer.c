@@ -602,6 +602,10 @@ bool writer_has_role(const struct writer *writer) {
     return !atomic_load(&writer->is_role_lost);
 }
 
+bool writer_is_elsewhere(const struct writer *writer) {
+    return !writer_has_role(writer) && atomic_load(&writer->refusal) == STATUS_NOT_WRITER;
+}
+
 const struct projection *writer_projection(const struct writer *writer) {
     return writer->options.projection;
 }

@@ -98,6 +98,8 @@ void writer_hint_post(struct writer *writer);
 void writer_beat_post(struct writer *writer);
 /* Any thread: this node may write. */
 bool writer_has_role(const struct writer *writer);
+/* Any thread: the store said that another node may write. */
+bool writer_is_elsewhere(const struct writer *writer);
 /* Finishes all posted items, then ends the thread. */
 void writer_stop(struct writer *writer);
 /* Any thread. From a call with true until one with false, requests that import nothing are refused

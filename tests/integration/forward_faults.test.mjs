@@ -54,6 +54,21 @@ test("appends beyond the connections to the writer wait, more are refused, and n
   await follower.did("topics/room/events", said(0));
 });
 
+test("a follower that has not read the writer's row yet waits for it, and refuses nothing", async (t) => {
+  const url = newDatabase();
+  await join(t, url, SETTINGS);
+  // Rows of nodes do not come before the trigger is gone.
+  psql(url, `CREATE FUNCTION public.no_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+    CREATE TRIGGER no_row BEFORE INSERT OR UPDATE ON runtime.nodes FOR EACH ROW EXECUTE FUNCTION public.no_row();
+    DELETE FROM runtime.nodes`);
+  const follower = await join(t, url, SETTINGS);
+  const asked = follower.post("topics/room/events", said(1));
+  await Promise.race([asked, until(async () => await retries(follower) > 0, "the append that waits")]);
+  psql(url, "DROP FUNCTION public.no_row CASCADE");
+  const answer = await within(asked, "the answer");
+  assert.equal(answer.status, 200, answer.body);
+});
+
 /** A follower that reaches its writer through a proxy. */
 async function distant(t) {
   const url = newDatabase();

@@ -833,8 +833,11 @@ enum forward_choice forward_choose(const struct exchange *exchange) {
         return FORWARD_HERE;
     if (http1_header_find(exchange->request, FORWARDED_FIELD, &sender))
         return FORWARD_REFUSE;
-    /* The answer of a node alone names its trouble with the store. */
-    return nodes_has_others(all->nodes) ? FORWARD_PASS : FORWARD_HERE;
+    /* The answer of a node alone names its trouble with the store. The row of the writer may come
+     * later than the word of the store that another node has the role. */
+    return nodes_has_others(all->nodes) || writer_is_elsewhere(exchange->http->writer)
+               ? FORWARD_PASS
+               : FORWARD_HERE;
 }
 
 void forward_begin(struct exchange *exchange) {
