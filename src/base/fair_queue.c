@@ -1,6 +1,7 @@
 #include "base/fair_queue.h"
 
 #include <stdlib.h>
+#include <sys/param.h>
 
 struct fair_lane {
     struct list_node node; /* in the ring */
@@ -105,10 +106,14 @@ struct fair_item *fair_queue_peek(struct fair_queue *queue) {
 
 void fair_queue_take(struct fair_queue *queue, struct fair_item *item) {
     struct fair_lane *lane = item->lane;
-    assert(lane == first_lane(queue) && lane->has_turn && item == lane->first &&
-           item->cost <= lane->deficit);
-    lane->deficit -= item->cost;
-    lane->first = item->next;
+    if (lane->has_turn && item == lane->first && item->cost <= lane->deficit)
+        lane->deficit -= item->cost;
+    struct fair_item **at = &lane->first;
+    while (*at != item)
+        at = &(*at)->next;
+    *at = item->next;
+    if (!*at)
+        lane->end = at;
     lane->count--;
     lane->bytes -= item->bytes;
     queue->count--;
@@ -119,6 +124,8 @@ void fair_queue_take(struct fair_queue *queue, struct fair_item *item) {
         return;
     (void)map_remove(&queue->lanes, lane->key);
     list_remove(&lane->node);
+    queue->turns_left -= lane->has_turn;
     free(lane);
-    queue->turns_left--;
+    /* The lane may have had a turn in this round, or not. */
+    queue->turns_left = MIN(queue->turns_left, queue->lanes.count);
 }

@@ -56,7 +56,8 @@ void fair_queue_add_behind(struct fair_queue *queue, const struct fair_item *ear
 void fair_queue_begin_round(struct fair_queue *queue);
 /* The item that leaves next; it stays in the queue. NULL: the round is over. */
 struct fair_item *fair_queue_peek(struct fair_queue *queue);
-/* Removes the item that fair_queue_peek has returned. */
+/* Removes an item. Its lane pays for one that fair_queue_peek has returned. Looking for another one
+ * takes a step for each item before it in its lane. */
 void fair_queue_take(struct fair_queue *queue, struct fair_item *item);
 
 static inline size_t fair_queue_lanes(const struct fair_queue *queue) {

@@ -13,7 +13,7 @@ import { range } from "../lib/samples.mjs";
 import { tcpProxy } from "../lib/tcp_proxy.mjs";
 import { until, within } from "../lib/wait.mjs";
 
-// Of one io loop: FORWARD_CONNECTIONS_MAX and FORWARD_WAITING_MAX in base/limits.h.
+// Of one io loop: FORWARD_CONNECTIONS_MAX, and a quarter of FORWARD_WAITING_MAX, in base/limits.h.
 const CONNECTIONS = 64;
 const WAITING = 256;
 const SETTINGS = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
@@ -52,6 +52,27 @@ test("appends beyond the connections to the writer wait, more are refused, and n
   assert.ok(taken >= CONNECTIONS, `${taken} are taken`);
   assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), `${taken + 1}|${taken + 1}`);
   await follower.did("topics/room/events", said(0));
+});
+
+test("appends of one principal that wait for the writer neither refuse nor hold up another's", async (t) => {
+  const { url, follower } = await pair(t, { ...SETTINGS, KHALA_IO_LOOPS: "1" });
+  await follower.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
+  const holder = new PsqlSession(t, url);
+  await holder.run("BEGIN", "SELECT term FROM runtime.writer FOR UPDATE");
+  follower.agent.maxSockets = Infinity;
+  const flood = range(1, CONNECTIONS + WAITING + 1).map((number) => follower.post("topics/room/events", said(number)));
+  assertError(await within(Promise.race(flood), "the append that finds no place"), 503, "limit_reached");
+
+  const token = follower.sign({ oa_sync_scopes: ["runtime.append"], oa_user_id: "u" });
+  const body = JSON.stringify({ event_type: "run.log", payload: { number: 0 } });
+  const asked = follower.ask("POST", "/v1/runs/a/events", body, { authorization: `Bearer ${token}` });
+  await until(async () => (await scrape(follower)).get("khala_forward_waiting") > WAITING, "the other principal's append waits");
+  await holder.run("ROLLBACK");
+  const answer = await within(asked, "the answer");
+  assert.equal(answer.status, 200, answer.body);
+  await within(Promise.all(flood), "an answer to each append");
+  const before = psql(url, `SELECT count(*) FROM events WHERE log_id < (SELECT log_id FROM events WHERE payload = '{"number":0}')`);
+  assert.ok(Number(before) < 2 * CONNECTIONS, `${before} events are before it`);
 });
 
 test("a follower that has not read the writer's row yet waits for it, and refuses nothing", async (t) => {

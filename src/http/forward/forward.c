@@ -19,6 +19,7 @@
 
 #include "authority/call.h"
 #include "authority/follow/follow.h"
+#include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -50,14 +51,17 @@
 
 #define UNKNOWN_MESSAGE "The writer did not confirm the request, which may have taken effect."
 
+/* Single requests, and streamed bodies. */
+#define FORWARD_KINDS 2
+
 struct forwards {
     struct http *http;
     struct nodes *nodes;
     struct io_loop *loop;
     struct outbound_group group; /* the connections to the writer */
     struct deadline idle;        /* when the kept connection that rested longest closes */
-    struct list waiting;         /* forwards without a connection, in order */
-    size_t waiting_count;
+    /* Forwards without a connection, by principal. */
+    struct fair_queue waiting[FORWARD_KINDS];
     size_t stream_count;  /* forwards of streamed bodies that have a connection */
     size_t request_bytes; /* of all single appends */
     uint64_t silence_ms;
@@ -92,7 +96,7 @@ struct forward {
     struct forwards *all;
     enum forward_state state;
     enum forward_request sent;
-    struct list_node node; /* while it waits */
+    struct fair_item waiting; /* in its state */
     struct deadline deadline;
     struct outbound *upstream; /* NULL: none, or no more */
     char writer[NODE_ID_SIZE + 1];
@@ -120,6 +124,10 @@ static void pass(struct forward *forward);
 static void passed(struct forward *forward);
 static void trouble(struct forward *forward, const char *reason);
 
+static bool is_stream(const struct forward *forward) {
+    return forward->exchange->match.route->flags & ROUTE_STREAM;
+}
+
 static void set_state(struct forward *forward, enum forward_state state) {
 #define TO(name) (1u << FORWARD_##name)
     static const unsigned edges[] = {
@@ -134,23 +142,14 @@ static void set_state(struct forward *forward, enum forward_state state) {
         [FORWARD_OVER] = 0,
     };
 #undef TO
-    struct forwards *all = forward->all;
     assert(edges[forward->state] & 1u << state);
     if (forward->state == FORWARD_WAITING) {
-        list_remove(&forward->node);
-        all->waiting_count--;
+        fair_queue_take(&forward->all->waiting[is_stream(forward)], &forward->waiting);
         metrics_sub(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
     }
-    if (state == FORWARD_WAITING) {
-        list_push_back(&all->waiting, &forward->node);
-        all->waiting_count++;
+    if (state == FORWARD_WAITING)
         metrics_add(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
-    }
     forward->state = state;
-}
-
-static bool is_stream(const struct forward *forward) {
-    return forward->exchange->match.route->flags & ROUTE_STREAM;
 }
 
 static bool may_have_effect(const struct forward *forward) {
@@ -231,15 +230,22 @@ static bool has_room(const struct forwards *all, bool for_stream) {
     return has_connection && !(for_stream && all->stream_count >= FORWARD_STREAMS_MAX);
 }
 
+/* Principals take turns. An attempt may put its forward back into the queue. */
 static void serve_waiting(struct forwards *all) {
-    struct list_node *node = list_first(&all->waiting), *next;
-    for (size_t left = all->waiting_count; node && left > 0; left--, node = next) {
-        struct forward *forward = container_of(node, struct forward, node);
-        next = list_next(&all->waiting, node);
-        if (!has_room(all, is_stream(forward)))
-            continue;
-        set_state(forward, FORWARD_PAUSED);
-        attempt(forward);
+    for (size_t kind = 0; kind < FORWARD_KINDS; kind++) {
+        struct fair_queue *queue = &all->waiting[kind];
+        for (size_t left = queue->count; left > 0 && queue->count > 0; left--) {
+            if (!has_room(all, kind))
+                break;
+            struct fair_item *item = fair_queue_peek(queue);
+            if (!item) {
+                fair_queue_begin_round(queue);
+                item = fair_queue_peek(queue);
+            }
+            struct forward *forward = container_of(item, struct forward, waiting);
+            set_state(forward, FORWARD_PAUSED);
+            attempt(forward);
+        }
     }
 }
 
@@ -428,7 +434,11 @@ static void attempt(struct forward *forward) {
             metrics_add(METRIC_FORWARD_CONNECTIONS, METRIC_PLAIN, 1);
         }
     }
-    if (!forward->upstream && all->waiting_count == FORWARD_WAITING_MAX) {
+    char key[PRINCIPAL_KEY_BYTES_MAX];
+    forward->waiting = (struct fair_item){.cost = 1, .bytes = forward->charged_bytes};
+    if (!forward->upstream && fair_queue_add(&all->waiting[is_stream(forward)],
+                                             exchange_client(forward->exchange, key).key,
+                                             &forward->waiting) != STATUS_OK) {
         refuse(forward, STATUS_LIMIT_REACHED, "too many requests wait for the writer");
         return;
     }
@@ -875,7 +885,9 @@ enum status forwards_open(struct forwards **forwards, const struct forwards_opti
     opened->http = options->http;
     opened->nodes = options->nodes;
     opened->silence_ms = options->silence_ms;
-    list_init(&opened->waiting);
+    for (size_t i = 0; i < FORWARD_KINDS; i++)
+        fair_queue_init(&opened->waiting[i], 1, FORWARD_WAITING_MAX / 2,
+                        FORWARD_REQUESTS_BYTES_MAX);
     node_proof_write(&options->http->operator_key, slice_of(nodes_self(options->nodes)),
                      opened->proof);
     opened->loop = options->loop;
@@ -892,6 +904,8 @@ enum status forwards_open(struct forwards **forwards, const struct forwards_opti
 }
 
 void forwards_free(struct forwards *forwards) {
+    for (size_t i = 0; forwards && i < FORWARD_KINDS; i++)
+        fair_queue_release(&forwards->waiting[i]);
     free(forwards);
 }
 

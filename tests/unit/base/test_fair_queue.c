@@ -272,6 +272,32 @@ static void random_runs_follow_the_model_and_are_fair(void **state) {
     }
 }
 
+/* Items leave from any place, also while their lane has its turn, and the others keep their order.
+ */
+static void items_leave_out_of_turn(void **state) {
+    (void)state;
+    struct fair_queue queue;
+    begin(&queue);
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(add(&queue, i % 3, QUANTUM), STATUS_OK);
+    fair_queue_begin_round(&queue);
+    assert_ptr_equal(fair_queue_peek(&queue), &works[0].item);
+    fair_queue_take(&queue, &works[3].item);  /* in the middle of lane 0 */
+    fair_queue_take(&queue, &works[10].item); /* the last of lane 1 */
+    fair_queue_take(&queue, &works[1].item);  /* the first of lane 1 */
+    for (int i = 2; i < 12; i += 3)
+        fair_queue_take(&queue, &works[i].item); /* all of lane 2 */
+    assert_int_equal(fair_queue_lanes(&queue), 2);
+    assert_int_equal(add(&queue, 1, QUANTUM), STATUS_OK);
+    assert_int_equal(take(&queue)->number, 0);
+    assert_int_equal(take(&queue)->number, 1);
+    assert_null(fair_queue_peek(&queue));
+    assert_string_equal(round_of(&queue), "01");
+    assert_string_equal(round_of(&queue), "01");
+    assert_int_equal(queue.count, 0);
+    fair_queue_release(&queue);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_take_turns_by_cost),
@@ -283,6 +309,7 @@ int main(void) {
         cmocka_unit_test(a_full_lane_refuses_its_own_items_only),
         cmocka_unit_test(the_bytes_of_a_lane_have_a_share_too),
         cmocka_unit_test(random_runs_follow_the_model_and_are_fair),
+        cmocka_unit_test(items_leave_out_of_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
