@@ -4,7 +4,8 @@
  * A change is recorded first. Then the writer's thread changes the row and the keys in memory. A
  * key that ends is also revoked by its id, which ends its open streams on every node before the
  * answer. The other nodes read the keys before they confirm a revocation, and in any case with each
- * beat. */
+ * beat. Where the revocation fails, each node ends the streams when it finds that the key is gone.
+ */
 #include <openssl/crypto.h>
 #include <stdlib.h>
 
@@ -87,6 +88,7 @@ struct key_work {
     char text[OPERATOR_KEY_TEXT_SIZE + 1]; /* of the new key, until it is answered */
     uint8_t digest[SHA256_BYTES];
     char id[OPERATOR_KEY_ID_SIZE]; /* of the new key */
+    struct slice key_id;           /* of the key that the record names */
     struct store_operator_key row; /* its texts are in memory */
     struct arena memory;
     bool is_found;
@@ -131,7 +133,13 @@ static enum status read_keys(struct key_work *work, struct store_session *sessio
 static enum status put_key(struct key_work *work, struct store_session *session) {
     struct operator_keys *keys = work->revoke.exchange->http->operator_keys;
     enum status status = store_put_operator_key(session, &work->row);
-    return status == STATUS_OK ? operator_keys_read(keys, session) : status;
+    if (status != STATUS_OK)
+        return status;
+    status = operator_keys_read(keys, session);
+    /* The old secret must not stay valid in memory. */
+    if (status != STATUS_OK)
+        operator_keys_drop(keys, work->row.name);
+    return status;
 }
 
 static enum status add(struct revoke_work *revoke, struct store_session *session) {
@@ -189,8 +197,9 @@ static enum status remove_key(struct revoke_work *revoke, struct store_session *
     if (work->row.previous_id.data)
         revoke_add(revoke, REVOCATION_TOKEN, work->row.previous_id);
     status = store_drop_operator_key(session, work->row.name);
-    return status == STATUS_OK ? operator_keys_read(revoke->exchange->http->operator_keys, session)
-                               : status;
+    if (status == STATUS_OK)
+        operator_keys_drop(revoke->exchange->http->operator_keys, work->row.name);
+    return status;
 }
 
 /* ---- answering, on the loop ---- */
@@ -276,6 +285,7 @@ static bool make_key(struct key_work *work) {
     struct uuid id = uuid7_next(&exchange->loop->ids, clock_wall_ms(&exchange->loop->clock));
     memcpy(work->id, OPERATOR_KEY_ID_PREFIX, sizeof(OPERATOR_KEY_ID_PREFIX) - 1);
     uuid_format(&id, work->id + sizeof(OPERATOR_KEY_ID_PREFIX) - 1);
+    work->key_id = (struct slice){work->id, sizeof(work->id)};
     enum status status = operator_key_make(work->text, work->digest);
     if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
@@ -288,8 +298,7 @@ static void record(struct key_work *work, const char *type) {
     if (!record)
         return;
     struct object_writer event = record_begin(record);
-    if (work->text[0] != '\0')
-        object_text(&event, SLICE("key_id"), (struct slice){work->id, sizeof(work->id)});
+    object_text(&event, SLICE("key_id"), work->key_id);
     object_text(&event, SLICE("name"), name_of(work));
     if (work->revoke.first == rotate)
         object_number(&event, SLICE("overlap_seconds"), work->request.overlap_s);
@@ -308,12 +317,15 @@ void handle_key_add(struct exchange *exchange) {
         return;
     revoke_begin(&work->revoke, exchange);
     const char *fault = key_request_read_new(buffer_slice(&exchange->body), &work->request);
+    const struct principal *known =
+        fault ? NULL : operator_keys_named(exchange->http->operator_keys, name_of(work));
     if (fault)
         refuse(exchange, STATUS_INVALID_REQUEST, fault);
-    else if (operator_keys_has(exchange->http->operator_keys, name_of(work)))
+    else if (known)
         refuse(exchange, STATUS_ALREADY_EXISTS, "There is a key of this name.");
     else if (make_key(work))
         record(work, "operator.key_added");
+    principal_unref(known);
 }
 
 /* Whether the key is there, as far as this node knows: a change of one that is not is no act. */
@@ -321,10 +333,17 @@ static bool check_key(struct key_work *work) {
     struct exchange *exchange = work->revoke.exchange;
     if (!take_name(work))
         return false;
-    if (operator_keys_has(exchange->http->operator_keys, name_of(work)))
-        return true;
-    refuse(exchange, STATUS_NOT_FOUND, "There is no key of this name.");
-    return false;
+    const struct principal *known =
+        operator_keys_named(exchange->http->operator_keys, name_of(work));
+    if (!known) {
+        refuse(exchange, STATUS_NOT_FOUND, "There is no key of this name.");
+        return false;
+    }
+    work->key_id = arena_copy(&work->memory, known->token_id);
+    principal_unref(known);
+    if (!work->key_id.data)
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+    return work->key_id.data;
 }
 
 void handle_key_rotate(struct exchange *exchange) {

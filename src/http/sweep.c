@@ -1,11 +1,13 @@
 #include "http/sweep.h"
 
+#include "base/clock.h"
 #include "delivery/session/session.h"
 #include "delivery/session/session_close.h"
+#include "http/admit/admission.h"
 #include "http/exchange.h"
 
 static bool is_revoked(const struct sweep *sweep, const struct principal *principal) {
-    return principal && revocations_has(sweep->walk.http->gate.revocations, principal);
+    return admission_is_revoked(sweep->walk.http, principal, sweep->now_ms);
 }
 
 /* An answer that has started cannot become an error. The connection is reset, so that the client
@@ -44,6 +46,7 @@ static void walk_done(struct conn_walk *walk) {
 void sweep_post(struct sweep *sweep, struct http *http) {
     atomic_store(&sweep->session_count, 0);
     atomic_store(&sweep->request_count, 0);
+    sweep->now_ms = clock_now().wall_ms;
     sweep->walk.http = http;
     sweep->walk.visit = sweep_conn;
     sweep->walk.done = walk_done;

@@ -60,8 +60,27 @@ void revoked_stop(struct revoked *revoked) {
     pthread_mutex_unlock(&revoked->lock);
 }
 
-/* Reads new revocations, and sweeps the loops for connections that they end. progress was read
- * after boot_ms, by clock_boot_ms, with that session. */
+/* The loops may have ended meanwhile. */
+static void post_sweep(struct revoked *revoked) {
+    pthread_mutex_lock(&revoked->lock);
+    if (atomic_load(&revoked->is_serving)) {
+        atomic_store(&revoked->is_sweeping, true);
+        sweep_post(&revoked->sweep, revoked->http);
+    }
+    pthread_mutex_unlock(&revoked->lock);
+}
+
+void revoked_check_keys(struct revoked *revoked) {
+    if (atomic_load(&revoked->is_serving) && !atomic_load(&revoked->is_sweeping) &&
+        operator_keys_take_ended(revoked->http->operator_keys, clock_now().wall_ms)) {
+        revoked->sweep.done = sweep_done;
+        post_sweep(revoked);
+    }
+}
+
+/* Reads new revocations, and sweeps the loops for connections that they end, and for those of
+ * operator keys that have ended. progress was read after boot_ms, by clock_boot_ms, with that
+ * session. The operator keys were read after it. */
 static void revoked_beat(struct revoked *revoked, struct store_session *session,
                          const struct store_progress *progress, uint64_t boot_ms) {
     struct revocations *revocations = revoked->http->gate.revocations;
@@ -74,21 +93,16 @@ static void revoked_beat(struct revoked *revoked, struct store_session *session,
         return;
     if (is_new)
         revoked->read_serial = progress->revocation_serial;
+    bool has_ended = operator_keys_take_ended(revoked->http->operator_keys, clock_now().wall_ms);
     /* The sweep also wakes the loops, where deliveries have waited for this read. */
-    if (!is_new && revocations_is_fresh(revocations)) {
+    if (!is_new && !has_ended && revocations_is_fresh(revocations)) {
         revocations_note_read(revocations, boot_ms);
         return;
     }
     revoked->sweep_serial = revoked->read_serial;
     revoked->sweep_boot_ms = boot_ms;
     revoked->sweep.done = sweep_done;
-    /* The loops may end meanwhile. */
-    pthread_mutex_lock(&revoked->lock);
-    if (atomic_load(&revoked->is_serving)) {
-        atomic_store(&revoked->is_sweeping, true);
-        sweep_post(&revoked->sweep, revoked->http);
-    }
-    pthread_mutex_unlock(&revoked->lock);
+    post_sweep(revoked);
 }
 
 /* The writer of the commit sends the documents to the sinks. */

@@ -19,7 +19,9 @@
 #include "http/sweep.h"
 #include "hub/hub.h"
 
-/* Ends the connections of principals that other nodes revoked. */
+/* Ends the connections of principals that other nodes revoked, and of operator keys that have
+ * ended.
+ */
 struct revoked {
     struct http *http;
     struct writer *_Atomic writer; /* set before the loops start */
@@ -38,6 +40,9 @@ MUST_CHECK enum status revoked_load(struct revoked *revoked, struct http *http,
                                     struct store *store);
 /* All loops run: they can be swept from now on. */
 void revoked_serve(struct revoked *revoked);
+/* For a store without beats, which do the same: ends the connections of operator keys that have
+ * ended since the last call. */
+void revoked_check_keys(struct revoked *revoked);
 /* The loops have ended: after this call no sweep is posted to them. */
 void revoked_stop(struct revoked *revoked);
 

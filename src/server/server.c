@@ -564,6 +564,8 @@ void server_check(struct server *server) {
         log_event(LOG_INFO, "store.back", log_str("effect", "appends are taken again"));
     if (gate_reload(&server->http.gate, false))
         keys_record(server->writer, &server->http.gate, server->keys_digest);
+    if (!store_is_shared(server->store))
+        revoked_check_keys(&server->revoked);
     telemetry_tick(&server->telemetry);
     process_stats_refresh();
 }

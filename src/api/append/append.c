@@ -10,6 +10,7 @@
 #include "authority/append_read.h"
 #include "authority/body_hash.h"
 #include "base/limits.h"
+#include "http/admit/admission.h"
 #include "http/exchange_call.h"
 
 static void work_free(void *memory) {
@@ -100,10 +101,9 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
 enum status api_check_producer(const struct exchange *exchange) {
     if (exchange_token_expired(exchange))
         return STATUS_TOKEN_EXPIRED;
-    return principal_is_revocable(exchange->principal) &&
-                   revocations_has(exchange->http->gate.revocations, exchange->principal)
-               ? STATUS_TOKEN_REVOKED
-               : STATUS_OK;
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    return admission_is_revoked(exchange->http, exchange->principal, now_ms) ? STATUS_TOKEN_REVOKED
+                                                                             : STATUS_OK;
 }
 
 static void append(struct exchange *exchange, enum append_kind kind, struct slice id) {

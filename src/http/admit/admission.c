@@ -7,6 +7,13 @@
 
 #define ROLE_MESSAGE_BYTES_MAX 256
 
+bool admission_is_revoked(const struct http *http, const struct principal *principal,
+                          uint64_t now_ms) {
+    return principal && principal_is_revocable(principal) &&
+           (revocations_has(http->gate.revocations, principal) ||
+            operator_keys_has_ended(http->operator_keys, principal, now_ms));
+}
+
 /* STATUS_OK: the header has an operator key, of any role. A key with a name is like a token: it is
  * valid only while this node knows what was revoked. */
 static enum status find_key(const struct exchange *exchange, const struct principal **principal) {
@@ -25,13 +32,13 @@ static enum status find_key(const struct exchange *exchange, const struct princi
         *principal = &principal_mint_key;
         return STATUS_OK;
     }
-    status = operator_keys_find(http->operator_keys, given, clock_wall_ms(&exchange->loop->clock),
-                                principal);
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    status = operator_keys_find(http->operator_keys, given, now_ms, principal);
     if (status != STATUS_OK)
         return status;
     if (!revocations_is_fresh(http->gate.revocations))
         status = STATUS_REVOCATIONS_UNKNOWN;
-    else if (revocations_has(http->gate.revocations, *principal))
+    else if (admission_is_revoked(http, *principal, now_ms))
         status = STATUS_INVALID_TOKEN;
     if (status == STATUS_OK)
         return STATUS_OK;

@@ -9,6 +9,10 @@
 
 #include "http/exchange.h"
 
+/* Whether a principal that was admitted may do nothing more: its token, session or device was
+ * revoked, or its operator key with a name has ended. Any thread. NULL is not revoked. */
+bool admission_is_revoked(const struct http *http, const struct principal *principal,
+                          uint64_t now_ms);
 /* The exchange has its route. */
 MUST_CHECK enum status admission_check(struct exchange *exchange);
 /* Answers STATUS_FORBIDDEN_ROLE, with the role of the key and those that the route needs. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -13,7 +14,9 @@
 
 struct secret {
     uint8_t digest[SHA256_BYTES];
-    const struct principal *principal; /* its expiry is the end of a previous key */
+    uint64_t until_ms; /* the end of a previous key; 0: none */
+    /* Without a role if this build does not know it. Such a key is refused, and can be removed. */
+    const struct principal *principal;
 };
 
 struct secrets {
@@ -23,9 +26,22 @@ struct secrets {
 };
 
 struct operator_keys {
-    pthread_mutex_t lock; /* guards current; held for one lookup */
+    pthread_mutex_t lock; /* guards the others; held for one lookup */
     struct secrets *current;
+    bool has_ended; /* a key, since operator_keys_take_ended */
 };
+
+static bool is_valid(const struct secret *secret, uint64_t now_ms) {
+    return principal_is_operator(secret->principal) &&
+           (secret->until_ms == 0 || now_ms < secret->until_ms);
+}
+
+static const struct secret *find_id(const struct secrets *secrets, struct slice id) {
+    for (size_t i = 0; i < secrets->count; i++)
+        if (slice_equal(secrets->all[i].principal->token_id, id))
+            return &secrets->all[i];
+    return NULL;
+}
 
 static void secrets_free(struct secrets *secrets) {
     if (!secrets)
@@ -59,6 +75,12 @@ void operator_keys_close(struct operator_keys *keys) {
 
 /* ---- reading ---- */
 
+struct reading {
+    struct operator_keys *keys;
+    struct secrets *read;
+    uint64_t now_ms;
+};
+
 static enum status add_secret(struct secrets *secrets, const struct store_operator_key *row,
                               enum key_role role, bool is_previous) {
     struct secret *secret = &secrets->all[secrets->count];
@@ -67,8 +89,8 @@ static enum status add_secret(struct secrets *secrets, const struct store_operat
         .read_all = role == KEY_ROLE_ADMIN || role == KEY_ROLE_READ,
         .subject = row->name,
         .token_id = is_previous ? row->previous_id : row->id,
-        .expires_at_ms = is_previous ? row->previous_until_ms : 0,
     };
+    secret->until_ms = is_previous ? row->previous_until_ms : 0;
     memcpy(secret->digest, is_previous ? row->previous_digest : row->digest, SHA256_BYTES);
     enum status status = principal_new(&principal, &secret->principal);
     if (status == STATUS_OK)
@@ -77,27 +99,33 @@ static enum status add_secret(struct secrets *secrets, const struct store_operat
 }
 
 static enum status read_row(void *user, const struct store_operator_key *row) {
-    struct secrets *secrets = user;
-    enum key_role role;
+    struct reading *reading = user;
+    struct operator_keys *keys = reading->keys;
+    struct secrets *secrets = reading->read;
+    enum key_role role = KEY_ROLE_NONE;
     if (secrets->name_count == OPERATOR_KEYS_MAX)
         return STATUS_LIMIT_REACHED;
     secrets->name_count++;
     /* A newer build may have stored it. */
     if (!key_role_parse(row->role, &role)) {
-        log_event(LOG_WARN, "operator_key.role_unknown", log_slice("name", row->name),
-                  log_slice("role", row->role), log_str("effect", "the key is refused"));
-        return STATUS_OK;
+        pthread_mutex_lock(&keys->lock);
+        bool is_logged = find_id(keys->current, row->id) != NULL;
+        pthread_mutex_unlock(&keys->lock);
+        if (!is_logged)
+            log_event(LOG_WARN, "operator_key.role_unknown", log_slice("name", row->name),
+                      log_slice("role", row->role), log_str("effect", "the key is refused"));
     }
     enum status status = add_secret(secrets, row, role, false);
-    return status == STATUS_OK && row->previous_id.data ? add_secret(secrets, row, role, true)
-                                                        : status;
+    bool has_previous = row->previous_id.data && reading->now_ms < row->previous_until_ms;
+    return status == STATUS_OK && has_previous ? add_secret(secrets, row, role, true) : status;
 }
 
 enum status operator_keys_read(struct operator_keys *keys, struct store_session *session) {
     struct secrets *read = calloc(1, sizeof(*read));
     if (!read)
         return STATUS_OUT_OF_MEMORY;
-    enum status status = store_walk_operator_keys(session, read, read_row);
+    struct reading reading = {keys, read, clock_now().wall_ms};
+    enum status status = store_walk_operator_keys(session, &reading, read_row);
     if (status != STATUS_OK) {
         secrets_free(read);
         return status;
@@ -105,9 +133,57 @@ enum status operator_keys_read(struct operator_keys *keys, struct store_session 
     pthread_mutex_lock(&keys->lock);
     struct secrets *before = keys->current;
     keys->current = read;
+    for (size_t i = 0; i < before->count; i++)
+        if (!find_id(read, before->all[i].principal->token_id))
+            keys->has_ended = true;
     pthread_mutex_unlock(&keys->lock);
     secrets_free(before);
     return STATUS_OK;
+}
+
+/* ---- ending ---- */
+
+/* With the lock held: drops the keys of that name, and those that have ended by that time. */
+static void drop(struct operator_keys *keys, struct slice name, uint64_t now_ms) {
+    struct secrets *secrets = keys->current;
+    size_t kept = 0;
+    for (size_t i = 0; i < secrets->count; i++) {
+        const struct secret *secret = &secrets->all[i];
+        bool is_over = secret->until_ms > 0 && now_ms >= secret->until_ms;
+        if (is_over || slice_equal(secret->principal->subject, name)) {
+            principal_unref(secret->principal);
+            keys->has_ended = true;
+        } else {
+            secrets->all[kept++] = *secret;
+        }
+    }
+    secrets->count = kept;
+}
+
+void operator_keys_drop(struct operator_keys *keys, struct slice name) {
+    pthread_mutex_lock(&keys->lock);
+    drop(keys, name, 0);
+    pthread_mutex_unlock(&keys->lock);
+}
+
+bool operator_keys_take_ended(struct operator_keys *keys, uint64_t now_ms) {
+    pthread_mutex_lock(&keys->lock);
+    drop(keys, (struct slice){NULL, 0}, now_ms);
+    bool has_ended = keys->has_ended;
+    keys->has_ended = false;
+    pthread_mutex_unlock(&keys->lock);
+    return has_ended;
+}
+
+bool operator_keys_has_ended(struct operator_keys *keys, const struct principal *principal,
+                             uint64_t now_ms) {
+    if (!principal_is_operator(principal) || !principal_is_revocable(principal))
+        return false;
+    pthread_mutex_lock(&keys->lock);
+    const struct secret *secret = find_id(keys->current, principal->token_id);
+    bool has_ended = !secret || !is_valid(secret, now_ms);
+    pthread_mutex_unlock(&keys->lock);
+    return has_ended;
 }
 
 /* ---- looking up ---- */
@@ -122,27 +198,25 @@ enum status operator_keys_find(struct operator_keys *keys, struct slice text, ui
     pthread_mutex_lock(&keys->lock);
     for (size_t i = 0; i < keys->current->count; i++) {
         const struct secret *secret = &keys->current->all[i];
-        if (CRYPTO_memcmp(digest, secret->digest, SHA256_BYTES) == 0)
+        if (CRYPTO_memcmp(digest, secret->digest, SHA256_BYTES) == 0 && is_valid(secret, now_ms))
             found = secret->principal;
     }
     if (found)
         principal_ref(found);
     pthread_mutex_unlock(&keys->lock);
-    if (found && principal_is_expired(found, now_ms)) {
-        principal_unref(found);
-        found = NULL;
-    }
     *principal = found;
     return found ? STATUS_OK : STATUS_INVALID_TOKEN;
 }
 
-bool operator_keys_has(struct operator_keys *keys, struct slice name) {
-    bool has = false;
+const struct principal *operator_keys_named(struct operator_keys *keys, struct slice name) {
+    const struct principal *found = NULL;
     pthread_mutex_lock(&keys->lock);
-    for (size_t i = 0; i < keys->current->count; i++)
-        has = has || slice_equal(keys->current->all[i].principal->subject, name);
+    /* The present key of a name stands before its previous one. */
+    for (size_t i = 0; !found && i < keys->current->count; i++)
+        if (slice_equal(keys->current->all[i].principal->subject, name))
+            found = principal_ref(keys->current->all[i].principal);
     pthread_mutex_unlock(&keys->lock);
-    return has;
+    return found;
 }
 
 bool operator_keys_is_full(struct operator_keys *keys) {

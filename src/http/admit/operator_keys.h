@@ -4,8 +4,9 @@
  * Errors: STATUS_INVALID_TOKEN for a text that is no valid key; the store's statuses;
  * STATUS_LIMIT_REACHED for a store with more keys.
  * No key is kept, only SHA-256 digests: a key is 256 random bits, so no slow hash is needed. A
- * lookup compares with every digest in constant time. A key that was removed is also revoked, by
- * the id of its principal, so its open streams end as those of a revoked token do. */
+ * lookup compares with every digest in constant time. A connection outlives the reading of the keys
+ * that admitted it, so its principal is compared with the present keys, by its id: one that is not
+ * there any more counts as revoked (admission_is_revoked). */
 #ifndef HTTP_ADMIT_OPERATOR_KEYS_H
 #define HTTP_ADMIT_OPERATOR_KEYS_H
 
@@ -32,11 +33,21 @@ void operator_keys_close(struct operator_keys *keys);
 /* Replaces the keys in memory by those of the store. */
 MUST_CHECK enum status operator_keys_read(struct operator_keys *keys,
                                           struct store_session *session);
+/* The store has changed the key of that name, or removed it: until the keys are read again, this
+ * node has none of that name. */
+void operator_keys_drop(struct operator_keys *keys, struct slice name);
+/* Drops the previous keys whose time is over. True: a key has ended since the last call that
+ * returned true, so connections of it may be open. */
+bool operator_keys_take_ended(struct operator_keys *keys, uint64_t now_ms);
 /* The principal of a key. */
 MUST_CHECK enum status operator_keys_find(struct operator_keys *keys, struct slice text,
                                           uint64_t now_ms, const struct principal **principal);
-/* Whether there is a key of that name, as this node knows. */
-bool operator_keys_has(struct operator_keys *keys, struct slice name);
+/* Whether that principal had a key with a name, which is not valid any more. */
+bool operator_keys_has_ended(struct operator_keys *keys, const struct principal *principal,
+                             uint64_t now_ms);
+/* A reference to the principal of the key of that name, as this node knows; NULL: there is none.
+ * Its role is KEY_ROLE_NONE if this build does not know it. */
+const struct principal *operator_keys_named(struct operator_keys *keys, struct slice name);
 bool operator_keys_is_full(struct operator_keys *keys);
 
 /* NULL: a key may have that name. Otherwise what is wrong with it. */
