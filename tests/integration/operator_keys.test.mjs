@@ -3,10 +3,12 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "../lib/cases.mjs";
-import { sqliteOnly } from "../lib/database.mjs";
+import { onPostgres, sqliteOnly } from "../lib/database.mjs";
 import { assertError, run, startVerb } from "../lib/khala.mjs";
+import { openWith, REFUSE_REVOCATIONS, REVOKED } from "../lib/key_connections.mjs";
 import { operate, refused, textOf } from "../lib/operator.mjs";
 import { pollPath, socketPath, streamPath } from "../lib/paths.mjs";
+import { alter } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
 
 const ROLES = ["admin", "append", "mint", "read", "metrics"];
@@ -171,6 +173,66 @@ test("a removed key ends its open streams at once, and a key may remove itself",
   assertError(await operator.ask("GET", "runs", undefined, bearer(rotated.key)), 401, "invalid_token");
 });
 
+/** A server, a named key of the role admin, and what it has open. */
+async function openKey(t) {
+  const operator = await operate(t);
+  await operator.did("topics/room:1/events", { event_type: "said", payload: {} });
+  const key = await add(operator, "backend", "admin");
+  return { operator, key, ended: await openWith(operator, key) };
+}
+
+const noRevocations = onPostgres ? REFUSE_REVOCATIONS
+  : "CREATE TRIGGER refuse BEFORE INSERT ON sync_revocations BEGIN SELECT RAISE(ABORT, 'refused'); END";
+
+test("what a key has open ends with the key: when it is removed, or rotated without overlap", async (t) => {
+  for (const end of [(operator) => operator.ask("DELETE", "keys/backend"), (operator) => operator.post("keys/backend/rotate", { overlap_seconds: 0 })]) {
+    const { operator, ended } = await openKey(t);
+    assert.equal((await end(operator)).status, 200);
+    assert.deepEqual(await ended(), REVOKED);
+    assert.equal(JSON.parse((await operator.poll("room:1", "after_seq=0")).body).messages.length, 1, "nothing was appended");
+  }
+});
+
+test("what a rotated key has open ends with the overlap, whenever it was opened", async (t) => {
+  const { operator, key, ended } = await openKey(t);
+  const { key: present, previous_until } = await operator.did("keys/backend/rotate", { overlap_seconds: 2 });
+  const [late, kept] = [await openWith(operator, key), await openWith(operator, present)];
+  let isOver = false;
+  const all = kept().then((result) => { isOver = true; return result; });
+  assert.deepEqual(await ended(), REVOKED);
+  assert.ok(Date.now() >= previous_until - 5);
+  assert.deepEqual(await late(), REVOKED);
+  assert.equal(isOver, false, "the present key goes on");
+  assert.equal((await operator.ask("DELETE", "keys/backend")).status, 200);
+  assert.deepEqual(await all, REVOKED);
+});
+
+test("what a key has open ends also where its revocation cannot be stored", async (t) => {
+  for (const end of [(operator) => operator.ask("DELETE", "keys/backend"), (operator) => operator.post("keys/backend/rotate", { overlap_seconds: 0 })]) {
+    const { operator, key, ended } = await openKey(t);
+    alter(operator.data, noRevocations);
+    const { status, body } = await end(operator);
+    assert.notEqual(status, 200, body);
+    assert.deepEqual(await ended(), REVOKED);
+    assertError(await operator.ask("GET", "runs", undefined, bearer(key)), 401, "invalid_token");
+  }
+});
+
+test("a key whose role this build does not know is refused, listed with its role, and can be removed", async (t) => {
+  const first = await operate(t);
+  const key = await add(first, "newer", "read");
+  await first.server.stop();
+  alter(first.data, "UPDATE operator_keys SET role = 'oracle' WHERE name = 'newer'");
+  const operator = await operate(t, { data: first.data });
+  assertError(await operator.ask("GET", "runs", undefined, bearer(key)), 401, "invalid_token");
+  assert.equal((await operator.post("keys", { name: "newer", role: "read" })).status, 409);
+  const at = ["--url", operator.server.url, "--data-dir", operator.data];
+  assert.match(run(["key", "ls", ...at]).out, /^newer +oracle +store$/m);
+  assert.match(run(["key", "rm", "newer", ...at]).out, /^removed newer\n$/);
+  assert.deepEqual((await operator.read("keys")).items.map(({ name }) => name), ["operator"]);
+  assert.equal(operator.server.log.match(/operator_key\.role_unknown/g).length, 1, "it is logged once");
+});
+
 test("names and bodies that are no key are refused before anything is recorded", async (t) => {
   const operator = await operate(t);
   await add(operator, "taken", "read");
@@ -231,7 +293,7 @@ test("each act of an operator is an event that only operators and runtime.read_a
     ["operator.token_revoked", "operator", "device_id,reason"],
     ["operator.token_revoked", "operator", "jti,reason"],
     ["operator.key_rotated", "operator", "key_id,name,overlap_seconds"],
-    ["operator.key_removed", "operator", "name"],
+    ["operator.key_removed", "operator", "key_id,name"],
     ["operator.quotas_set", "operator", "owner,quotas"],
     ["operator.quotas_removed", "operator", "owner"],
     ["operator.retention_run", "operator", ""],
@@ -241,6 +303,7 @@ test("each act of an operator is an event that only operators and runtime.read_a
   assert.deepEqual(all[1].payload, { by: { key: "ci", role: "mint" }, device_id: "d", expires_at: minted.expires_at, jti: minted.token_id,
     scopes: ["runtime.run_events"], session_id: minted.session_id, streams: [], subject: "user:ada", topics: ["room:1"] });
   assert.deepEqual(all[8].payload, { by, owner: "user:ada", quotas: [{ name: "open_runs", value: 5 }, { name: "subscriptions", value: null }] });
+  assert.equal(all[7].payload.key_id, all[6].payload.key_id, "the key that was removed is the one of the rotation");
   for (const event of all) assert.deepEqual(event.owner, {});
   assert.ok(!JSON.stringify(all).includes(minted.token.split(".")[2]), "no token is in the log");
 

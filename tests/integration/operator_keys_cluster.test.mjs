@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { join } from "../lib/cluster.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
+import { openWith, REFUSE_REVOCATIONS, REVOKED } from "../lib/key_connections.mjs";
 import { textOf } from "../lib/operator.mjs";
 import { until, within } from "../lib/wait.mjs";
 
@@ -38,6 +39,28 @@ test("a key that any node adds, rotates or removes is known on every node within
   for (const node of nodes) assert.deepEqual([await may(node, key), await may(node, rotated)], [false, false], "when the answer is there");
   await within(open, "the end of the stream on another node", BOUND_MS);
   assert.deepEqual(await types(writer), ["operator.key_added", "operator.key_rotated", "operator.key_removed"]);
+});
+
+test("what a key has open on any node ends with the key, also where its revocation cannot be stored", async (t) => {
+  const { url, nodes } = await cluster(t);
+  const [writer] = nodes;
+  await writer.did("topics/room:1/events", { event_type: "said", payload: {} });
+  const openOnAll = async (name) => {
+    const { key } = await writer.did("keys", { name, role: "admin" }, 201);
+    for (const node of nodes) await until(() => may(node, key), "the key on every node", BOUND_MS);
+    return Promise.all(nodes.map((node) => openWith(node, key)));
+  };
+  const rotated = await openOnAll("rotated");
+  await writer.did("keys/rotated/rotate", { overlap_seconds: 1 });
+  for (const ended of rotated) assert.deepEqual(await within(ended(), "the end after the overlap", 1000 + BOUND_MS), REVOKED);
+  const removed = await openOnAll("removed");
+  assert.equal((await writer.ask("DELETE", "keys/removed")).status, 200);
+  for (const ended of removed) assert.deepEqual(await within(ended(), "the end after the removal", BOUND_MS), REVOKED);
+  const unrevoked = [await openOnAll("unrevoked-1"), await openOnAll("unrevoked-2")];
+  psql(url, REFUSE_REVOCATIONS);
+  assert.ok((await writer.ask("DELETE", "keys/unrevoked-1")).status >= 500);
+  assert.ok((await writer.post("keys/unrevoked-2/rotate", { overlap_seconds: 0 })).status >= 500);
+  for (const ended of unrevoked.flat()) assert.deepEqual(await within(ended(), "the end of a key without a revocation", BOUND_MS), REVOKED);
 });
 
 test("a mint on a follower is forwarded and recorded, and without a writer it is 503", async (t) => {
