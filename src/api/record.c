@@ -14,6 +14,7 @@ struct record {
     bool is_unconditional; /* next runs in any case */
     enum status status;    /* while the events are written; then of the append */
     size_t event_max;
+    enum store_room room_least;
     struct buffer text;
     struct append_request events[];
 };
@@ -28,11 +29,16 @@ struct record *record_new(struct exchange *exchange, size_t event_max) {
     }
     record->exchange = exchange;
     record->event_max = event_max;
+    record->room_least = STORE_ROOM_LAST;
     record->group.requests = record->events;
     record->group.user = record;
     arena_init(&record->group.arena, RECORD_BYTES_MAX);
     buffer_init(&record->text, RECORD_EVENT_BYTES_MAX);
     return record;
+}
+
+void record_leave_last(struct record *record) {
+    record->room_least = STORE_ROOM_RESERVE;
 }
 
 void record_free(struct record *record) {
@@ -62,7 +68,7 @@ void record_end(struct record *record, struct object_writer *event, const char *
         .event_type = slice_of(type),
         .payload = arena_copy(&record->group.arena, buffer_slice(&record->text)),
         .is_rate_free = true,
-        .uses_reserve = true,
+        .room_least = record->room_least,
     };
     if (status == STATUS_OK && !request->payload.data)
         status = STATUS_OUT_OF_MEMORY;

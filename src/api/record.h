@@ -15,6 +15,9 @@ struct record;
 
 /* For at most so many events. NULL: the exchange was answered with an error. */
 struct record *record_new(struct exchange *exchange, size_t event_max);
+/* Before its events: they leave the last of the disk reserve to records of other acts. For acts
+ * that a backend does all the time. */
+void record_leave_last(struct record *record);
 /* An event: its first member, by, names the key and its role. The others follow, sorted by name. */
 struct object_writer record_begin(struct record *record);
 void record_end(struct record *record, struct object_writer *event, const char *type);

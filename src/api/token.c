@@ -61,6 +61,7 @@ void handle_token(struct exchange *exchange) {
     struct record *record = record_new(exchange, 1);
     if (!record)
         return;
+    record_leave_last(record);
     struct object_writer event = record_begin(record);
     enum status status = mint(&exchange->http->gate, buffer_slice(&exchange->body), &moment,
                               &work->out, &reason, &event);

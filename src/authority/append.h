@@ -83,8 +83,8 @@ struct append_request {
     /* NULL: a new event. Otherwise the event becomes exactly this one, without checks of limits and
      * conditions, or the request is refused with STATUS_IMPORT_REFUSED. */
     const struct append_import *import;
-    bool is_rate_free; /* publish rates do not apply */
-    bool uses_reserve; /* the event may use the disk reserve */
+    bool is_rate_free;          /* publish rates do not apply */
+    enum store_room room_least; /* the event is refused with less */
 
     /* Answered. STATUS_OK when posted; a request refused while it was read is posted with its
      * refusal, keeps it, and is otherwise left alone. When STATUS_OK is answered, event is set: the

@@ -43,7 +43,7 @@ void batch_release(struct batch *batch) {
 void batch_begin(struct batch *batch, uint64_t first_log_id) {
     batch->first_log_id = first_log_id;
     batch->imported_log_id = 0;
-    batch->uses_reserve = false;
+    batch->room_least = STORE_ROOM_FREE;
     batch->event_count = batch->changed_count = batch->key_count = 0;
     batch->topic_count = batch->pending_count = 0;
     batch->outbox_count = batch->rejection_count = 0;
@@ -156,6 +156,6 @@ void batch_fill(struct batch *batch, struct store_batch *rows) {
         .rejections = batch->rejections,
         .rejection_count = batch->rejection_count,
         .imported_log_id = batch->imported_log_id,
-        .uses_reserve = batch->uses_reserve,
+        .room_least = batch->room_least,
     };
 }

@@ -460,7 +460,8 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     request->event = *event;
     batch->states[batch->event_count] = draft->entry->entity;
     batch->event_count++;
-    batch->uses_reserve = batch->uses_reserve || request->uses_reserve;
+    if (batch->room_least < request->room_least)
+        batch->room_least = request->room_least;
     if (request->import)
         batch->imported_log_id = event->log_id;
     ledger->state.log_id = event->log_id;
@@ -479,8 +480,8 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
     enum status status = check_limits(ledger, draft);
     if (status == STATUS_OK)
         status = check_quotas(ledger, draft);
-    if (status == STATUS_OK && !draft->request->uses_reserve)
-        status = ledger->room;
+    if (status == STATUS_OK && ledger->room > draft->request->room_least)
+        status = STATUS_DISK_RESERVE;
     if (status == STATUS_OK)
         status = fill_event(ledger, draft);
     if (status != STATUS_OK)

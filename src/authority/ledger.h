@@ -35,8 +35,8 @@ struct ledger {
     struct store_state state; /* after the requests applied so far */
     struct clock_reading now;
     struct batch batch;
-    enum status room; /* STATUS_DISK_RESERVE: requests that may not use the reserve are refused */
-    bool is_sound;    /* memory can be trusted: the store was read, and nothing failed half-way */
+    enum store_room room; /* on the disk, at the begin of the batch */
+    bool is_sound; /* memory can be trusted: the store was read, and nothing failed half-way */
 };
 
 struct ledger_options {

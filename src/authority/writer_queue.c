@@ -49,7 +49,7 @@ static struct slice key_of(const struct writer_queue *queue, const struct append
     if (request && request->import)
         return SLICE("import");
     /* Records of what operators do must not wait behind appends, nor be refused for them. */
-    if (request && request->uses_reserve)
+    if (request && request->room_least > STORE_ROOM_FREE)
         return SLICE("record");
     if (request && request->producer)
         return principal_key(request->producer, text);

@@ -410,11 +410,12 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
 void exchange_answer_status(struct exchange *exchange, enum status status) {
     struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
     struct exchange_error error = {.status = status};
-    if (status == STATUS_RATE_LIMITED) {
+    if (status == STATUS_RATE_LIMITED || status == STATUS_DISK_RESERVE) {
         error.headers = &retry;
         error.header_count = 1;
-        error.details = SLICE("{\"retry_after_ms\":1000}");
     }
+    if (status == STATUS_RATE_LIMITED)
+        error.details = SLICE("{\"retry_after_ms\":1000}");
     exchange_answer_error(exchange, &error);
 }
 

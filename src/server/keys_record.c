@@ -55,7 +55,7 @@ static void post(struct keys_record *record, struct writer *writer) {
         .payload = buffer_slice(&record->payload),
         .idempotency_key = {record->idempotency_key, sizeof(record->idempotency_key)},
         .is_rate_free = true,
-        .uses_reserve = true,
+        .room_least = STORE_ROOM_LAST,
     };
     sha256(request->payload.data, request->payload.size, request->payload_hash);
     memcpy(record->idempotency_key, IDEMPOTENCY_PREFIX, sizeof(IDEMPOTENCY_PREFIX) - 1);

@@ -336,6 +336,13 @@ struct store_operator_key {
     uint64_t previous_until_ms; /* it is valid until then */
 };
 
+/* Room on the disk of an embedded store, from much to little (see "the disk reserve" below). */
+enum store_room {
+    STORE_ROOM_FREE,    /* above the line: what other appends need */
+    STORE_ROOM_RESERVE, /* half of the file of the reserve is left */
+    STORE_ROOM_LAST,    /* less than that */
+};
+
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
  * same ref (documents: kind and ref); events, keys, journal rows and drifts are new. The name of a
  * ref never changes, and a topic's oldest_seq never falls. Absent metadata leaves that of the
@@ -372,7 +379,7 @@ struct store_batch {
     /* What the owners of the events have stored with this batch: they replace the owners' rows. */
     const struct store_usage *usages;
     size_t usage_count;
-    bool uses_reserve; /* the commit may use the disk reserve */
+    enum store_room room_least; /* the commit is refused with less */
 };
 
 /* One entity that the writer asks for, by its name. */
@@ -536,9 +543,10 @@ void store_session_cancel_by(struct store_session *session, const atomic_bool *i
  * it is free space below which appends stop. The other half is a file that is given back piece by
  * piece when even that space is used up. These calls may use all of it: store_put_revocations,
  * store_use_once, store_put_quotas, store_put_operator_key, store_drop_operator_key,
- * store_prune_topics, and store_commit of a batch that says
- * uses_reserve. A commit of other events is refused with STATUS_DISK_RESERVE at the line. All other
- * writes may use the free space below the line, but not the file. */
+ * store_prune_topics, and store_commit of a batch for STORE_ROOM_LAST. A commit for
+ * STORE_ROOM_RESERVE leaves half of the file to them. A commit of other events is refused at the
+ * line. Both are refused with STATUS_DISK_RESERVE. All other writes may use the free space below
+ * the line, but not the file. */
 
 /* The disk, as last measured. */
 struct store_disk {
@@ -553,9 +561,9 @@ struct store_disk {
 void store_set_reserve(struct store *store, uint64_t bytes);
 /* Half of the reserve, on a disk of that size. */
 uint64_t store_reserve_half(uint64_t reserve_bytes, uint64_t disk_bytes);
-/* The write session: STATUS_DISK_RESERVE while appends are refused. Costs a comparison, and a
- * measurement where much was written since the last one. */
-MUST_CHECK enum status store_check_room(struct store_session *session);
+/* The write session: what is left. Costs a comparison, and a measurement where much was written
+ * since the last one. */
+enum store_room store_check_room(struct store_session *session);
 /* Any thread. All is 0 where nothing is reserved. */
 void store_disk(const struct store *store, struct store_disk *disk);
 

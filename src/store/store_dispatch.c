@@ -68,9 +68,9 @@ uint64_t store_reserve_half(uint64_t reserve_bytes, uint64_t disk_bytes) {
     return (reserve_bytes < share ? reserve_bytes : share) / 2;
 }
 
-enum status store_check_room(struct store_session *session) {
+enum store_room store_check_room(struct store_session *session) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->check_room ? session->engine->check_room(session) : STATUS_OK;
+    return session->engine->check_room ? session->engine->check_room(session) : STORE_ROOM_FREE;
 }
 
 void store_disk(const struct store *store, struct store_disk *disk) {
@@ -81,12 +81,12 @@ void store_disk(const struct store *store, struct store_disk *disk) {
 
 /* Whether work that failed is repeated, because there is more room now. Each time gives back a
  * piece of the reserve or shortens the write-ahead log. */
-static bool has_more_room(struct store_session *session, bool uses_reserve, unsigned tries,
+static bool has_more_room(struct store_session *session, enum store_room room_least, unsigned tries,
                           enum status *status) {
     if (*status != STATUS_STORE_UNAVAILABLE || !session->engine->make_room ||
         tries >= RESERVE_TRIES_MAX)
         return false;
-    enum status made = session->engine->make_room(session, uses_reserve);
+    enum status made = session->engine->make_room(session, room_least);
     if (made != STATUS_OK)
         *status = made;
     return made == STATUS_OK;
@@ -129,8 +129,8 @@ enum status store_commit(struct store_session *session, const struct store_batch
     unsigned tries = 0;
     do {
         status = session->engine->commit(session, batch);
-    } while ((batch->event_count > 0 || batch->uses_reserve) &&
-             has_more_room(session, batch->uses_reserve, tries++, &status));
+    } while ((batch->event_count > 0 || batch->room_least > STORE_ROOM_FREE) &&
+             has_more_room(session, batch->room_least, tries++, &status));
     return status;
 }
 
@@ -212,7 +212,7 @@ enum status store_prune_topics(struct store_session *session, struct store_prune
     unsigned tries = 0;
     do {
         status = session->engine->prune(session, prunes, count);
-    } while (has_more_room(session, true, tries++, &status));
+    } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
 }
 
@@ -237,7 +237,7 @@ enum status store_put_revocations(struct store_session *session,
     unsigned tries = 0;
     do {
         status = session->engine->put_revocations(session, revocations, count, now_ms);
-    } while (has_more_room(session, true, tries++, &status));
+    } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
 }
 
@@ -248,7 +248,7 @@ enum status store_use_once(struct store_session *session, struct store_single_us
     unsigned tries = 0;
     do {
         status = session->engine->use_once(session, uses, count, now_ms);
-    } while (has_more_room(session, true, tries++, &status));
+    } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
 }
 
@@ -259,7 +259,7 @@ enum status store_put_quotas(struct store_session *session, const struct store_q
     unsigned tries = 0;
     do {
         status = session->engine->put_quotas(session, quotas, count);
-    } while (has_more_room(session, true, tries++, &status));
+    } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
 }
 
@@ -290,7 +290,7 @@ enum status store_put_operator_key(struct store_session *session,
     unsigned tries = 0;
     do {
         status = session->engine->put_operator_key(session, key);
-    } while (has_more_room(session, true, tries++, &status));
+    } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
 }
 
@@ -300,7 +300,7 @@ enum status store_drop_operator_key(struct store_session *session, struct slice 
     unsigned tries = 0;
     do {
         status = session->engine->drop_operator_key(session, name);
-    } while (has_more_room(session, true, tries++, &status));
+    } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
 }
 

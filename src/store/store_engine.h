@@ -56,10 +56,10 @@ struct store_engine {
 
     /* The disk reserve. NULL: the disk is another server's. */
     void (*set_reserve)(struct store *store, uint64_t bytes);
-    enum status (*check_room)(struct store_session *session);
+    enum store_room (*check_room)(struct store_session *session);
     /* After work of the write session has failed. STATUS_OK: it failed because there was no room,
      * and there is more now. Otherwise the status to answer. */
-    enum status (*make_room)(struct store_session *session, bool uses_reserve);
+    enum status (*make_room)(struct store_session *session, enum store_room room_least);
     void (*disk)(const struct store *store, struct store_disk *disk);
 
     /* NULL: the store has no outbox. */

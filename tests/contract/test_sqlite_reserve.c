@@ -15,13 +15,12 @@
 static char payload[DISK_BYTES];
 
 static enum status commit_bytes(struct store_session *session, uint64_t log_id, size_t bytes,
-                                bool uses_reserve) {
+                                enum store_room room_least) {
     struct store_event event = rows_event(log_id, 1, log_id);
     memset(payload, 'x', sizeof(payload));
     event.payload = (struct slice){payload, bytes};
-    return store_commit(
-        session,
-        &(struct store_batch){.events = &event, .event_count = 1, .uses_reserve = uses_reserve});
+    return store_commit(session, &(struct store_batch){
+                                     .events = &event, .event_count = 1, .room_least = room_least});
 }
 
 static void limit_files(rlim_t bytes) {
@@ -47,7 +46,8 @@ static void reserve(struct fixture *fixture, uint64_t bytes) {
 /* Commits events until the store refuses them, and answers the last one that it has. */
 static uint64_t fill(struct fixture *fixture) {
     for (uint64_t last = 0; last < COMMITS_MAX; last++) {
-        enum status status = commit_bytes(fixture->writer, last + 1, PAYLOAD_BYTES, false);
+        enum status status =
+            commit_bytes(fixture->writer, last + 1, PAYLOAD_BYTES, STORE_ROOM_FREE);
         if (status == STATUS_DISK_RESERVE)
             return last;
         assert_ok(status);
@@ -76,7 +76,7 @@ static void appends_stop_before_the_end_and_other_work_goes_on(void **state) {
     reserve(fixture, RESERVE_BYTES);
     uint64_t last = fill(fixture);
     assert_in_range(last, 10, DISK_BYTES / PAYLOAD_BYTES);
-    assert_int_equal(store_check_room(fixture->writer), STATUS_DISK_RESERVE);
+    assert_int_equal(store_check_room(fixture->writer), STORE_ROOM_RESERVE);
     store_disk(fixture->store, &disk);
     assert_true(disk.is_stopped);
     assert_int_equal(disk.line_bytes, store_reserve_half(RESERVE_BYTES, DISK_BYTES));
@@ -84,16 +84,40 @@ static void appends_stop_before_the_end_and_other_work_goes_on(void **state) {
     use_once(fixture->writer, false);
     use_once(fixture->writer, true);
     assert_ok(store_put_quotas(fixture->writer, &quota, 1));
-    assert_ok(commit_bytes(fixture->writer, ++last, 1000, true));
+    assert_ok(commit_bytes(fixture->writer, ++last, 1000, STORE_ROOM_LAST));
     assert_log(fixture->reader, last);
     /* A session that is opened while there is no room stops appends as well. */
     reserve(fixture, RESERVE_BYTES);
-    assert_int_equal(store_check_room(fixture->writer), STATUS_DISK_RESERVE);
+    assert_int_equal(store_check_room(fixture->writer), STORE_ROOM_RESERVE);
     limit_files(RLIM_INFINITY);
     reserve(fixture, RESERVE_BYTES);
-    assert_ok(store_check_room(fixture->writer));
-    assert_ok(commit_bytes(fixture->writer, ++last, PAYLOAD_BYTES, false));
+    assert_int_equal(store_check_room(fixture->writer), STORE_ROOM_FREE);
+    assert_ok(commit_bytes(fixture->writer, ++last, PAYLOAD_BYTES, STORE_ROOM_FREE));
     fixture_reopen(fixture);
+    assert_log(fixture->reader, last);
+}
+
+/* The file system has no room for a file of that size, so the file may have any. */
+static void a_second_level_leaves_half_of_the_file(void **state) {
+    struct fixture *fixture = *state;
+    struct store_disk disk;
+    char path[256];
+    snprintf(path, sizeof(path), "%s/khala.reserve", fixture->place);
+    limit_files(DISK_BYTES);
+    reserve(fixture, RESERVE_BYTES);
+    uint64_t last = fill(fixture);
+    assert_int_equal(store_check_room(fixture->writer), STORE_ROOM_RESERVE);
+    assert_ok(commit_bytes(fixture->writer, ++last, 1000, STORE_ROOM_RESERVE));
+    /* No commit of this size fits into the limit. Each try gives back a piece of the file. */
+    assert_int_equal(commit_bytes(fixture->writer, last + 1, DISK_BYTES, STORE_ROOM_RESERVE),
+                     STATUS_DISK_RESERVE);
+    store_disk(fixture->store, &disk);
+    assert_true(disk.held_bytes >= disk.line_bytes / 2 && disk.held_bytes < disk.line_bytes);
+    assert_int_equal(commit_bytes(fixture->writer, last + 1, DISK_BYTES, STORE_ROOM_LAST),
+                     STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(store_check_room(fixture->writer), STORE_ROOM_LAST);
+    put_revocation(fixture->writer);
+    limit_files(RLIM_INFINITY);
     assert_log(fixture->reader, last);
 }
 
@@ -101,13 +125,13 @@ static void a_commit_larger_than_the_room_is_refused_whole(void **state) {
     struct fixture *fixture = *state;
     limit_files(DISK_BYTES);
     reserve(fixture, RESERVE_BYTES);
-    assert_ok(commit_bytes(fixture->writer, 1, PAYLOAD_BYTES, false));
-    assert_int_equal(commit_bytes(fixture->writer, 2, DISK_BYTES - RESERVE_BYTES, false),
+    assert_ok(commit_bytes(fixture->writer, 1, PAYLOAD_BYTES, STORE_ROOM_FREE));
+    assert_int_equal(commit_bytes(fixture->writer, 2, DISK_BYTES - RESERVE_BYTES, STORE_ROOM_FREE),
                      STATUS_DISK_RESERVE);
     assert_log(fixture->reader, 1);
     limit_files(RLIM_INFINITY);
     reserve(fixture, RESERVE_BYTES);
-    assert_ok(commit_bytes(fixture->writer, 2, DISK_BYTES - RESERVE_BYTES, false));
+    assert_ok(commit_bytes(fixture->writer, 2, DISK_BYTES - RESERVE_BYTES, STORE_ROOM_FREE));
     assert_log(fixture->reader, 2);
 }
 
@@ -115,14 +139,14 @@ static void a_full_disk_without_a_reserve_is_an_unavailable_store(void **state) 
     struct fixture *fixture = *state;
     struct store_disk disk;
     limit_files(8192);
-    assert_int_equal(commit_bytes(fixture->writer, 1, PAYLOAD_BYTES, false),
+    assert_int_equal(commit_bytes(fixture->writer, 1, PAYLOAD_BYTES, STORE_ROOM_FREE),
                      STATUS_STORE_UNAVAILABLE);
     assert_int_equal(store_session_reason(fixture->writer), REASON_STORE_FULL);
-    assert_ok(store_check_room(fixture->writer));
+    assert_int_equal(store_check_room(fixture->writer), STORE_ROOM_FREE);
     store_disk(fixture->store, &disk);
     assert_int_equal(disk.line_bytes, 0);
     limit_files(RLIM_INFINITY);
-    assert_ok(commit_bytes(fixture->writer, 1, PAYLOAD_BYTES, false));
+    assert_ok(commit_bytes(fixture->writer, 1, PAYLOAD_BYTES, STORE_ROOM_FREE));
 }
 
 static void the_file_is_filled_up_and_given_back(void **state) {
@@ -170,6 +194,7 @@ static void a_restart_on_a_full_disk_keeps_the_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends_stop_before_the_end_and_other_work_goes_on),
+        cmocka_unit_test(a_second_level_leaves_half_of_the_file),
         cmocka_unit_test(a_commit_larger_than_the_room_is_refused_whole),
         cmocka_unit_test(a_full_disk_without_a_reserve_is_an_unavailable_store),
         cmocka_unit_test(the_file_is_filled_up_and_given_back),

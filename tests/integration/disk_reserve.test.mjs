@@ -170,6 +170,46 @@ test("a disk of 64 MB that a tenant fills refuses appends, and nothing else", { 
   assert.equal(Number(disk.sql("SELECT count(*) FROM events WHERE type NOT LIKE 'operator.%'")), acknowledged.events);
 });
 
+test("mints leave a part of the reserve to revocations, removals of keys and retention", { skip: !mayMount }, async (t) => {
+  const disk = await SmallDisk.make(t, "64m");
+  let operator = await disk.operate(t, NEVER);
+  for (const name of ["first", "second"]) await operator.did("keys", { name, role: "mint" }, 201);
+  const acknowledged = new Acknowledged();
+  await operator.did("runs", { run_id: "greedy", owner_user_id: "greedy" }, 201);
+  disk.fill("ballast", 24 * MEGABYTE);
+  for (const response of await acknowledged.fill(operator)) assertError(response, 503, "disk_reserve");
+  disk.fill("rest");
+  const topics = Array.from({ length: 32 }, (_, i) => `room:${i}${"x".repeat(100)}`);
+  let minted = 0;
+  const mintAll = async () => {
+    while (minted < 20_000) {
+      const response = await operator.post("/api/sync/token", { user_id: "u", topics });
+      if (response.status !== 200) return response;
+      minted++;
+    }
+    return assert.fail("the reserve is without end");
+  };
+  for (const response of await Promise.all(Array.from({ length: CONNECTIONS }, mintAll))) {
+    assertError(response, 503, "disk_reserve");
+    assert.equal(response.headers["retry-after"], "1");
+  }
+  const held = statSync(join(disk.data, "khala.reserve")).size;
+  t.diagnostic(`${minted} mints, ${held} bytes of the reserve are left`);
+  assert.ok(minted > 50, `${minted} mints`);
+  assert.ok(held >= MEGABYTE, `${held} bytes of the reserve are left`);
+  for (let i = 0; i < 50; i++) await revoke(operator, `jti-${i}`);
+  assert.equal((await operator.ask("DELETE", "keys/first")).status, 200);
+  await operator.server.crash();
+  operator = await disk.operate(t, { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(8 * DAY_MS) });
+  assert.equal((await operator.ask("DELETE", "keys/second")).status, 200);
+  const { deleted } = await operator.did("retention/run", {});
+  assert.ok(deleted > 50, `${deleted} rows`);
+  await operator.server.stop();
+  for (const name of ["ballast", "rest"]) disk.remove(name);
+  const verified = disk.run("verify");
+  assert.equal(verified.code, 0, verified.problem);
+});
+
 test("appends stop where no file may grow, and go on when it may", async (t) => {
   const operator = await operate(t, { settings: NEVER });
   const acknowledged = new Acknowledged();

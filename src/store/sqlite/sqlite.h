@@ -155,6 +155,7 @@ struct sqlite_reserve {
     int64_t tried_bytes;    /* the room that the last commit had */
     int64_t log_bytes;      /* of the write-ahead log at the last measurement */
     uint64_t piece_bytes;   /* of the file that is given back next; 0: the usual */
+    uint64_t kept_bytes;    /* of the file, which the work under way leaves to other work */
     int64_t resume_bytes;   /* while appends are stopped: the room that they wait for */
     uint64_t checked_at_ms;
     atomic_bool is_stopped;
@@ -327,13 +328,13 @@ bool sqlite_reserve_give(struct sqlite_store *store);
 void sqlite_reserve_open(struct sqlite_session *session);
 /* Around a commit of events, in its transaction: limits it to the room, unless it may use the
  * reserve, and counts what it takes. */
-void sqlite_reserve_begin(struct sqlite_session *session, bool uses_reserve);
-void sqlite_reserve_end(struct sqlite_session *session, bool uses_reserve);
+void sqlite_reserve_begin(struct sqlite_session *session, enum store_room room_least);
+void sqlite_reserve_end(struct sqlite_session *session, enum store_room room_least);
 /* Pages of the write-ahead log from which on it is written back. */
 int sqlite_reserve_wal_pages(const struct sqlite_store *store);
 void sqlite_set_reserve(struct store *base, uint64_t bytes);
-enum status sqlite_check_room(struct store_session *base);
-enum status sqlite_make_room(struct store_session *base, bool uses_reserve);
+enum store_room sqlite_check_room(struct store_session *base);
+enum status sqlite_make_room(struct store_session *base, enum store_room room_least);
 enum status sqlite_keep_alive(struct store_session *base, int64_t *wait_ms);
 void sqlite_disk(const struct store *base, struct store_disk *disk);
 

@@ -569,14 +569,14 @@ enum status sqlite_commit(struct store_session *base, const struct store_batch *
     enum status status = sqlite_begin(session);
     bool has_events = status == STATUS_OK && batch->event_count > 0;
     if (has_events)
-        sqlite_reserve_begin(session, batch->uses_reserve);
+        sqlite_reserve_begin(session, batch->room_least);
     if (status == STATUS_OK)
         status = write_authority(session, batch);
     if (status == STATUS_OK)
         status = write_derived(session, batch);
     status = sqlite_end(session, status);
     if (has_events)
-        sqlite_reserve_end(session, batch->uses_reserve);
+        sqlite_reserve_end(session, batch->room_least);
     return status;
 }
 

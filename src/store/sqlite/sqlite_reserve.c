@@ -98,9 +98,10 @@ bool sqlite_reserve_give(struct sqlite_store *store) {
         return false;
     uint64_t bytes = held_bytes(reserve);
     uint64_t piece = reserve->piece_bytes > 0 ? reserve->piece_bytes : PIECE_BYTES;
-    uint64_t rest = bytes > piece ? bytes - piece : 0;
+    uint64_t kept = reserve->kept_bytes;
+    uint64_t rest = bytes > kept + piece ? bytes - piece : kept;
     reserve->piece_bytes = 2 * piece;
-    if (bytes == 0 || ftruncate(reserve->fd, (off_t)rest) != 0)
+    if (bytes <= kept || ftruncate(reserve->fd, (off_t)rest) != 0)
         return false;
     note_held(reserve);
     log_event(LOG_WARN, "store.reserve_used", log_int("bytes", (int64_t)(bytes - rest)),
@@ -290,15 +291,25 @@ static void check(struct sqlite_session *session) {
         stop(session, 2 * least_room(reserve));
 }
 
-void sqlite_reserve_begin(struct sqlite_session *session, bool uses_reserve) {
-    struct sqlite_reserve *reserve = &session->store->reserve;
-    int64_t room_bytes = reserve->room_bytes > 0 ? reserve->room_bytes : 0;
-    if (is_on(reserve))
-        sqlite_gather_limit(session->database, uses_reserve ? SQLITE_GATHER_UNLIMITED : room_bytes);
+/* What work with that much room leaves of the file to other work. */
+static uint64_t kept_of(const struct sqlite_reserve *reserve, enum store_room room_least) {
+    return room_least == STORE_ROOM_RESERVE ? line_of(reserve) / 2 : 0;
 }
 
-void sqlite_reserve_end(struct sqlite_session *session, bool uses_reserve) {
+void sqlite_reserve_begin(struct sqlite_session *session, enum store_room room_least) {
     struct sqlite_reserve *reserve = &session->store->reserve;
+    int64_t room_bytes = reserve->room_bytes > 0 ? reserve->room_bytes : 0;
+    if (!is_on(reserve))
+        return;
+    reserve->kept_bytes = kept_of(reserve, room_least);
+    sqlite_gather_limit(session->database,
+                        room_least > STORE_ROOM_FREE ? SQLITE_GATHER_UNLIMITED : room_bytes);
+}
+
+void sqlite_reserve_end(struct sqlite_session *session, enum store_room room_least) {
+    struct sqlite_reserve *reserve = &session->store->reserve;
+    bool uses_reserve = room_least > STORE_ROOM_FREE;
+    reserve->kept_bytes = 0;
     if (!is_on(reserve))
         return;
     int64_t left = sqlite_gather_limit(session->database, SQLITE_GATHER_UNLIMITED);
@@ -313,14 +324,16 @@ void sqlite_reserve_end(struct sqlite_session *session, bool uses_reserve) {
     reserve->room_bytes = left;
 }
 
-enum status sqlite_check_room(struct store_session *base) {
+enum store_room sqlite_check_room(struct store_session *base) {
     struct sqlite_session *session = sqlite_session_of(base);
     struct sqlite_reserve *reserve = &session->store->reserve;
     if (!is_on(reserve))
-        return STATUS_OK;
+        return STORE_ROOM_FREE;
     if (!is_stopped(reserve) && reserve->room_bytes < reserve->measured_bytes / 2)
         check(session);
-    return is_stopped(reserve) ? STATUS_DISK_RESERVE : STATUS_OK;
+    if (!is_stopped(reserve))
+        return STORE_ROOM_FREE;
+    return held_bytes(reserve) > line_of(reserve) / 2 ? STORE_ROOM_RESERVE : STORE_ROOM_LAST;
 }
 
 /* Work that may use the reserve gets the log's own space again, and a piece of the file. */
@@ -332,13 +345,18 @@ static enum status give_room(struct sqlite_session *session) {
     return is_begun_again || is_given ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
 }
 
-enum status sqlite_make_room(struct store_session *base, bool uses_reserve) {
+enum status sqlite_make_room(struct store_session *base, enum store_room room_least) {
     struct sqlite_session *session = sqlite_session_of(base);
     struct sqlite_reserve *reserve = &session->store->reserve;
     if (session->reason != REASON_STORE_FULL)
         return STATUS_STORE_UNAVAILABLE;
-    if (uses_reserve)
-        return give_room(session);
+    if (room_least > STORE_ROOM_FREE) {
+        reserve->kept_bytes = kept_of(reserve, room_least);
+        bool is_used_up = reserve->kept_bytes > 0 && held_bytes(reserve) <= reserve->kept_bytes;
+        enum status status = give_room(session);
+        reserve->kept_bytes = 0;
+        return is_used_up ? STATUS_DISK_RESERVE : status;
+    }
     if (!is_on(reserve))
         return STATUS_STORE_UNAVAILABLE;
     /* The room that the commit had may be more than there was, because others use the disk. */

@@ -82,7 +82,7 @@ static void requests_that_may_use_the_reserve_are_stored_among_others(void **sta
             struct append_request *request = &asked->requests[i];
             assert_ok(
                 append_read_item(&fixture->reader, parsed(item), &asked->group.arena, request));
-            request->uses_reserve = i == 1;
+            request->room_least = i == 1 ? STORE_ROOM_LAST : STORE_ROOM_FREE;
         }
         assert_ok(writer_post(fixture->writer, &asked->group));
         const struct append_request *requests = wait_for(asked);
