@@ -343,7 +343,7 @@ static bool check_key(struct key_work *work) {
     principal_unref(known);
     if (!work->key_id.data)
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
-    return work->key_id.data;
+    return work->key_id.data != NULL;
 }
 
 void handle_key_rotate(struct exchange *exchange) {

@@ -13,7 +13,7 @@
 struct batch {
     uint64_t first_log_id;
     uint64_t imported_log_id;   /* of the last imported event; 0: none */
-    enum store_room room_least; /* that one of its events may use */
+    enum store_room room_least; /* the least of its events */
     struct store_event *events;
     struct store_entity *states; /* of each event's entity, after it */
     size_t event_count;

@@ -40,8 +40,8 @@ MUST_CHECK enum status revoked_load(struct revoked *revoked, struct http *http,
                                     struct store *store);
 /* All loops run: they can be swept from now on. */
 void revoked_serve(struct revoked *revoked);
-/* For a store without beats, which do the same: ends the connections of operator keys that have
- * ended since the last call. */
+/* On the main thread, for a store without beats, which do the same: ends the connections of
+ * operator keys that have ended since the last call. */
 void revoked_check_keys(struct revoked *revoked);
 /* The loops have ended: after this call no sweep is posted to them. */
 void revoked_stop(struct revoked *revoked);

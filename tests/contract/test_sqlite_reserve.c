@@ -97,7 +97,7 @@ static void appends_stop_before_the_end_and_other_work_goes_on(void **state) {
     assert_log(fixture->reader, last);
 }
 
-/* The file system has no room for a file of that size, so the file may have any. */
+/* The limit refuses the commit whatever is given back, so each try takes another piece. */
 static void a_second_level_leaves_half_of_the_file(void **state) {
     struct fixture *fixture = *state;
     struct store_disk disk;
@@ -108,7 +108,6 @@ static void a_second_level_leaves_half_of_the_file(void **state) {
     uint64_t last = fill(fixture);
     assert_int_equal(store_check_room(fixture->writer), STORE_ROOM_RESERVE);
     assert_ok(commit_bytes(fixture->writer, ++last, 1000, STORE_ROOM_RESERVE));
-    /* No commit of this size fits into the limit. Each try gives back a piece of the file. */
     assert_int_equal(commit_bytes(fixture->writer, last + 1, DISK_BYTES, STORE_ROOM_RESERVE),
                      STATUS_DISK_RESERVE);
     store_disk(fixture->store, &disk);
