@@ -5,13 +5,14 @@
 
 #include "api/slow_disk.h"
 #include "base/limits.h"
+#include "net/hand_turned_loop.h"
 #include "test.h"
 
 #define APPEND_BYTES_MAX (1 << 20)
 
 static struct io_loop loop;
-static struct io_backoff backoff;
 static struct file_thread thread;
+static struct spool_files files; /* with room for every test that does not limit it */
 static size_t begun_count;
 static size_t returned_count;
 
@@ -27,25 +28,13 @@ static void note_returned(struct spool *spool) {
 
 static const struct spool_events events = {.begun = note_begun, .returned = note_returned};
 
-static void do_nothing(struct io_loop *io) {
-    (void)io;
-}
-
-static bool never_busy(struct io_loop *io) {
-    (void)io;
-    return false;
-}
-
-static const struct io_loop_hooks hooks = {
-    .drain = do_nothing, .close_all = do_nothing, .before_sleep = never_busy, .ended = do_nothing};
-
 static int open_world(void **state) {
     (void)state;
-    memset(&loop, 0, sizeof(loop));
     begun_count = returned_count = 0;
     disk_set(false, 0);
-    assert_ok(io_loop_open(
-        &loop, &(struct io_loop_options){.hooks = &hooks, .backoff = &backoff, .fds = {-1, -1}}));
+    files = (struct spool_files){
+        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
+    hand_turned_loop_open(&loop);
     assert_ok(file_thread_start(&thread));
     return 0;
 }
@@ -53,11 +42,12 @@ static int open_world(void **state) {
 static int close_world(void **state) {
     (void)state;
     disk_set(false, 0);
-    io_loop_end_post(&loop);
-    io_loop_run(&loop);
+    hand_turned_loop_end(&loop);
     file_thread_stop(&thread);
     assert_int_equal(loop.hold_count, 0);
     io_loop_close(&loop);
+    assert_int_equal(files.bytes, 0);
+    assert_int_equal(files.file_count, 0);
     return 0;
 }
 
@@ -66,8 +56,8 @@ static void fill(char *bytes, size_t size, uint64_t from) {
         bytes[i] = (char)((from + i) * 2654435761u >> 13);
 }
 
-static void open_spool(struct spool *spool, struct spool_files *files, struct slice principal) {
-    spool_init(spool, files, principal, APPEND_BYTES_MAX, &loop, &events);
+static void open_spool(struct spool *spool, struct slice principal) {
+    spool_init(spool, &files, principal, APPEND_BYTES_MAX, &loop, &events);
 }
 
 /* Until the file thread has returned all operations. */
@@ -131,11 +121,9 @@ static void close_spool(struct spool *spool) {
 static void bytes_come_out_in_order_whatever_their_sizes(void **state) {
     (void)state;
     static const size_t sizes[] = {1, 1000, 300000, 7, 262144, 1 << 20, 50, 600000};
-    struct spool_files files = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
     uint64_t in = 0, out = 0;
-    open_spool(&spool, &files, SLICE(""));
+    open_spool(&spool, SLICE(""));
     assert_true(spool_is_empty(&spool));
     for (size_t round = 0; round < 40; round++) {
         size_t size = sizes[round % 8];
@@ -157,13 +145,12 @@ static void bytes_come_out_in_order_whatever_their_sizes(void **state) {
 /* Operations return at any moment between appends and takes. */
 static void bytes_come_out_in_order_whenever_the_file_thread_returns(void **state) {
     (void)state;
-    struct spool_files files = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 16 << 20, .files_max = 4};
+    files.bytes_max = 16 << 20;
     unsigned seed = 26;
     for (size_t round = 0; round < 20; round++) {
         struct spool spool;
         uint64_t in = 0, out = 0;
-        open_spool(&spool, &files, SLICE(""));
+        open_spool(&spool, SLICE(""));
         while (in < 20 << 20 || out < in) {
             unsigned choice = (unsigned)rand_r(&seed);
             if (choice % 3 == 0 && in < 20 << 20 && spool_has_room(&spool))
@@ -184,11 +171,9 @@ static void bytes_come_out_in_order_whenever_the_file_thread_returns(void **stat
 
 static void a_slow_disk_pauses_the_file_thread_and_not_the_loop(void **state) {
     (void)state;
-    struct spool_files files = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
     uint64_t in = 0, out = 0;
-    open_spool(&spool, &files, SLICE(""));
+    open_spool(&spool, SLICE(""));
     size_t arrived_before = disk_count();
     disk_set(true, 0);
     in += append(&spool, 300000, in);
@@ -224,10 +209,8 @@ static void a_slow_disk_pauses_the_file_thread_and_not_the_loop(void **state) {
 
 static void a_closed_spool_begins_nothing_and_frees_its_file(void **state) {
     (void)state;
-    struct spool_files files = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
-    open_spool(&spool, &files, SLICE(""));
+    open_spool(&spool, SLICE(""));
     disk_set(true, 0);
     append(&spool, 300000, 0);
     append(&spool, 300000, 300000);
@@ -244,11 +227,9 @@ static void a_closed_spool_begins_nothing_and_frees_its_file(void **state) {
 
 static void a_file_that_cannot_be_written_ends_the_room_and_loses_nothing(void **state) {
     (void)state;
-    struct spool_files files = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
     uint64_t in = 0, out = 0;
-    open_spool(&spool, &files, SLICE(""));
+    open_spool(&spool, SLICE(""));
     in += append(&spool, 300000, in);
     settle(&spool);
     disk_set(true, ENOSPC);
@@ -270,12 +251,10 @@ static void a_file_that_cannot_be_written_ends_the_room_and_loses_nothing(void *
 
 static void a_file_that_cannot_be_read_is_an_error(void **state) {
     (void)state;
-    struct spool_files files = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
     struct buffer out;
     buffer_init(&out, APPEND_BYTES_MAX);
-    open_spool(&spool, &files, SLICE(""));
+    open_spool(&spool, SLICE(""));
     append(&spool, 300000, 0);
     settle(&spool);
     disk_set(false, EIO);
@@ -291,18 +270,17 @@ static void a_file_that_cannot_be_read_is_an_error(void **state) {
 
 static void a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing(void **state) {
     (void)state;
-    struct spool_files few = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
+    files.bytes_max = 12 << 20;
     struct spool one, two;
     uint64_t in = 0, out = 0;
-    open_spool(&one, &few, SLICE(""));
-    open_spool(&two, &few, SLICE(""));
+    open_spool(&one, SLICE(""));
+    open_spool(&two, SLICE(""));
     while (spool_has_room(&one)) {
         in += append(&one, APPEND_BYTES_MAX, in);
         settle(&one);
     }
     assert_int_equal(in, 4 << 20);
-    assert_int_equal(few.bytes, 3 << 20);
+    assert_int_equal(files.bytes, 3 << 20);
     append(&two, APPEND_BYTES_MAX, 0);
     settle(&two);
     assert_true(spool_has_room(&two));
@@ -312,54 +290,52 @@ static void a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing(void **s
     assert_true(spool_has_room(&one));
     close_spool(&one);
     close_spool(&two);
-    assert_int_equal(few.bytes, 0);
+    assert_int_equal(files.bytes, 0);
 }
 
 /* A spool that is full in the memory of one append. */
-static void assert_no_file(struct spool_files *few) {
+static void assert_no_file(void) {
     struct spool spool;
-    size_t file_count = few->file_count;
-    open_spool(&spool, few, SLICE(""));
+    size_t file_count = files.file_count;
+    open_spool(&spool, SLICE(""));
     append(&spool, APPEND_BYTES_MAX, 0);
     settle(&spool);
     assert_false(spool_has_room(&spool));
     assert_false(spool_has_file(&spool));
-    assert_int_equal(few->file_count, file_count);
+    assert_int_equal(files.file_count, file_count);
     assert_int_equal(take(&spool, APPEND_BYTES_MAX, 0), APPEND_BYTES_MAX);
     close_spool(&spool);
 }
 
 static void the_bytes_and_the_number_of_all_files_have_a_limit(void **state) {
     (void)state;
-    struct spool_files few = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 64 << 20, .files_max = 1};
+    files.files_max = 1;
     struct spool one;
-    open_spool(&one, &few, SLICE(""));
+    open_spool(&one, SLICE(""));
     append(&one, APPEND_BYTES_MAX, 0);
     settle(&one);
     assert_true(spool_has_file(&one));
-    assert_no_file(&few);
-    few.files_max = 2;
-    few.bytes = few.bytes_max;
-    assert_no_file(&few);
-    few.bytes = APPEND_BYTES_MAX;
+    assert_no_file();
+    files.files_max = 2;
+    files.bytes = files.bytes_max;
+    assert_no_file();
+    files.bytes = APPEND_BYTES_MAX;
     assert_int_equal(take(&one, APPEND_BYTES_MAX, 0), APPEND_BYTES_MAX);
     assert_false(spool_has_file(&one));
-    assert_int_equal(few.file_count, 0);
-    assert_int_equal(few.bytes, 0);
+    assert_int_equal(files.file_count, 0);
+    assert_int_equal(files.bytes, 0);
     close_spool(&one);
 }
 
 static void the_files_of_one_principal_share_a_quarter_of_the_bytes(void **state) {
     (void)state;
-    struct spool_files few = {
-        .thread = &thread, .folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
+    files.bytes_max = 12 << 20;
     struct spool spools[3];
     static const size_t order[] = {0, 0, 1};
-    spool_files_init(&few);
-    open_spool(&spools[0], &few, SLICE("one"));
-    open_spool(&spools[1], &few, SLICE("one"));
-    open_spool(&spools[2], &few, SLICE("two"));
+    spool_files_init(&files);
+    open_spool(&spools[0], SLICE("one"));
+    open_spool(&spools[1], SLICE("one"));
+    open_spool(&spools[2], SLICE("two"));
     for (size_t i = 0; i < 3; i++) {
         append(&spools[order[i]], APPEND_BYTES_MAX, 0);
         settle(&spools[order[i]]);
@@ -371,31 +347,26 @@ static void the_files_of_one_principal_share_a_quarter_of_the_bytes(void **state
     append(&spools[2], APPEND_BYTES_MAX, 0);
     settle(&spools[2]);
     assert_true(spool_has_room(&spools[2]));
-    assert_int_equal(few.bytes, 4 << 20);
+    assert_int_equal(files.bytes, 4 << 20);
     for (size_t i = 0; i < 3; i++)
         close_spool(&spools[i]);
-    assert_int_equal(few.bytes, 0);
-    spool_files_release(&few);
+    assert_int_equal(files.bytes, 0);
+    spool_files_release(&files);
 }
 
 static void a_disk_that_is_nearly_full_ends_the_room(void **state) {
     (void)state;
-    struct spool_files few = {.thread = &thread,
-                              .folder = "/tmp",
-                              .bytes_max = 64 << 20,
-                              .files_max = 4,
-                              .disk_free_bytes_min = UINT64_MAX / 2};
-    assert_no_file(&few);
+    files.disk_free_bytes_min = UINT64_MAX / 2;
+    assert_no_file();
 }
 
 static void a_folder_that_takes_no_file_ends_the_room(void **state) {
     (void)state;
-    struct spool_files missing = {
-        .thread = &thread, .folder = "/nonexistent", .bytes_max = 64 << 20, .files_max = 4};
     struct spool spool;
-    assert_no_file(&missing);
-    struct spool_files none = {.thread = &thread, .folder = "/tmp", .bytes_max = 0};
-    open_spool(&spool, &none, SLICE(""));
+    files.folder = "/nonexistent";
+    assert_no_file();
+    files.bytes_max = 0;
+    open_spool(&spool, SLICE(""));
     assert_false(spool_has_room(&spool));
     close_spool(&spool);
 }

@@ -18,9 +18,7 @@ static void limit_files(rlim_t bytes) {
 }
 
 static int setup(void **state) {
-    struct fixture *fixture = fixture_new();
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
-        fixture->policies.rows[row].publish_rate_per_second = 1000000;
+    struct fixture *fixture = fixture_new_unlimited();
     fixture->reserve_bytes = RESERVE_BYTES;
     limit_files(DISK_BYTES);
     fixture_open(fixture);

@@ -11,23 +11,6 @@
 #define THREAD_COUNT     64
 #define POSTS_PER_THREAD 200
 
-static int setup(void **state) {
-    struct fixture *fixture = fixture_new();
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
-        fixture->policies.rows[row].publish_rate_per_second = 1000000;
-    fixture_open(fixture);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct fixture *fixture = *state;
-    (void)checked_log(fixture);
-    fixture_close(fixture);
-    fixture_free(fixture);
-    return 0;
-}
-
 static void new_run(struct fixture *fixture, const char *id) {
     char body[300];
     (void)snprintf(body, sizeof(body), "{\"run_id\":\"%s\"}", id);
@@ -520,7 +503,7 @@ static void a_request_whose_answer_does_not_fit_stores_nothing(void **state) {
     new_run(fixture, "r1");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 /* ---- jobs ---- */
 
@@ -596,7 +579,8 @@ int main(void) {
         TEST(waiting_groups_hold_bounded_memory),
         TEST(an_empty_group_is_answered_too),
         TEST(a_request_whose_answer_does_not_fit_stores_nothing),
-        cmocka_unit_test_setup_teardown(a_job_runs_between_two_batches_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_job_runs_between_two_batches_in_order, fixture_setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,23 +10,6 @@
 #define TURN_EVENTS (WRITER_QUANTUM / APPEND_EVENT_COST)
 #define BACKLOG     8 /* slices, several turns */
 
-static int setup(void **state) {
-    struct fixture *fixture = fixture_new();
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
-        fixture->policies.rows[row].publish_rate_per_second = 1000000;
-    fixture_open(fixture);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct fixture *fixture = *state;
-    (void)checked_log(fixture);
-    fixture_close(fixture);
-    fixture_free(fixture);
-    return 0;
-}
-
 /* A run of the user with the same name. */
 static void new_run(struct fixture *fixture, const char *id) {
     char body[100];
@@ -239,7 +222,7 @@ static void a_principal_that_is_alone_for_long_gets_large_commits(void **state) 
     assert_int_equal(commits_of_backlog(fixture), 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);

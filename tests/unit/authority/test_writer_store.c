@@ -15,19 +15,9 @@ static void open_hooked(struct fixture *fixture) {
 }
 
 static int setup(void **state) {
-    struct fixture *fixture = fixture_new();
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
-        fixture->policies.rows[row].publish_rate_per_second = 1000000;
+    struct fixture *fixture = fixture_new_unlimited();
     open_hooked(fixture);
     *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct fixture *fixture = *state;
-    (void)checked_log(fixture);
-    fixture_close(fixture);
-    fixture_free(fixture);
     return 0;
 }
 
@@ -206,7 +196,7 @@ static void a_prefetch_that_loses_the_role_acknowledges_nothing(void **state) {
 
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_batch_reads_the_store_once),
         TEST(cached_entities_and_new_ids_need_no_store_read),

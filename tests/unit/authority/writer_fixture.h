@@ -119,6 +119,21 @@ static inline void fixture_free(struct fixture *fixture) {
     free(fixture);
 }
 
+/* A new fixture with a publish rate that no test reaches. */
+static inline struct fixture *fixture_new_unlimited(void) {
+    struct fixture *fixture = fixture_new();
+    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
+        fixture->policies.rows[row].publish_rate_per_second = 1000000;
+    return fixture;
+}
+
+static inline int fixture_setup(void **state) {
+    struct fixture *fixture = fixture_new_unlimited();
+    fixture_open(fixture);
+    *state = fixture;
+    return 0;
+}
+
 /* ---- asking ---- */
 
 static inline void asked_done(struct append_group *group) {
@@ -286,6 +301,15 @@ static inline uint64_t checked_log(struct fixture *fixture) {
     store_session_close(session);
     buffer_release(&check.scratch);
     return check.log_id;
+}
+
+/* Ends every test of the writer: its log must be right. */
+static inline int fixture_teardown(void **state) {
+    struct fixture *fixture = *state;
+    (void)checked_log(fixture);
+    fixture_close(fixture);
+    fixture_free(fixture);
+    return 0;
 }
 
 #endif

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "delivery/publisher.h"
+#include "delivery/feed_world.h"
 
 #define BYTES_MAX 4096
 #define READERS   8
@@ -30,13 +30,7 @@ struct client {
 };
 
 struct fixture {
-    struct io_loop io;
-    struct io_backoff backoff;
-    struct hub *hub;
-    struct publisher *publisher;
-    struct store_session *session; /* of the reads */
-    struct policy_table policies;
-    struct feeds feeds;
+    struct feed_world world;
     struct client clients[READERS];
 };
 
@@ -44,41 +38,11 @@ static struct fixture fixture;
 
 /* ---- the fixture ---- */
 
-static void ignore_loop(struct io_loop *io) {
-    (void)io;
-}
-
-static void ignore_accept(struct io_loop *io, enum listener_kind kind, int fd,
-                          const struct sockaddr *peer) {
-    (void)io;
-    (void)kind;
-    (void)fd;
-    (void)peer;
-}
-
-static bool has_no_work(struct io_loop *io) {
-    (void)io;
-    return false;
-}
-
-static const struct io_loop_hooks hooks = {.accept = ignore_accept,
-                                           .drain = ignore_loop,
-                                           .close_all = ignore_loop,
-                                           .before_sleep = has_no_work,
-                                           .ended = ignore_loop};
-
 static void fixture_open(size_t window_frames, uint64_t seed) {
     memset(&fixture, 0, sizeof(fixture));
-    policy_table_init(&fixture.policies);
-    fixture.policies.rows[policy_row_of(SLICE(SUMMARIES))].replay_budget_events = 1000000;
-    assert_ok(hub_open(&fixture.hub, &(struct hub_options){{window_frames, 4u << 20}, 256u << 20}));
-    fixture.publisher = publisher_open(fixture.hub);
-    fixture.publisher->seed = seed;
-    assert_ok(store_session_open(fixture.publisher->store, STORE_READ, &fixture.session));
-    assert_ok(io_loop_open(
-        &fixture.io,
-        &(struct io_loop_options){.hooks = &hooks, .backoff = &fixture.backoff, .fds = {-1, -1}}));
-    feeds_open(&fixture.feeds, &fixture.io, fixture.hub);
+    feed_world_open(&fixture.world, window_frames);
+    fixture.world.policies.rows[policy_row_of(SLICE(SUMMARIES))].replay_budget_events = 1000000;
+    fixture.world.publisher->seed = seed;
 }
 
 static void client_close(struct client *client) {
@@ -90,23 +54,11 @@ static void client_close(struct client *client) {
 static void fixture_close(void) {
     for (size_t i = 0; i < READERS; i++)
         client_close(&fixture.clients[i]);
-    assert_int_equal(fixture.feeds.by_name.count, 0);
-    io_loop_end_post(&fixture.io);
-    io_loop_run(&fixture.io);
-    io_loop_close(&fixture.io);
-    feeds_close(&fixture.feeds);
-    store_session_close(fixture.session);
-    publisher_close(fixture.publisher);
-    hub_close(fixture.hub);
-}
-
-static void handle_wakes(void) {
-    io_loop_turn(&fixture.io, false);
+    feed_world_close(&fixture.world);
 }
 
 static void commit(size_t count) {
-    publisher_commit(fixture.publisher, count);
-    handle_wakes();
+    feed_world_commit(&fixture.world, count);
 }
 
 /* ---- clients ---- */
@@ -116,8 +68,8 @@ static struct client *client_of(struct subscription *subscription) {
 }
 
 static bool owns(const struct client *client, uint64_t seq) {
-    size_t which = fixture.publisher->which[seq];
-    const struct owner *owner = &fixture.publisher->runs[which].owner;
+    size_t which = fixture.world.publisher->which[seq];
+    const struct owner *owner = &fixture.world.publisher->runs[which].owner;
     return grant_may_read(client->principal, GRANT_VIEW_OWN, owner);
 }
 
@@ -151,7 +103,7 @@ static void on_head(struct subscription *subscription) {
 }
 
 static void on_read(struct subscription *subscription) {
-    subscription_read_run(subscription, fixture.session);
+    subscription_read_run(subscription, fixture.world.session);
     subscription_read_done(subscription, STATUS_OK);
     client_of(subscription)->wants_more = true;
 }
@@ -176,13 +128,13 @@ static void client_open(struct client *client, const struct principal *principal
                         uint64_t after_seq) {
     const struct subscription_options options = {
         .principal = principal, .view = GRANT_VIEW_OWN, .has_cursor = true, .after_seq = after_seq};
-    const struct subscription_rules rules = {.policies = &fixture.policies};
+    const struct subscription_rules rules = {.policies = &fixture.world.policies};
     client->subscription = (struct subscription){.member.advanced = woken};
     client->principal = principal;
     client->is_open = client->is_woken = true; /* a new subscriber has a turn */
     client->sent_seq = client->checked_seq = after_seq;
-    assert_ok(subscription_open(&client->subscription, &fixture.feeds, SLICE(SUMMARIES), &rules,
-                                &options));
+    assert_ok(subscription_open(&client->subscription, &fixture.world.feeds, SLICE(SUMMARIES),
+                                &rules, &options));
 }
 
 static void client_step(struct client *client) {
@@ -249,9 +201,9 @@ a_member_that_was_not_woken_moves_to_the_last_frame_that_the_feed_handled(void *
     commit(5);
     assert_int_equal(client_cover(client), 7);
     /* Committed and not handled yet. */
-    publisher_commit(fixture.publisher, 5);
+    publisher_commit(fixture.world.publisher, 5);
     assert_int_equal(client_cover(client), 7);
-    handle_wakes();
+    feed_world_handle_wakes(&fixture.world);
     assert_int_equal(client_cover(client), 12);
     commit(40);
     assert_int_equal(client->wakes, 1); /* the window lost frames before they were seen */
@@ -267,13 +219,13 @@ static void a_woken_member_skips_what_lies_before_its_frame_without_reading(void
     commit(2);
     client_open(client, &user, 2);
     client_serve(client);
-    uint64_t rows = store_session_rows_read(fixture.session);
-    fixture.publisher->seed = UINT64_MAX; /* all frames are the guest's */
+    uint64_t rows = store_session_rows_read(fixture.world.session);
+    fixture.world.publisher->seed = UINT64_MAX; /* all frames are the guest's */
     for (int i = 0; i < 20; i++)
         commit(4);
     assert_int_equal(client->wakes, 0);
     assert_int_equal(subscription_own_lag(&client->subscription), 0);
-    fixture.publisher->seed = 0;
+    fixture.world.publisher->seed = 0;
     commit(1);
     assert_true(client->is_woken);
     assert_int_equal(subscription_own_lag(&client->subscription), 1);
@@ -282,7 +234,7 @@ static void a_woken_member_skips_what_lies_before_its_frame_without_reading(void
     assert_int_equal(subscription_own_lag(&client->subscription), 0);
     assert_int_equal(client->received_seq, 83);
     assert_int_equal(client->sent_seq, 83);
-    assert_int_equal(store_session_rows_read(fixture.session), rows);
+    assert_int_equal(store_session_rows_read(fixture.world.session), rows);
     fixture_close();
 }
 
@@ -292,7 +244,7 @@ static void *publish(void *unused) {
     uint64_t seed = 7;
     (void)unused;
     for (int i = 0; i < 250; i++)
-        publisher_commit(fixture.publisher, 1 + test_random(&seed) % 6);
+        publisher_commit(fixture.world.publisher, 1 + test_random(&seed) % 6);
     atomic_store(&is_over, true);
     return NULL;
 }
@@ -313,7 +265,7 @@ static void random_act(uint64_t *seed) {
     case 4:
     case 5:
     case 6:
-        handle_wakes();
+        feed_world_handle_wakes(&fixture.world);
         return;
     default:
         if (client->is_woken || client->is_eager)
@@ -342,10 +294,10 @@ static void no_covered_position_passes_a_frame_that_was_not_sent(void **state) {
     while (!atomic_load(&is_over))
         random_act(&seed);
     pthread_join(writer, NULL);
-    handle_wakes();
+    feed_world_handle_wakes(&fixture.world);
     for (size_t i = 0; i < READERS; i++) {
         client_serve(&fixture.clients[i]);
-        assert_int_equal(client_cover(&fixture.clients[i]), fixture.publisher->log_id);
+        assert_int_equal(client_cover(&fixture.clients[i]), fixture.world.publisher->log_id);
     }
     fixture_close();
 }
@@ -375,7 +327,7 @@ static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
     assert_non_null(feed_page(feed, 50));
     assert_null(feed_page(feed, 51));
     assert_false(feed_page_is_idle(feed_page(feed, 50)));
-    feeds_pages_idle(&fixture.feeds);
+    feeds_pages_idle(&fixture.world.feeds);
     assert_true(feed_page_is_idle(feed_page(feed, 50)));
     add_page(feed, 50, 100);
     assert_false(feed_page_is_idle(feed_page(feed, 50)));

@@ -3,18 +3,12 @@
 #include "delivery/subscription.h"
 
 #include "death.h"
-#include "delivery/publisher.h"
+#include "delivery/feed_world.h"
 
 #define BYTES_MAX 4096
 
 struct fixture {
-    struct io_loop io;
-    struct io_backoff backoff;
-    struct hub *hub;
-    struct publisher *publisher;
-    struct store_session *session; /* of the reads */
-    struct policy_table policies;
-    struct feeds feeds;
+    struct feed_world world;
     struct subscription subscription;
     struct buffer said; /* the calls of the sink */
     size_t advanced;    /* calls of the member */
@@ -78,54 +72,18 @@ static const struct subscription_sink recording_sink = {
 
 /* ---- the fixture ---- */
 
-static void ignore_loop(struct io_loop *io) {
-    (void)io;
-}
-
-static void ignore_accept(struct io_loop *io, enum listener_kind kind, int fd,
-                          const struct sockaddr *peer) {
-    (void)io;
-    (void)kind;
-    (void)fd;
-    (void)peer;
-}
-
-static bool has_no_work(struct io_loop *io) {
-    (void)io;
-    return false;
-}
-
-static const struct io_loop_hooks hooks = {.accept = ignore_accept,
-                                           .drain = ignore_loop,
-                                           .close_all = ignore_loop,
-                                           .before_sleep = has_no_work,
-                                           .ended = ignore_loop};
-
 static void count_advanced(struct feed_member *member) {
     assert_ptr_equal(member, &fixture.subscription.member);
     fixture.advanced++;
 }
 
 static void commit(size_t count) {
-    while (count > 0) {
-        size_t part = count > PUBLISHER_BATCH_MAX ? PUBLISHER_BATCH_MAX : count;
-        publisher_commit(fixture.publisher, part);
-        count -= part;
-    }
-    /* The hub announces a commit through the loop's mailbox. */
-    io_loop_turn(&fixture.io, false);
+    feed_world_commit(&fixture.world, count);
 }
 
 static void fixture_open(size_t committed, size_t window_frames) {
     memset(&fixture, 0, sizeof(fixture));
-    policy_table_init(&fixture.policies);
-    assert_ok(hub_open(&fixture.hub, &(struct hub_options){{window_frames, 4u << 20}, 256u << 20}));
-    fixture.publisher = publisher_open(fixture.hub);
-    assert_ok(store_session_open(fixture.publisher->store, STORE_READ, &fixture.session));
-    assert_ok(io_loop_open(
-        &fixture.io,
-        &(struct io_loop_options){.hooks = &hooks, .backoff = &fixture.backoff, .fds = {-1, -1}}));
-    feeds_open(&fixture.feeds, &fixture.io, fixture.hub);
+    feed_world_open(&fixture.world, window_frames);
     buffer_init(&fixture.said, 1u << 16);
     commit(committed);
 }
@@ -137,23 +95,15 @@ static void fixture_drive(const char *topic, uint64_t after_seq) {
                                                  .view = GRANT_VIEW_ALL,
                                                  .has_cursor = has_cursor,
                                                  .after_seq = has_cursor ? after_seq : 0};
-    const struct subscription_rules rules = {.policies = &fixture.policies};
+    const struct subscription_rules rules = {.policies = &fixture.world.policies};
     fixture.subscription.member.advanced = count_advanced;
-    assert_ok(subscription_open(&fixture.subscription, &fixture.feeds, slice_of(topic), &rules,
-                                &options));
+    assert_ok(subscription_open(&fixture.subscription, &fixture.world.feeds, slice_of(topic),
+                                &rules, &options));
 }
 
 static void fixture_close(void) {
     subscription_close(&fixture.subscription);
-    /* No member is left, so the topic is not watched. */
-    assert_int_equal(fixture.feeds.by_name.count, 0);
-    io_loop_end_post(&fixture.io);
-    io_loop_run(&fixture.io);
-    io_loop_close(&fixture.io);
-    feeds_close(&fixture.feeds);
-    store_session_close(fixture.session);
-    publisher_close(fixture.publisher);
-    hub_close(fixture.hub);
+    feed_world_close(&fixture.world);
     buffer_release(&fixture.said);
 }
 
@@ -162,13 +112,13 @@ static void step(size_t frames_max) {
 }
 
 static void run_read(void) {
-    subscription_read_run(&fixture.subscription, fixture.session);
+    subscription_read_run(&fixture.subscription, fixture.world.session);
     subscription_read_done(&fixture.subscription, STATUS_OK);
 }
 
 static void prune(uint64_t below_seq) {
-    publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, below_seq);
-    hub_prune(fixture.hub, SLICE(SUMMARIES), below_seq);
+    publisher_prune(fixture.world.publisher, fixture.world.publisher->summaries_ref, below_seq);
+    hub_prune(fixture.world.hub, SLICE(SUMMARIES), below_seq);
 }
 
 /* The calls of the sink since the last check. */
@@ -189,13 +139,13 @@ static void a_driver_at_the_head_takes_new_frames_from_the_window(void **state) 
     run_read();
     step(16);
     assert_said("head ");
-    uint64_t rows = store_session_rows_read(fixture.session);
+    uint64_t rows = store_session_rows_read(fixture.world.session);
     commit(5);
     step(16);
     assert_said("frames(0,5]:5 ");
     step(16);
     assert_said("head ");
-    assert_int_equal(store_session_rows_read(fixture.session), rows);
+    assert_int_equal(store_session_rows_read(fixture.world.session), rows);
     fixture_close();
 }
 
@@ -257,7 +207,7 @@ static void a_step_respects_both_limits(void **state) {
 static void a_bootstrap_begins_where_the_policy_of_the_topic_allows(void **state) {
     (void)state;
     fixture_open(40, 8);
-    fixture.policies.rows[policy_row_of(SLICE(SUMMARIES))].replay_budget_events = 10;
+    fixture.world.policies.rows[policy_row_of(SLICE(SUMMARIES))].replay_budget_events = 10;
     fixture_drive(SUMMARIES, UINT64_MAX);
     step(16);
     run_read();
@@ -297,7 +247,7 @@ static void a_driver_keeps_a_copy_of_the_topic_name(void **state) {
     memset(name, 'x', sizeof(name) - 1);
     assert_slice(fixture.subscription.topic->name, SUMMARIES);
     assert_ptr_equal(fixture.subscription.topic->policy,
-                     policy_of(&fixture.policies, SLICE(SUMMARIES)));
+                     policy_of(&fixture.world.policies, SLICE(SUMMARIES)));
     assert_ptr_equal(fixture.subscription.topic, feed_topic(fixture.subscription.member.feed));
     fixture_close();
 }
@@ -358,7 +308,7 @@ static void a_driver_whose_read_ran_and_failed_fails(void **state) {
     fixture_open(10, 8);
     fixture_drive(SUMMARIES, 0);
     step(16);
-    subscription_read_run(&fixture.subscription, fixture.session);
+    subscription_read_run(&fixture.subscription, fixture.world.session);
     journal_read_release(fixture.subscription.read);
     fixture.subscription.read->status = STATUS_STORE_UNAVAILABLE;
     subscription_read_done(&fixture.subscription, STATUS_OK);
@@ -384,7 +334,7 @@ static void begin_ahead(void) {
 }
 
 static void end_ahead(void) {
-    journal_read_run(fixture.subscription.ahead, fixture.session);
+    journal_read_run(fixture.subscription.ahead, fixture.world.session);
     subscription_ahead_done(&fixture.subscription);
 }
 
@@ -396,10 +346,10 @@ static void a_driver_waits_for_the_frames_that_are_read_ahead(void **state) {
     step(16);
     assert_said("ahead ");
     end_ahead();
-    uint64_t rows = store_session_rows_read(fixture.session);
+    uint64_t rows = store_session_rows_read(fixture.world.session);
     step(16);
     assert_said("frames(16,32]:16 ");
-    assert_int_equal(store_session_rows_read(fixture.session), rows);
+    assert_int_equal(store_session_rows_read(fixture.world.session), rows);
     fixture_close();
 }
 
@@ -448,7 +398,7 @@ static void gather_head(struct subscription *subscription) {
 }
 
 static void gather_read(struct subscription *subscription) {
-    subscription_read_run(subscription, fixture.session);
+    subscription_read_run(subscription, fixture.world.session);
     subscription_read_done(subscription, STATUS_OK);
     gathered.wants_more = true;
 }

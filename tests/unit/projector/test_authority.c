@@ -23,9 +23,7 @@ static void new_projector(struct world *world) {
 
 static int setup(void **state) {
     struct world *world = calloc(1, sizeof(*world));
-    world->fixture = fixture_new();
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
-        world->fixture->policies.rows[row].publish_rate_per_second = 1000000;
+    world->fixture = fixture_new_unlimited();
     new_projector(world);
     fixture_open(world->fixture);
     *state = world;

@@ -79,17 +79,14 @@ static inline struct keeper *keeper_open_with(uint64_t interval_ms, uint64_t ret
     struct keeper *keeper = calloc(1, sizeof(*keeper));
     const struct hub_options hub = {{64, 1u << 20}, 64u << 20};
     const struct projector_options derive = {.sink = NULL};
-    struct fixture *fixture = keeper->fixture = fixture_new();
+    struct fixture *fixture = keeper->fixture = fixture_new_unlimited();
     log_configure(LOG_OFF, LOG_TEXT, 2);
     pthread_mutex_init(&keeper->lock, NULL);
     pthread_cond_init(&keeper->read_clock, NULL);
     keeper->wall_ms = 1700000000000;
     keeper->mono_ns = 1000000000;
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
-        fixture->policies.rows[row].publish_rate_per_second = 1000000;
-        if (retention_s > 0)
-            fixture->policies.rows[row].retention_seconds = retention_s;
-    }
+    for (size_t row = 0; row < POLICY_ROW_COUNT && retention_s > 0; row++)
+        fixture->policies.rows[row].retention_seconds = retention_s;
     assert_ok(hub_open(&keeper->hub, &hub));
     assert_ok(projector_open(&keeper->projector, &derive));
     fixture->options.projection = projector_projection(keeper->projector);
