@@ -1,12 +1,17 @@
 #!/usr/bin/env node
-// tools/walk.mjs [--list]: the files of src/ that a request walks through, from a trace of the real binary.
+// tools/walk.mjs [--list | --calls]: the files of src/ that a request walks through, from a trace of the real binary.
 //
 // Three walks: one append of an event of a run until its answer (with no subscriber), the same event until it is on a
-// Phoenix socket, and a join with a stale cursor until the snapshot is there. Each is recorded several times. A file counts if every
-// recording has it, so that timers do not. Folders are those of src/. A crossing is a call into another file than the
-// call before on the same thread; a return is a crossing into a file where the walk has been before. --list prints the
-// files in the order of their first call.
-// It needs the preset "trace" (built here), gcc and addr2line.
+// Phoenix socket, and a join with a stale cursor until the snapshot is there. Each is recorded several times, and only
+// what every recording has counts, so that timers do not. Calls of tools and codecs (base/, wire/, inline functions of
+// headers) are passed over: what they call back counts as called by their caller. Of the rest each walk has
+//   files      that run at all, and in brackets those that call another file: a reader passes through these
+//   folders    of src/
+//   crossings  pairs of files of which one calls the other, and starts of a thread's turn; repetitions count once
+//   returns    crossings after which the calling function calls on, so that a reader must come back
+// A count by hand is smaller than this one, because a reader skips what the names of functions explain.
+// --list prints the files in the order of their first call, --calls prints the functions, each with its file.
+// It needs gcc, addr2line and the packages of scripts/setup. It builds the preset "trace" in build/trace.
 import { execFileSync, spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,6 +22,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const BUILD = join(ROOT, "build/trace");
 const RECORDINGS = 5;
 const TOOLS = /^src\/(base|wire)\/|\.h$/; // a reader need not open them to follow the path
+const IS_RETURN = 1n << 63n; // as in tests/support/trace_calls.c
 const FOLDERS = /^src\/(.*)\//;
 
 for (const args of [["--preset", "trace"], ["--build", BUILD, "--target", "khala"]]) execFileSync("cmake", args, { cwd: ROOT, stdio: ["ignore", "ignore", "inherit"] });
@@ -39,7 +45,7 @@ class Trace {
     return Number(bytes.readBigUInt64LE());
   }
 
-  /** The calls while act ran, as [function, thread]. */
+  /** The calls and returns while act ran, as [function, thread, is return]. */
   async record(act) {
     this.#word(8, 0);
     this.#word(0, 1);
@@ -47,12 +53,15 @@ class Trace {
     this.#word(0, 0);
     const bytes = Buffer.alloc(this.#word(8) * 16);
     readSync(this.fd, bytes, 0, bytes.length, 16);
-    return Array.from({ length: bytes.length / 16 }, (_, i) => [bytes.readBigUInt64LE(i * 16), bytes.readBigUInt64LE(i * 16 + 8)]);
+    return Array.from({ length: bytes.length / 16 }, (_, i) => {
+      const thread = bytes.readBigUInt64LE(i * 16 + 8);
+      return [bytes.readBigUInt64LE(i * 16), thread & ~IS_RETURN, (thread & IS_RETURN) !== 0n];
+    });
   }
 }
 
-/** The file of each function, by its address in the process. */
-class Files {
+/** The name and file of each function, by its address in the process. */
+class Functions {
   #known = new Map();
 
   constructor(pid) {
@@ -60,11 +69,15 @@ class Files {
     this.base = BigInt(`0x${first.split("-")[0]}`);
   }
 
-  learn(functions) {
-    const unknown = [...new Set(functions)].filter((one) => !this.#known.has(one));
+  learn(addresses) {
+    const unknown = [...new Set(addresses)].filter((one) => !this.#known.has(one));
     const input = unknown.map((one) => `0x${(one - this.base).toString(16)}\n`).join("");
-    const { stdout } = spawnSync("addr2line", ["-e", process.env.KHALA_BINARY], { input, encoding: "utf8", maxBuffer: 1 << 26 });
-    stdout.split("\n").slice(0, -1).forEach((line, i) => this.#known.set(unknown[i], relative(ROOT, line.replace(/:\d+.*$/, ""))));
+    const { stdout } = spawnSync("addr2line", ["-f", "-e", process.env.KHALA_BINARY], { input, encoding: "utf8", maxBuffer: 1 << 26 });
+    const lines = stdout.split("\n");
+    unknown.forEach((one, i) => {
+      const file = relative(ROOT, lines[2 * i + 1].replace(/:\d+.*$/, ""));
+      this.#known.set(one, { name: lines[2 * i], file, isPassedOver: !file.startsWith("src/") || TOOLS.test(file) });
+    });
   }
 
   of(address) {
@@ -72,32 +85,49 @@ class Files {
   }
 }
 
-/** The walk of one recording: the file of each call of src/, without calls inside one file. */
-function walkOf(calls, files) {
-  files.learn(calls.map(([address]) => address));
-  const last = new Map();
-  const walk = [];
-  for (const [address, thread] of calls) {
-    const file = files.of(address);
-    if (!file.startsWith("src/") || last.get(thread) === file) continue;
-    last.set(thread, file);
-    walk.push(file);
+/** One recording: its functions in the order of their first call, its crossings, and those of them that are returns. */
+function walkOf(calls, functions) {
+  functions.learn(calls.map(([address]) => address));
+  const stacks = new Map();
+  const walk = { called: new Map(), crossings: new Set(), returns: new Set() };
+  for (const [address, thread, isReturn] of calls) {
+    const stack = stacks.get(thread) ?? stacks.set(thread, []).get(thread);
+    if (isReturn) {
+      // A function that was entered before the recording began returns without a frame.
+      const depth = stack.findLastIndex((frame) => frame.address === address);
+      if (depth >= 0) stack.length = depth;
+      continue;
+    }
+    const callee = functions.of(address);
+    if (!callee.isPassedOver) {
+      const caller = stack.findLast((frame) => !frame.function.isPassedOver);
+      const crossing = `${caller?.function.file ?? ""} ${callee.file}`;
+      walk.called.set(`${callee.file} ${callee.name}`, callee);
+      caller?.left.forEach((one) => walk.returns.add(one));
+      caller?.left.clear();
+      if (caller?.function.file !== callee.file) {
+        walk.crossings.add(crossing);
+        caller?.left.add(crossing);
+      }
+    }
+    stack.push({ address, function: callee, left: new Set() });
   }
   return walk;
 }
 
+const common = (sets) => sets.reduce((some, one) => new Set([...some].filter((value) => one.has(value))));
+
 function report(name, walks) {
-  const common = walks.map((walk) => new Set(walk)).reduce((some, one) => new Set([...some].filter((file) => one.has(file))));
-  const numbers = walks.map((walk) => {
-    const kept = walk.filter((file, i) => common.has(file));
-    const path = kept.filter((file, i) => file !== kept[i - 1]);
-    return { crossings: path.length - 1, returns: path.length - common.size };
-  }).sort((a, b) => a.crossings - b.crossings)[Math.floor(walks.length / 2)];
-  const folders = new Set([...common].map((file) => file.match(FOLDERS)[1].split("/")[0]));
-  const domain = [...common].filter((file) => !TOOLS.test(file)).length;
-  console.log(`${name}: ${common.size} files (${domain} without tools and codecs), ${folders.size} folders, ${numbers.crossings} crossings, ${numbers.returns} returns`);
-  if (process.argv.includes("--list")) console.log([...common].map((file) => `  ${file}`).join("\n"));
-  return common;
+  const called = [...common(walks.map((walk) => new Set(walk.called.keys())))].map((key) => walks[0].called.get(key));
+  const crossings = common(walks.map((walk) => walk.crossings));
+  const returns = common(walks.map((walk) => walk.returns));
+  const files = new Set(called.map((one) => one.file));
+  const passed = [...files].filter((file) => [...crossings].some((crossing) => crossing.startsWith(`${file} `)));
+  const folders = new Set([...files].map((file) => file.match(FOLDERS)[1].split("/")[0]));
+  console.log(`${name}: ${files.size} files (${passed.length}), ${folders.size} folders, ${crossings.size} crossings, ${returns.size} returns`);
+  if (process.argv.includes("--list")) console.log([...files].map((file) => `  ${file}`).join("\n"));
+  if (process.argv.includes("--calls")) console.log(called.map((one) => `  ${one.file} ${one.name}`).join("\n"));
+  return files;
 }
 
 const ends = [];
@@ -106,7 +136,7 @@ const place = mkdtempSync(join(tmpdir(), "khala-walk-"));
 try {
   const trace = new Trace(join(place, "trace"));
   const operator = await operate(t, { settings: { ...UNHURRIED, KHALA_IO_LOOPS: "1", KHALA_TRACE_FILE: trace.path, RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "5" } });
-  const files = new Files(operator.server.child.pid);
+  const functions = new Functions(operator.server.child.pid);
   const topic = "run:walk:events";
   const append = () => operator.did("runs/walk/events", { event_type: "run.log", payload: { text: "one" } });
   await operator.did("runs", { run_id: "walk", owner_user_id: "ada" }, 201);
@@ -116,7 +146,7 @@ try {
     const walks = [];
     for (let i = 0; i < RECORDINGS; i++) {
       const prepared = await prepare();
-      walks.push(walkOf(await trace.record(() => act(prepared)), files));
+      walks.push(walkOf(await trace.record(() => act(prepared)), functions));
     }
     return walks;
   };

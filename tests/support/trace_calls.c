@@ -1,7 +1,7 @@
-/* Records every call of the server's functions, for tools/walk.mjs. The file that KHALA_TRACE_FILE
- * names is mapped and shared with that program, which turns the recording on and off by its first
- * word. Calls of all threads are in one order. Built into khala with -finstrument-functions and
- * KHALA_TRACE; a full file drops what follows. */
+/* Records every call and return of the server's functions, for tools/walk.mjs. The file that
+ * KHALA_TRACE_FILE names is mapped and shared with that program, which turns the recording on and
+ * off by its first word. Calls of all threads are in one order. Built into khala with
+ * -finstrument-functions and KHALA_TRACE; a full file drops what follows. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define CALLS_MAX ((size_t)1 << 20)
+#define IS_RETURN ((uint64_t)1 << 63) /* in the word of the thread */
 
 struct trace {
     _Atomic uint64_t is_on;
@@ -37,19 +38,23 @@ __attribute__((constructor, no_instrument_function)) static void trace_open(void
     close(file);
 }
 
-__attribute__((no_instrument_function)) void __cyg_profile_func_enter(void *function,
-                                                                      void *caller) {
-    (void)caller;
+__attribute__((no_instrument_function)) static void note(void *function, uint64_t mark) {
     if (!trace || !atomic_load_explicit(&trace->is_on, memory_order_relaxed))
         return;
     uint64_t index = atomic_fetch_add(&trace->count, 1);
     if (index >= CALLS_MAX)
         return;
-    trace->calls[index].thread = (uint64_t)gettid();
+    trace->calls[index].thread = (uint64_t)gettid() | mark;
     trace->calls[index].function = (uint64_t)function;
 }
 
-__attribute__((no_instrument_function)) void __cyg_profile_func_exit(void *function, void *caller) {
-    (void)function;
+__attribute__((no_instrument_function)) void __cyg_profile_func_enter(void *function,
+                                                                      void *caller) {
     (void)caller;
+    note(function, 0);
+}
+
+__attribute__((no_instrument_function)) void __cyg_profile_func_exit(void *function, void *caller) {
+    (void)caller;
+    note(function, IS_RETURN);
 }
