@@ -52,6 +52,16 @@ async function findings(t, changes) {
 const LONG_SIGNATURE = "int thing(int number_with_a_long_name, int another_with_a_long_name, int third_with_a_long_name,\n" +
   "          int number) {";
 
+/** A page with a walk of one or two steps, and the sources that it names. */
+function walkOf(...rows) {
+  return {
+    "docs/architecture.md": `# Architecture\n\n### Walk: one\n\n| step | file | function | reached by |\n|---|---|---|---|\n${rows.map((row) => `${row}\n`).join("")}`,
+    "docs/rooms.svg": "",
+    "src/base/thing.c": GOOD,
+    "src/wire/user.c": 'static const struct table table = {.thing = thing};\n\nint use(int number) {\n    return thing(number) + table.other(number);\n}\n',
+  };
+}
+
 const faults = {
   "a layer that includes a later one": [
     { "src/wire/late.h": "int late(void);\n", "src/base/thing.c": `#include "wire/late.h"\n\n${GOOD}` },
@@ -104,6 +114,23 @@ const faults = {
     { "docs/plan.md": "# Plan\n\nSee [it](absent.md#part).\n" }, /^docs\/plan\.md:3: links to absent\.md, which does not exist$/],
   "a page that names a function that is not there": [
     { "docs/plan.md": "# Plan\n\nIt calls `thing_absent(number)`.\n" }, /^docs\/plan\.md:3: names thing_absent, which does not exist$/],
+  "a walk through a file that is not there": [
+    walkOf("| one | `base/absent.c` | `thing` | |"), /^docs\/architecture\.md:7: names base\/absent\.c, which does not exist$/],
+  "a walk through a function that the file does not define": [
+    walkOf("| one | `wire/user.c` | `thing` | a turn |"), /^docs\/architecture\.md:7: wire\/user\.c does not define thing$/],
+  "a walk whose step is not called": [
+    walkOf("| one | `base/thing.c` | `thing` | a turn |", "| two | `wire/user.c` | `use` | |"),
+    /^docs\/architecture\.md:8: base\/thing\.c does not call use$/],
+  "a walk whose step is called by a file that it did not pass": [
+    walkOf("| one | `base/thing.c` | `thing` | `wire/user.c` |"),
+    /^docs\/architecture\.md:7: thing is reached from wire\/user\.c, which the walk did not pass$/],
+  "a walk through a function pointer that is not called": [
+    walkOf("| one | `wire/user.c` | `use` | a turn |", "| two | `base/thing.c` | `thing` | `absent` |"),
+    /^docs\/architecture\.md:8: wire\/user\.c does not call thing through absent$/],
+  "a step of a walk that names no function": [
+    walkOf("| one | `wire/user.c` |"), /^docs\/architecture\.md:7: a step of a walk names one file and one function$/],
+  "a picture of the folders that is out of date": [
+    walkOf(), /^docs\/rooms\.svg: out of date; run tools\/rooms docs\/rooms\.svg$/],
   "a threat without a test": [
     { "SECURITY.md": "## Keys\n\n### Guesses\n\nText.\n\nCode: `base/thing.c`.\n" }, /^SECURITY\.md:3: the threat 'Guesses' names no tests$/],
   "a threat whose test is no path": [
@@ -139,6 +166,9 @@ describe("tools/tidy", { concurrency: 3, skip }, () => {
       "src/server/config_table.c": GOOD + lines(1000, ""),
     })).filter((line) => !line.includes("clang-format")), []);
     assert.deepEqual(await findings(t, {}), []);
+    assert.deepEqual((await findings(t, walkOf("| one | `wire/user.c` | `use` | a turn |", "| two | `base/thing.c` | `thing` | |",
+      "| two | `base/thing.c` | `thing` | `wire/user.c` |", "| two | `base/thing.c` | `thing` | `other` in `wire/user.c` |")))
+      .filter((line) => line.startsWith("docs/architecture")), []);
     assert.deepEqual(await findings(t, {
       "src/base/thing.c": functionOf(70),
       "tests/lib/thing.mjs": lines(900, ""),
