@@ -1,5 +1,5 @@
 // The unmodified phoenix client follows a run. Without the library, the program itself keeps the
-// position, drops repeated frames, renews the token and starts again where its position is stale.
+// position, drops repeated frames, renews the token and starts again if its position is stale.
 //   node phoenix.mjs RUN
 import { Socket } from "phoenix";
 import WebSocket from "ws"; // browsers, and Node from 22 on, have their own

@@ -1,4 +1,4 @@
-// A worker for the board: it registers itself, tells every ten seconds that it is alive, and stops on Ctrl-C.
+// A worker for the board: it registers itself, reports every ten seconds that it is alive, and stops on Ctrl-C.
 //   node worker.mjs WORKER
 const { BACKEND = "http://127.0.0.1:4200" } = process.env;
 const [worker_id = "worker-1"] = process.argv.slice(2);

@@ -19,7 +19,7 @@ extern "C" {
 
 enum khala_result {
     KHALA_OK,
-    KHALA_LATER,     /* of a callback: the frame was not applied; khala_next offers it again */
+    KHALA_LATER,     /* a callback's result: the frame was not applied; khala_next offers it again */
     KHALA_FULL,      /* the queue of events is full: wait for the room callback */
     KHALA_INVALID,   /* an argument is not valid */
     KHALA_CLOSED,    /* the client is closed */
@@ -40,7 +40,7 @@ struct khala_text {
 struct khala_error {
     const char *code;
     const char *message;  /* the cause in words: the server's, or the library's own */
-    const char *topic;    /* of an event: the topic of its entity; NULL: not of one topic */
+    const char *topic;    /* the topic of an event's entity; NULL: no single topic */
     unsigned http_status; /* 0: not of an HTTP answer */
     const char *details;  /* the server's details, a JSON object; NULL: none */
     bool is_final;        /* no later attempt can succeed */
@@ -51,7 +51,7 @@ struct khala_error {
 
 /* Behind the last frame that was applied: exclusive. */
 struct khala_position {
-    const char *epoch; /* as a start: NULL is not known, and the server may refuse the position */
+    const char *epoch; /* NULL in a start: not known, and the server may refuse the position */
     uint64_t seq;
 };
 
@@ -61,7 +61,7 @@ struct khala_frame {
     struct khala_text kind;         /* a JSON string */
     struct khala_text payload;      /* JSON */
     struct khala_text json;         /* the whole frame */
-    struct khala_position position; /* to be stored with what the application makes of the frame */
+    struct khala_position position; /* store it with what the application makes of the frame */
 };
 
 /* The history of the topic begins anew. The application drops what it made of earlier frames. */
@@ -83,7 +83,7 @@ struct khala_follow {
     const char *replay; /* NULL, or "all": everything that the log has */
     /* After this position. NULL: after the stored position, or else at the beginning. */
     const struct khala_position *after;
-    bool from_start; /* at the beginning, whatever is stored; after is NULL */
+    bool from_start; /* begin at the first frame, whatever is stored; after is NULL */
     /* Instead of the beginning, if there is no position: the next new frame, or the first frame of
      * a time such as "2026-11-16T08:00:00Z" or "90s" ago. */
     bool from_head;
@@ -113,9 +113,9 @@ enum khala_state {
     KHALA_STATE_CONNECTING,
     KHALA_STATE_JOINING,
     KHALA_STATE_LIVE,
-    KHALA_STATE_REAUTHENTICATING, /* as live */
+    KHALA_STATE_REAUTHENTICATING, /* otherwise like live */
     KHALA_STATE_BACKING_OFF,
-    KHALA_STATE_CLOSED, /* for good */
+    KHALA_STATE_CLOSED, /* the last state */
 };
 
 /* Members that are zero have their defaults. */
@@ -140,7 +140,7 @@ struct khala_options {
     void (*warned)(void *user, const struct khala_error *error);
     /* The client is gone. With a loop of the application, this ends khala_close. */
     void (*closed)(void *user);
-    const char *client_build_id; /* for a server with a compatibility gate */
+    const char *client_build_id; /* a server with a compatibility gate checks it */
     unsigned back_off_base_ms;   /* 300 */
     unsigned back_off_max_ms;    /* 30000 */
     unsigned token_timeout_ms;   /* 15000 */
@@ -231,7 +231,7 @@ khala_mint(struct khala *client, const char *key, struct khala_text request,
 /* A plain HTTP request to the server, with a token of the token callback or with a key. */
 struct khala_request {
     const char *method;       /* NULL: GET, or POST with a body */
-    const char *path;         /* with its query, encoded */
+    const char *path;         /* includes the query, encoded */
     const char *key;          /* instead of a token; "" is neither */
     const char *content_type; /* NULL: no body */
     struct khala_text body;

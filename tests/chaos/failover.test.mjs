@@ -113,9 +113,9 @@ test(`the epoch ends with a failover that not every node saw, seed ${SEED}`, LON
 const allReady = (world) => Promise.all(world.cluster.nodes.map(({ operator }) => until(
   () => operator.get("/healthz/ready").then(({ status }) => status === 200, () => false), "a node that is ready")));
 
-/** Waits until each client of a topic was told that its position belongs to another history. */
+/** Waits until each client of a topic has learned that its position belongs to another history. */
 const allToldAgain = (world) => Promise.all(world.followers.map((one) => one.until(
-  () => [...one.tracks.values()].every((track) => track.resets > 0 && track.at !== null), "is told to start again")));
+  () => [...one.tracks.values()].every((track) => track.resets > 0 && track.at !== null), "starts again")));
 
 test(`a database restored to an earlier state has a new epoch, and every client starts again, seed ${SEED}`, LONG, async (t) => {
   const archive = join(folder(t), "archive");

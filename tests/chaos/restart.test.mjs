@@ -1,5 +1,5 @@
 // Restarts under a thousand live clients of every dialect and several tenants during appends.
-// Readiness fails first; every client is told a different time to reconnect, reconnects then, and
+// Readiness fails first; every client gets a different time to reconnect, reconnects then, and
 // resumes after its cursor. In the end each client has received its part of the log completely and in
 // order, every acknowledged event is in the log, and no cursor was stale. Clients that never read and
 // half-sent requests must not delay the end of a server. KHALA_CHAOS_CLIENTS and KHALA_CHAOS_RESTARTS
@@ -110,9 +110,9 @@ class World {
     return this.operator;
   }
 
-  /** The told time, which doubles while no server is there: the attempts of all clients would slow down this process. */
+  /** The time that the server named, which doubles while no server is there: the attempts of all clients would slow down this process. */
   pauseMs(follower) {
-    return (follower.told.at(-1) ?? 400) * 2 ** Math.min(follower.refusedInRow, 3);
+    return (follower.delaysMs.at(-1) ?? 400) * 2 ** Math.min(follower.refusedInRow, 3);
   }
 
   /** Takes the only error that a client may get, and answers its reconnect time. */
@@ -125,7 +125,7 @@ class World {
   left(follower, hint, code) {
     assert.ok(Number.isInteger(hint), `${follower.name} was sent away without a word: ${code}`);
     if (code !== undefined) assert.equal(code, RESTARTING, follower.name);
-    follower.told.push(hint);
+    follower.delaysMs.push(hint);
     this.firstTold ??= follower;
   }
 
@@ -236,7 +236,7 @@ async function end(world, round) {
   world.firstTold = null;
   server.kill(round % 2 ? "SIGTERM" : "SIGINT");
   if (probe) await unready(world, probe);
-  await world.all((one) => one.told.length === round, "is told when to come back");
+  await world.all((one) => one.delaysMs.length === round, "gets a time to come back");
   if (finish) await finish();
   const { code } = await within(server.ended, "the end of the server", WAIT_MS_MAX);
   assert.equal(code, 0, server.log);
@@ -254,12 +254,12 @@ async function restart(t, world, round) {
   world.operator = await operate(t, { data: operator.data, settings: settingsOf(round + 1), bind: `127.0.0.1:${world.port}` });
   operator.close();
   await world.all((one) => one.isLive && one.sessions === round + 1, "comes back");
-  const hints = world.followers.map((one) => one.told.at(-1));
+  const hints = world.followers.map((one) => one.delaysMs.at(-1));
   const tenths = assertSpread(hints, CLIENTS / 2, "all");
   for (const Kind of [Phoenix, TopicSocket, EventStream]) {
-    assertSpread(world.followers.filter((one) => one.constructor === Kind).map((one) => one.told.at(-1)), CLIENTS / 2, Kind.name);
+    assertSpread(world.followers.filter((one) => one.constructor === Kind).map((one) => one.delaysMs.at(-1)), CLIENTS / 2, Kind.name);
   }
-  t.diagnostic(`restart ${round}: told ${Math.min(...hints)} to ${Math.max(...hints)} ms, by tenths ${tenths}`);
+  t.diagnostic(`restart ${round}: delays of ${Math.min(...hints)} to ${Math.max(...hints)} ms, by tenths ${tenths}`);
 }
 
 test(`${CLIENTS} live clients resume without loss over ${RESTARTS} restarts`, { timeout: 230_000 }, async (t) => {

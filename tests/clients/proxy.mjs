@@ -21,7 +21,7 @@ const RECORDS_MAX = 50;
 const DELAY_MS_MAX = 20;
 const SILENCE_MS_MAX = 60; // a connection without bytes of the server for so long gets its fault
 const FIRST_BYTE_MS_MAX = 500;
-const HIT_CHANCE = 0.5; // of a message on a connection whose messages come twice or in the wrong order
+const HIT_CHANCE = 0.5; // the chance of a message on a connection whose messages come twice or in the wrong order
 
 export class FaultProxy {
   counts = Object.fromEntries(FAULTS.map((fault) => [fault, 0]));
@@ -86,7 +86,7 @@ export class FaultProxy {
     relay.call(this, upstream, client, fault, random);
   }
 
-  /** Calls act after so long a silence of the server. The returned function tells that bytes came, or that the connection is over. */
+  /** Calls act after so long a silence of the server. Call the returned function if bytes came, or if the connection is over. */
   #afterSilence(client, ms, act) {
     let timer = setTimeout(act, FIRST_BYTE_MS_MAX);
     client.on("close", () => clearTimeout(timer));

@@ -63,7 +63,7 @@ test("a follower that is thousands of events behind delivers all of them", async
 async function replaced(proxy, node, other) {
   await proxy.until(() => proxy.isCut, "the cut");
   await appended(await other(), "room", said(2));
-  proxy.mend();
+  proxy.repair();
   await until(async () => (await node.get("/healthz/ready")).status === 200, "the node that was cut off follows");
 }
 

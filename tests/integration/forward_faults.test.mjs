@@ -116,14 +116,14 @@ test("an append whose answer was lost is sent again only with its event id or ke
   const { url, proxy, follower, lose } = await distant(t);
   const before = await retries(follower);
   assertError(await lose(1), 503, "append_outcome_unknown");
-  proxy.mend();
+  proxy.repair();
   assert.equal(await retries(follower), before, "it was not sent again");
 
   for (const [number, identity] of [[2, { event_id: newId() }], [3, { idempotency_key: "three" }]]) {
     const attempts = await retries(follower);
     const asked = lose(number, identity);
     await until(async () => await retries(follower) > attempts, "the second attempt");
-    proxy.mend();
+    proxy.repair();
     const repeated = await within(asked, "the answer");
     assert.equal(repeated.status, 200, repeated.body);
     assert.equal(JSON.parse(repeated.body).deduplicated, true);
@@ -139,7 +139,7 @@ test("an append that may be stored is of unknown outcome, also when later attemp
   proxy.behind = other.server.port;
   const asked = lose(1, { event_id: newId() });
   await until(async () => await retries(follower) > 0, "the second attempt");
-  proxy.mend();
+  proxy.repair();
   assertError(await asked, 503, "append_outcome_unknown");
   assert.equal(countOf(url, 1), "1");
 });

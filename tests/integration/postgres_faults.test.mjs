@@ -184,7 +184,7 @@ async function cutAtCommit(t, directions) {
   assert.ok(proxy.isCut);
   await isReady(operator, false);
   const stored = psql(url, "SELECT max(seq) FROM events");
-  proxy.mend();
+  proxy.repair();
   const repeated = JSON.parse((await appended(operator, 2)).body);
   await isReady(operator);
   assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), "2|2", "it is stored once");
@@ -212,7 +212,7 @@ test("a server that is cut off from its database is not ready, and recovers by i
   await isReady(operator, false);
   assert.equal(await refusedForNow(operator, 2), "writer_lost");
   await until(() => holders(url) === "0", "the role is free for another server");
-  proxy.mend();
+  proxy.repair();
   await appended(operator, 2);
   await isReady(operator);
   assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), "2|2");

@@ -1,7 +1,7 @@
 // Clients that repeat a cheap request as fast as they can, in a thread of their own. workerData: {host, port,
 // connections, kind, token}. Each connection of the kind "audit" opens an audit socket with a fresh nonce, waits for
 // the first message, closes and opens the next one; of the kind "keys" it sends requests with a wrong operator key, and
-// of "tokens" with a token whose signature is wrong, and connects again where the server closed. The thread posts
+// of "tokens" with a token whose signature is wrong, and connects again if the server closed. The thread posts
 // "sent" when every connection has sent, and at the message "close" the number of answers.
 import { randomUUID } from "node:crypto";
 import net from "node:net";

@@ -6,7 +6,7 @@ import { until } from "./wait.mjs";
 
 export const TURN = 384; // events without payload
 export const BATCHES = 8;
-export const ITEMS = 1024; // of each batch: four slices
+export const ITEMS = 1024; // items of each batch: four slices
 const NDJSON = { "content-type": "application/x-ndjson" };
 
 export const groupsOf = async (operator) => (await scrape(operator)).get("khala_store_queue_groups");

@@ -40,7 +40,7 @@ exec 2>&1 env -i container=khala PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_UNIT
   SYSTEMD_LOG_TARGET=journal ${MANAGER} --system --unit=box.target --show-status=no
 `;
 
-/** The folder of this process' control groups (v2), or null where there is none. */
+/** The folder of this process' control groups (v2), or null if there is none. */
 function controlGroup() {
   const own = readFileSync("/proc/self/cgroup", "utf8").match(/^0::(.*)$/m);
   const mount = readFileSync("/proc/self/mounts", "utf8").match(/^\S+ (\S+) cgroup2 /m);

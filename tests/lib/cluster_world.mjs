@@ -41,7 +41,7 @@ export class ClusterWorld extends Watched {
   counts = new Map(); // refusals and closes, by kind
   faulted = new Map(); // functions that end the faults, by node or "driver"
   faults = []; // all of them with their times, for a report
-  takeovers = new Map(); // by fault, the ms until the next append was acknowledged
+  takeovers = new Map(); // the ms until the next append was acknowledged, by fault
   producing = [];
 
   /** Starts a cluster and its load. */
@@ -81,7 +81,7 @@ export class ClusterWorld extends Watched {
   }
 
   pauseMs(follower) {
-    return follower.told.pop() ?? 20 + this.dice.below(200);
+    return follower.delaysMs.pop() ?? 20 + this.dice.below(200);
   }
 
   notice(follower, body) {
@@ -94,7 +94,7 @@ export class ClusterWorld extends Watched {
   left(follower, hint, code) {
     if (code !== undefined) this.count(`close ${code}`);
     if (code !== undefined) assert.ok(CLOSES.includes(code), `${follower.name} was closed with ${code}`);
-    if (hint !== undefined) follower.told.push(hint);
+    if (hint !== undefined) follower.delaysMs.push(hint);
   }
 
   fail(error, { name }) {
@@ -196,7 +196,7 @@ export class ClusterWorld extends Watched {
     for (const place of [...this.faulted.keys()]) await this.heal(place);
   }
 
-  /** Lets a fault happen, and measures the time until the next append. Answers null where no node is free for it. */
+  /** Lets a fault happen, and measures the time until the next append. Returns null if no node is free for it. */
   async fault(name, act) {
     const { cluster, dice, faulted } = this;
     if (act.isDriver && faulted.has("driver")) return null;

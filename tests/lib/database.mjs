@@ -70,7 +70,7 @@ export function copyDatabase(from, to) {
 
 const STORE_VERBS = ["serve", "migrate", "verify", "doctor", "keys", "reproject", "retention", "backup", "restore"];
 
-/** The settings of a verb, with the database of its data folder where the tests run on PostgreSQL. */
+/** The settings of a verb, with the database of its data folder if the tests run on PostgreSQL. */
 export function storeSettings(args, settings, cwd = ".") {
   // A file of settings names the store itself.
   if (!onPostgres || !STORE_VERBS.includes(args[0]) || "DB_URL" in settings || args.includes("--config")) return settings;

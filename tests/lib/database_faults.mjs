@@ -10,7 +10,7 @@ export const append = (operator, body) => operator.post("/internal/v1/topics/roo
 export const eventOf = (number) => ({
   event_type: "said", payload: { number }, event_id: `01890000-0000-7000-8000-${String(number).padStart(12, "0")}` });
 
-/** Repeats an append until it is taken, as a producer does, and answers the last answer. */
+/** Repeats an append until it is accepted, as a producer does, and returns the last answer. */
 export async function appended(operator, number) {
   for (;;) {
     const answer = await append(operator, eventOf(number));

@@ -22,7 +22,7 @@ async function serverOf(t, { scheme, port, command, log, publish }) {
 }
 
 /** Sends bytes to a server and waits until its answers match. */
-async function tell(port, text, pattern) {
+async function sendTo(port, text, pattern) {
   const socket = net.connect(port, "127.0.0.1");
   await once(socket, "connect");
   let answer = "";
@@ -35,7 +35,7 @@ async function tell(port, text, pattern) {
 export async function nats(t, args = []) {
   const port = await fixedPort();
   const command = ["nats-server", "-a", "127.0.0.1", "-p", String(port), ...args];
-  const publish = (channel, texts) => tell(port, `CONNECT {"verbose":false}\r\n${
+  const publish = (channel, texts) => sendTo(port, `CONNECT {"verbose":false}\r\n${
     texts.map((text) => `PUB ${channel} ${Buffer.byteLength(text)}\r\n${text}\r\n`).join("")}PING\r\n`, /PONG/);
   return serverOf(t, { scheme: "nats", port, command, log: "log", publish });
 }
@@ -44,7 +44,7 @@ export async function redis(t, args = []) {
   const port = await fixedPort();
   const command = ["redis-server", "--bind", "127.0.0.1", "--port", String(port), "--save", "", "--dir", folder(t), ...args];
   const words = (...all) => `*${all.length}\r\n${all.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("")}`;
-  const publish = (channel, texts) => tell(port, texts.map((text) => words("PUBLISH", channel, text)).join("") + words("PING"), /PONG/);
+  const publish = (channel, texts) => sendTo(port, texts.map((text) => words("PUBLISH", channel, text)).join("") + words("PING"), /PONG/);
   return serverOf(t, { scheme: "redis", port, command, log: "out", publish });
 }
 

@@ -48,7 +48,7 @@ const restarts = (mode) => async ({ cluster, dice }) => {
   return {};
 };
 
-/** Ends the server of the wake-up driver, or its sessions where the database is the driver. */
+/** Ends the server of the wake-up driver, or its sessions if the database is the driver. */
 async function driverKilled({ cluster }) {
   if (cluster.driver === "memory") return null;
   if (!cluster.wakeups) {

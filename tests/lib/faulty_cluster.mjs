@@ -24,8 +24,8 @@ const WRITER = `SELECT a.pid, a.application_name FROM runtime.writer w JOIN pg_s
 /** One node: its process, its proxy and the operator that speaks to it. */
 class Node {
   isStopped = false;
-  directions = []; // of its network that are cut
-  log = ""; // of the processes that have ended
+  directions = []; // the cut directions of its network
+  log = ""; // the log of the processes that have ended
 
   constructor(cluster, index) {
     this.cluster = cluster;
@@ -56,7 +56,7 @@ class Node {
 
   heal() {
     this.directions = [];
-    for (const proxy of this.proxies) proxy.mend();
+    for (const proxy of this.proxies) proxy.repair();
   }
 
   /** Starts the process and waits until it listens. While the database is away it tries again. */

@@ -1,5 +1,5 @@
 // Clients that follow topics over the end of servers, one class a dialect. Each resumes from its
-// position and asserts that the server continues there, or starts again where the server says so. The
+// position and asserts that the server continues there, or starts again if the server says so. The
 // world of a test chooses the server of a session, and judges errors and ends:
 //   nodeOf(follower)            the operator of the server for the next session
 //   notice(follower, body)      takes an error that the server sent; answers the reconnect time in it
@@ -29,7 +29,7 @@ const INFLATED_AT_A_TIME = 1000;
 
 const inflating = (follower) => (follower.deflates ? { concurrencyLimit: INFLATED_AT_A_TIME } : false);
 
-/** Waits as long as the server told the client to. */
+/** Waits as long as the server demanded. */
 const backOff = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /** The events of one topic that one client received, without repetitions. */
@@ -125,13 +125,13 @@ class LogTrack extends Track {
 
 /** A client that has one session after the other. Each kind has its own session(). */
 class Follower extends Watched {
-  sessions = 0; // that were live
+  sessions = 0; // those that were live
   isLive = false;
-  told = []; // when to come back, once a session that ended
+  delaysMs = []; // the times to come back, one for each session that ended
   refused = 0;
-  refusedInRow = 0; // since the last session that was live
+  refusedInRow = 0; // refusals since the last session that was live
   deflates = false;
-  node = null; // of the current session
+  node = null; // the node of the current session
 
   constructor(world, tenant, topics) {
     super();
@@ -233,7 +233,7 @@ function forget(follower, body) {
   for (const { topic } of body.stale_topics) follower.tracks.get(topic).reset();
 }
 
-/** Takes the windows of a subscription, which tell where each topic begins. */
+/** Takes the windows of a subscription, which show where each topic begins. */
 function welcomed(follower, { windows }) {
   for (const { topic, epoch, bootstrap } of windows) {
     const track = follower.tracks.get(topic);
@@ -297,7 +297,7 @@ export class Phoenix extends Follower {
   }
 }
 
-/** The npm client, which reconnects by itself at the told time. */
+/** The npm client, which reconnects by itself at the time that the server named. */
 export class PhoenixClient extends Follower {
   live() {
     const urlOf = ({ server }) => `ws://${server.host}:${server.port}/socket`;
@@ -400,7 +400,7 @@ export class EventStream extends Follower {
   #take(event) {
     const { track } = this;
     const isLog = track instanceof LogTrack;
-    this.lastId = event.id || this.lastId; // of an earlier connection
+    this.lastId = event.id || this.lastId; // an id of an earlier connection
     if (event.type === STALE) {
       track.reset();
     } else if (event.type === "bootstrap") {

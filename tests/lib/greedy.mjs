@@ -12,12 +12,12 @@ import { until } from "./wait.mjs";
 
 export const STRICT = process.env.KHALA_CHAOS_STRICT === "1";
 const SECONDS = Math.min(2, Number(process.env.KHALA_CHAOS_SECONDS ?? 1.2));
-const ROUNDS_MIN = STRICT ? 300 : 1; // of the victim, during each attack
+const ROUNDS_MIN = STRICT ? 300 : 1; // rounds of the victim during each attack
 const WARM_ROUNDS = STRICT ? 50 : 0;
 const QUIET_ROUNDS = STRICT ? 300 : 40;
 const BATCH_ROUNDS = 5; // one of so many rounds has a batch
 const TOPIC = "run:victim:events";
-const PAGE_SIZE = 4096; // of the kernel's count of socket memory
+const PAGE_SIZE = 4096; // the unit of the kernel's count of socket memory
 // A broken server misses the wide bounds by far: seconds, a whole core, gigabytes.
 const RATIO_MAX = STRICT ? 3 : 20;
 const DELAY_MS_MAX = STRICT ? 0 : SANITIZED ? 5000 : 2000;

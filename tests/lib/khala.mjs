@@ -208,7 +208,7 @@ export async function serve(t, {
     server.crashed = true;
     await server.end("SIGKILL");
   };
-  /** Waits for the end of a server that was told to end, which must be clean. */
+  /** Waits for the end of a server that got a signal to end, which must be clean. */
   server.stopped = async () => {
     const { code } = await server.end();
     assert.doesNotMatch(server.log, SANITIZER_REPORT);

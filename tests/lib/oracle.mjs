@@ -13,9 +13,9 @@ export class Ledger {
   made = 0;
   sent = new Map();
   acknowledged = new Map(); // sequences; of events appended by SQL null
-  withdrawn = new Set(); // in transactions that were rolled back
+  withdrawn = new Set(); // events of transactions that were rolled back
   unknown = []; // asked again, with the same id
-  left = 0; // not asked again: there or not
+  left = 0; // events that no later question will settle
 
   /** A new event for {run_id} or {topic}. */
   make(target) {

@@ -1,5 +1,5 @@
 // Proxies of tcp_proxy.mjs in a thread of their own, so that a busy test does not delay a database session until it
-// times out. The test gives a proxy's URL as data, and sends {cut}, {mend} or {close} to it.
+// times out. The test gives a proxy's URL as data, and sends {cut}, {repair} or {close} to it.
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { tcpProxy } from "./tcp_proxy.mjs";
 import { once } from "./wait.mjs";
@@ -13,16 +13,16 @@ export async function proxyThread(t, url) {
     port,
     target: Number(new URL(url).port),
     cut: (...directions) => worker.postMessage({ cut: directions }),
-    mend: () => worker.postMessage({ mend: true }),
+    repair: () => worker.postMessage({ repair: true }),
     close: () => worker.postMessage({ close: true }),
   };
 }
 
 if (!isMainThread) {
   const proxy = await tcpProxy({ after() {} }, workerData);
-  parentPort.on("message", ({ cut, mend }) => {
+  parentPort.on("message", ({ cut, repair }) => {
     if (cut) proxy.cut(...cut);
-    else if (mend) proxy.mend();
+    else if (repair) proxy.repair();
     else proxy.close();
   });
   parentPort.postMessage({ port: proxy.port });

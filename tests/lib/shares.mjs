@@ -6,7 +6,7 @@ import { constants, inflateRawSync } from "node:zlib";
 import { once, within } from "./wait.mjs";
 import { cut, handshake, message, phoenixPath, TEXT } from "./websocket.mjs";
 
-const CHUNK_BYTES = 64 << 10; // taken between two steps
+const CHUNK_BYTES = 64 << 10; // bytes read between two steps
 
 /** A Phoenix client that takes some bytes, lets a step run, and takes the next ones. */
 export class Reader {

@@ -8,19 +8,19 @@ export class Stream extends Watched {
   events = [];
   comments = 0;
   retry = null;
-  retries = 0; // how many retry fields came
+  retries = 0; // retry fields that came
   lastId = "";
   ended = false;
   #rest = "";
   #event = { type: "", data: [] };
-  #id = ""; // of the event that is being read: it counts when that event is whole
+  #id = ""; // the id of the event that is being read: it counts when that event is whole
 
   /** The sequence in the last id, which is "seq@epoch". */
   get lastSeq() {
     return Number(this.lastId.split("@")[0]);
   }
 
-  /** Opens a stream, which is closed with the server; status tells whether the server accepted it. */
+  /** Opens a stream, which is closed with the server; status says whether the server accepted it. */
   static async open(operator, path, headers = {}) {
     const stream = new Stream();
     const { host, port, ca, trust } = operator.server;

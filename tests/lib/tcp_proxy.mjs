@@ -13,7 +13,7 @@ class Proxy extends Watched {
 
   constructor(port) {
     super();
-    this.behind = port; // of the server; a test may change it for later connections
+    this.behind = port; // the server's port; a test may change it for later connections
     this.listener = net.createServer((client) => this.#accept(client, net.connect(this.behind, "127.0.0.1")));
   }
 
@@ -81,7 +81,7 @@ class Proxy extends Watched {
     this.#mark = { texts, directions };
   }
 
-  mend() {
+  repair() {
     this.#cut = { toServer: false, toClient: false };
     for (const pair of this.#pairs) this.#apply(pair);
   }

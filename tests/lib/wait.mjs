@@ -1,7 +1,7 @@
 // Waiting with a deadline. Every wait of the tests goes through this file; a wait that fails names
 // what did not come. The tests wait for an event or a condition, never for time alone.
 
-const WAIT_MS_MAX = 60_000; // also on a busy machine; a wait is no measurement
+const WAIT_MS_MAX = 60_000; // enough on a busy machine; a wait is no measurement
 export const ASK_AGAIN_MS = 5;
 
 /** Settles as the promise does, and rejects at the deadline with the name of what did not come. */

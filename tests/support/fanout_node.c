@@ -3,7 +3,7 @@
  *   announce EPOCH LOG_ID       announces one commit
  *   storm EPOCH COUNT           announces log ids 1 to COUNT, then prints "stormed MILLISECONDS"
  *   status                      prints one line of JSON
- * Output: "hint EPOCH LOG_ID", and "lost" where hints may have been lost. Ends with its input. */
+ * Output: "hint EPOCH LOG_ID", and "lost" if hints may have been lost. Ends with its input. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

@@ -32,7 +32,7 @@ struct program;
 struct following {
     struct program *program;
     uint64_t number;
-    uint64_t offered_seq; /* of the frame that was answered with KHALA_LATER */
+    uint64_t offered_seq; /* the frame that was answered with KHALA_LATER */
 };
 
 struct program {
@@ -257,8 +257,8 @@ static void mint(struct program *program, char *line) {
 }
 
 struct asking {
-    size_t size;    /* of the answer */
-    unsigned lines; /* of the body that are still to be sent */
+    size_t size;    /* bytes of the answer */
+    unsigned lines; /* lines of the body that are still to be sent */
     char line[64];
 };
 

@@ -18,7 +18,7 @@ int statvfs(const char *path, struct statvfs *disk) {
     return failed;
 }
 
-/* The name where files have 64-bit offsets. Both structures are the same on 64-bit machines. */
+/* The name if files have 64-bit offsets. Both structures are the same on 64-bit machines. */
 int statvfs64(const char *path, struct statvfs64 *disk) {
     return statvfs(path, (struct statvfs *)disk);
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define CALLS_MAX ((size_t)1 << 20)
-#define IS_RETURN ((uint64_t)1 << 63) /* in the word of the thread */
+#define IS_RETURN ((uint64_t)1 << 63) /* a bit of the word of the thread */
 
 struct trace {
     _Atomic uint64_t is_on;

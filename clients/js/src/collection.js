@@ -1,6 +1,6 @@
 // The documents of a summary topic as an observable map. It starts with the snapshot of each connection
 // that cannot resume, and keeps no position in a storage, because the documents are in memory only.
-import { tell } from "./machine.js";
+import { notify } from "./machine.js";
 
 export class Collection {
   #documents = new Map(); // doc_key → {doc_key, doc_version, payload}
@@ -54,7 +54,7 @@ export class Collection {
     } catch (error) {
       this.error = error;
       this.#whenReady.reject(error);
-      this.#tell({ type: "error", error });
+      this.#notify({ type: "error", error });
     } finally {
       this.#running = null;
       this.#prepare();
@@ -66,19 +66,19 @@ export class Collection {
     this.isReady = true;
     this.error = null;
     this.#whenReady.resolve(this);
-    this.#tell({ type: "reset", reason });
+    this.#notify({ type: "reset", reason });
   }
 
   #set({ doc_key, doc_version, payload, payload_hash, seq }) {
     const known = this.#documents.get(doc_key);
     if (typeof doc_key !== "string" || known?.doc_version >= doc_version) return;
     this.#documents.set(doc_key, { doc_key, doc_version, payload, payload_hash });
-    this.#tell({ type: "set", key: doc_key, value: payload, seq });
+    this.#notify({ type: "set", key: doc_key, value: payload, seq });
   }
 
-  #tell(change) {
+  #notify(change) {
     this.#isViewCurrent = false;
-    tell(this.#listeners, change);
+    notify(this.#listeners, change);
   }
 
   /** The payload of a document, by its key or by the id at the end of it. */

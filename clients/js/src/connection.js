@@ -10,9 +10,9 @@ const PROBE_MS = 5000;
 const STABLE_MS = 10_000; // a connection that lived so long starts the backoff anew
 const REFUSALS_MAX = 4; // new tokens in a row
 const PREFER_AGAIN = { baseMs: 30_000, maxMs: 300_000 };
-const HIDDEN_MIN = 2; // a page cannot tell one 502 of a proxy from a refused origin
+const HIDDEN_MIN = 2; // a page sees no difference between one 502 of a proxy and a refused origin
 const HEARTBEAT_MS = 15_000;
-const TIMER_MS_MAX = 2 ** 31 - 1; // of setTimeout
+const TIMER_MS_MAX = 2 ** 31 - 1; // the limit of setTimeout
 
 export class Connection {
   #options;
@@ -20,11 +20,11 @@ export class Connection {
   #machine;
   #transport = null;
   #transportIndex = 0;
-  #preferAgainAt = Infinity; // when the first transport is tried again, while another one works
+  #preferAgainAt = Infinity; // the time of the next try of the first transport, while another one works
   #preferAttempts = 0;
   #candidate = null; // {transport, token, timer} of such an attempt
   #isProven = false;
-  #reachableAt = Infinity; // since then the server answers over HTTP, as far as is known
+  #reachableAt = Infinity; // the time since which the server answers over HTTP, as far as is known
   #hidden = 0; // attempts in a row whose answers the browser hid
   #attempts = 0;
   #refusals = 0;

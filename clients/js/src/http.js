@@ -171,7 +171,7 @@ class EventStreamTransport extends HttpTransport {
     if (type === "message" || type === "progress") {
       const { after, ...frame } = body;
       const frames = type === "message" ? [frame] : [];
-      // The position of a time is told by its first frame.
+      // The first frame shows the position of a time.
       if (!stream.isStarted && stream.options.since) this.events.started(name, { epoch, from_seq: after + 1, truncated: false });
       stream.isStarted = true;
       this.events.range(name, { epoch, after, through: type === "message" ? frame.seq : body.through, frames, complete: true, bytes: data.length });

@@ -2,7 +2,7 @@
 import { Collection } from "./collection.js";
 import { Connection } from "./connection.js";
 import { KhalaError } from "./errors.js";
-import { realWorld, tell } from "./machine.js";
+import { notify, realWorld } from "./machine.js";
 import { PhoenixTransport } from "./phoenix.js";
 import { memoryStorage } from "./storage.js";
 import { Subscription } from "./subscription.js";
@@ -94,7 +94,7 @@ export class Khala {
     this.#listen();
   }
 
-  /** A browser tells when its network is back or its page is shown again. */
+  /** A browser reports when its network is back or its page is shown again. */
   #listen() {
     if (typeof globalThis.addEventListener !== "function") return;
     const wake = () => this.#connection.give("wake");
@@ -108,11 +108,11 @@ export class Khala {
     const { state: status, transport, error } = this.#connection;
     if (status === this.#state.status && transport === this.#state.transport && error === this.#state.error) return;
     this.#state = { status, transport, error };
-    tell(this.#listeners, this.#state);
+    notify(this.#listeners, this.#state);
   }
 
   #warn(error) {
-    tell(this.#warners, error);
+    notify(this.#warners, error);
   }
 
   /** {status, transport, error}. The same object until it changes. */

@@ -34,7 +34,7 @@ export class LogFollower {
   #settings;
   #given;
   #keeper;
-  #cursor = null; // of the last entry that arrived
+  #cursor = null; // the cursor of the last entry that arrived
   #since;
   #isOver = false;
   #interrupt = () => {}; // ends the wait or the request in progress
@@ -96,7 +96,7 @@ export class LogFollower {
       }
       if (this.#isOver) return;
       if (!error) { // the token ends, and the next stream gets a new one
-        if (world.now() - begunAt < RENEWAL_MS) await this.#wait(RENEWAL_MS); // which may be as short-lived
+        if (world.now() - begunAt < RENEWAL_MS) await this.#wait(RENEWAL_MS); // the next token may be as short-lived
         continue;
       }
       const { policy, code, message, status, request_id, retryAfterMs } = error;

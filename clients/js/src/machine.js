@@ -56,7 +56,7 @@ export const realWorld = {
 };
 
 /** Calls every listener. An error of one does not stop the others, nor the machine: the platform reports it. */
-export function tell(listeners, value) {
+export function notify(listeners, value) {
   for (const listener of [...listeners]) {
     try {
       listener(value);

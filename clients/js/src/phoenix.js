@@ -6,7 +6,7 @@ import { streamOf } from "./position.js";
 const CHANNEL = "sync:v1";
 const TOPICS_PER_PUSH = 100;
 const CLOSE_MS = 1000;
-const CLOSED = 3; // of readyState
+const CLOSED = 3; // a value of readyState
 const REPLY_MS = 20_000;
 
 export class PhoenixTransport {

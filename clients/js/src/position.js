@@ -19,7 +19,7 @@ export function streamOf(topic) {
 /**
  * A position of a storage, of the application or of an answer, or null if it is not one: {epoch, seq},
  * {seq}, a number, or a text `N` or `N@EPOCH`. A position without an epoch stays without one: only the
- * server can tell whether it is of the present history.
+ * server knows whether it belongs to the present history.
  */
 export function readPosition(given) {
   let value = given;

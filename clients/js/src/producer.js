@@ -1,7 +1,7 @@
 // Appends events: each has an id from the start, so a repeated request never stores a second event.
 // Every entity has a lane of its own: one batch of it is in flight, and only it waits when it is refused.
 import { hintOf, KhalaError } from "./errors.js";
-import { backOffMs, realWorld, tell } from "./machine.js";
+import { backOffMs, notify, realWorld } from "./machine.js";
 import { causeOf, fetchOwn, hiddenError, inquire, newRequestId, randomBytes, refusalOf } from "./request.js";
 import { askToken, tokenLifeMs } from "./token.js";
 
@@ -39,10 +39,10 @@ export class Producer {
   #bytes = 0;
   #number = 0;
   #lanes = new Map(); // entity → {items, count, bytes, isBusy, attempts, timer}; its items are those that no request carries
-  #waiting = { items: 0, bytes: 0 }; // in the lanes
+  #waiting = { items: 0, bytes: 0 }; // the content of the lanes
   #requests = new Set(); // {abort, done}
-  #itemsMax; // of a batch; halved while batches are too large
-  #timer = null; // until the next batch
+  #itemsMax; // the size of a batch; halved while batches are too large
+  #timer = null; // begins the next batch
   #pause = null; // the wait after a failed request
   #failures = 0; // requests in a row
   #refusals = 0; // tokens in a row
@@ -322,7 +322,7 @@ export class Producer {
 
   #warn({ code, message, status, request_id }, waiting, ms, entity) {
     const text = `${status ? `${status} ` : ""}${code}: ${message ?? ""} ${waiting}, and are sent again in ${Math.ceil(ms)} ms.`;
-    tell(this.#warners, new KhalaError(code, text, { status, request_id, entity, retryAfterMs: ms }));
+    notify(this.#warners, new KhalaError(code, text, { status, request_id, entity, retryAfterMs: ms }));
   }
 
   /** Finds out whether the browser hides the answers from this page. Tells it at the second such request in a row. */
@@ -331,7 +331,7 @@ export class Producer {
     if (!globalThis.location) return;
     const isHidden = await inquire(fetch, url, this.#world) === "hidden";
     this.#hidden = isHidden ? this.#hidden + 1 : 0;
-    if (this.#hidden === 2) tell(this.#warners, hiddenError(url));
+    if (this.#hidden === 2) notify(this.#warners, hiddenError(url));
   }
 
   #settle(item, act) {

@@ -4,12 +4,12 @@ const WINDOW_MS = 300_000;
 const GENERATIONS_MAX = 8;
 const GENERATION_MS = WINDOW_MS / (GENERATIONS_MAX - 1); // rounded up, so that seven of them cover the window
 const SLOTS_MIN = 64;
-const SLOTS_MAX = 65_536; // of 16 bytes
-const FULL = 0.75; // of the slots; a set that is fuller takes long to find a free one
+const SLOTS_MAX = 65_536; // a slot has 16 bytes
+const FULL = 0.75; // the share of used slots; a set that is fuller takes long to find a free one
 const TEXTS_MAX = 4096; // ids that are no UUID
 const DOCUMENTS_MAX = 8192;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-const seed = Math.floor(Math.random() * 2 ** 32); // so that no producer can choose ids that collide
+const seed = Math.floor(Math.random() * 2 ** 32); // random, so that no producer can choose ids that collide
 
 /** The bytes of a UUID as four numbers, in words; false for any other text and for the UUID of zeros. */
 function readUuid(id, words) {
@@ -132,7 +132,7 @@ export class Recent {
     const known = this.#documents.get(key);
     if (known && known.version >= version) return true;
     const entry = { key, version, at: now };
-    if (known) this.#documents.delete(key); // so that the Map keeps the order of age
+    if (known) this.#documents.delete(key); // the Map keeps the order of age then
     this.#documents.set(key, entry);
     this.#order.push(entry);
     return false;

@@ -68,5 +68,5 @@ export async function inquire(fetch, url, world) {
 /** The warning for a page whose answers are hidden. */
 export function hiddenError(url) {
   const page = globalThis.location?.origin;
-  return new KhalaError("origin_not_allowed", `${url} answers, but the browser hides its answers from this page. A guess, since a browser does not tell more: the server does not allow the origin ${page}, or a proxy answers in its place. Look for origin_not_allowed and origin=${page} in the server's log, and add ${page} to RUNTIME_KHALA_ALLOWED_ORIGINS.`, { isGuess: true });
+  return new KhalaError("origin_not_allowed", `${url} answers, but the browser hides its answers from this page. A guess, since a browser reports no more: the server does not allow the origin ${page}, or a proxy answers in its place. Look for origin_not_allowed and origin=${page} in the server's log, and add ${page} to RUNTIME_KHALA_ALLOWED_ORIGINS.`, { isGuess: true });
 }

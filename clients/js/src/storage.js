@@ -42,7 +42,7 @@ export class PositionKeeper {
         this.#failed("The position could not be stored.", cause);
       }
     }
-    this.#isSaving = false; // in the same turn as the last look at #unsaved, so that none is left behind
+    this.#isSaving = false; // set in the turn of the last look at #unsaved, so that none is left behind
   }
 }
 

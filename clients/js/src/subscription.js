@@ -36,7 +36,7 @@ export class Subscription {
   constructor(name, link, { storage, key, world, replay, since }) {
     this.name = name;
     this.replay = replay;
-    this.since = since; // where to start instead of the beginning, until there is a position
+    this.since = since; // the start instead of the beginning, until there is a position
     this.isPending = false; // the topic does not exist yet, or belongs to another owner
     this.received = null; // the end of the last range that arrived
     this.applied = null; // the position behind the last entry that the application applied
@@ -127,7 +127,7 @@ export class Subscription {
   /** Takes a range or a fault in its place. */
   range(range) {
     if (this.state === "joining" && this.isPending && !this.received) {
-      this.#link.subscribe(this, null); // the topic exists now, and another subscription tells where it starts
+      this.#link.subscribe(this, null); // the topic exists now, and another subscription shows where it starts
     } else if (this.state !== "replaying" && this.state !== "live") {
       this.#machine.give(range.complete ? "caught_up" : "range", range);
     } else if (!continues(this.received, range)) {

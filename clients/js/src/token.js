@@ -19,7 +19,7 @@ export async function askToken(callback, timeoutMs, world) {
   }
 }
 
-/** How long the token lives from now, by its own claims; undefined if it does not tell. */
+/** How long the token lives from now, by its own claims; undefined if it has none of them. */
 export function tokenLifeMs(token, wall) {
   try {
     const text = atob(token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/"));

@@ -26,7 +26,7 @@ export class Topic {
     return this.#subscription?.state ?? "closed";
   }
 
-  /** Whether the topic does not exist yet, or belongs to another owner, as far as the server tells. */
+  /** Whether the topic does not exist yet, or belongs to another owner, as far as the server shows. */
   get isPending() {
     return this.#subscription?.isPending ?? false;
   }
@@ -103,7 +103,7 @@ export class Topic {
   }
 }
 
-/** The whole log as the application follows it: events in the order of their commits, resets where its history changed. */
+/** The whole log as the application follows it: events in the order of their commits, and a reset if its history changed. */
 export class Log {
   #follow;
   #options;

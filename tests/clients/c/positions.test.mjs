@@ -27,7 +27,7 @@ const LATER_REASON = `a_reason_of_a_later_server_${"x".repeat(60)}`;
 const scenarios = [
   { name: "a position without an epoch is sent without one, and takes the epoch of the server", START: "after 5",
     steps: [join, { subscribe: without(5), window: { epoch: EPOCH } }, batch(5, 6)], events: [{ frame: 6 }] },
-  { name: "a server that tells no epoch is believed in the first range", START: "after 5",
+  { name: "a server that names no epoch is believed in the first range", START: "after 5",
     steps: [join, { subscribe: without(5), window: {} }, batch(5, 6)], events: [{ frame: 6 }] },
   { name: "a position that needs an epoch is replaced by a bootstrap", START: "after 15",
     steps: [join, { subscribe: without(15), error: stale("epoch_required") }, { subscribe: null, window: bootstrap }, batch(0, 1)],

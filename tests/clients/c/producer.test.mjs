@@ -1,5 +1,5 @@
 // Appending with libkhala against the real server: order, refusals, a full queue, entities that wait, closing, tokens and
-// the outbox. A server of the test holds answers back where the order of requests matters.
+// the outbox. A server of the test holds answers back if the order of requests matters.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import http from "node:http";
@@ -277,7 +277,7 @@ test("a refusal is the answer of its own event", async (t) => {
   assert.equal(await program.close(), 0);
 });
 
-test("a full queue refuses at once, and tells when it has room", async (t) => {
+test("a full queue refuses at once, and reports when it has room", async (t) => {
   const program = open(t, { APPEND_ITEMS_MAX: "3" });
   for (const n of range(1, 20)) program.append(said("room:full", n));
   await program.lines.until(() => program.all("room").length > 0 && program.all("appended").length + program.all("result").length === 20, "room");

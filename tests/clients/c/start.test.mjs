@@ -11,7 +11,7 @@ const say = (operator, ...numbers) => operator.batch(numbers.map((n) => ({ topic
 const follow = (t, operator, START, more = {}) => Program.start(t, operator.server.url, { token: operator.reader, topics: [ROOM], ...more, environment: { START, ...more.environment } });
 const numbers = (program, member) => program.all(member).map((line) => line[member].payload.n);
 
-test("a topic starts at its head or at a time, and the application is told when it has caught up", async (t) => {
+test("a topic starts at its head or at a time, and the application learns when it has caught up", async (t) => {
   const operator = await operate(t);
   await say(operator, ...range(1, 5));
   const head = follow(t, operator, "head");

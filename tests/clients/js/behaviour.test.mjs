@@ -35,7 +35,7 @@ class Blocked {
   close() {}
 }
 
-test("a client whose WebSockets are blocked uses event streams, and polls where those are blocked too", async (t) => {
+test("a client whose WebSockets are blocked uses event streams, and polls if those are blocked too", async (t) => {
   const seen = follow(open(t, of(), { WebSocket: Blocked }), TOPIC);
   await frames(seen, 5);
   let khala = open(t, of(), { WebSocket: Blocked, fetch: (url, init) => (url.includes("/sse") ? Promise.reject(new Error("blocked")) : fetch(url, init)) });
@@ -147,7 +147,7 @@ test("a stored position without an epoch is sent without one, and gets the epoch
   }
 });
 
-test("every stale reason starts the topic again and is told, also epoch_required and one that is not known yet", async (t) => {
+test("every stale reason starts the topic again and is reported, also epoch_required and one that is not known yet", async (t) => {
   for (const reason of ["epoch_required", "reason_of_tomorrow"]) {
     await playHere(t, {
       stored: { seq: 15 },
@@ -163,7 +163,7 @@ test("positions are read in every form that a server or an older storage has", (
   for (const wrong of ["", "@e", "5@", "-1", "1.5", "x", "[]", null, undefined, {}, { seq: "5" }, { epoch: "", seq: 5 }, { epoch: 7, seq: 5 }, -1, NaN]) assert.equal(readPosition(wrong), null, String(wrong));
 });
 
-test("a position without an epoch resumes over every transport, and positions that are answered as N@EPOCH are taken", async (t) => {
+test("a position without an epoch resumes over every transport, and positions that are answered as N@EPOCH are accepted", async (t) => {
   const { epoch } = JSON.parse((await operator.poll(TOPIC, "after_seq=4")).body);
   // As a server answers whose log has had two epochs.
   const named = async (url, init) => {
@@ -276,7 +276,7 @@ test("from names the start of a topic that has no position yet, on every transpo
     const next = start({ from: "head", after: null });
     const time = start({ from: { since: "9999-01-01T00:00:00Z" }, key: "4" });
     for (const seen of [tail, next, ...(transport === "sse" ? [] : [time])]) await until(() => ["live", "replaying"].includes(seen.topic.state), `the head over ${transport}`);
-    if (transport === "sse") await until(() => time.topic.state === "joining", "the subscription"); // the stream tells its start with the first frame
+    if (transport === "sse") await until(() => time.topic.state === "joining", "the subscription"); // the first frame of the stream shows its start
     await own.batch(events(2));
     for (const seen of [tail, next]) {
       await frames(seen, 2);
@@ -293,7 +293,7 @@ test("from names the start of a topic that has no position yet, on every transpo
   for (const from of ["end", {}, { since: 5 }, 7]) await assert.rejects(khala.topic("room:1", { from }).each(() => {}), TypeError);
 });
 
-// ---- queues that are told of an end later ----
+// ---- queues that learn of an end later ----
 
 test("a collection that is opened again while it closes goes on", async (t) => {
   await operator.did("runs", { run_id: "board" }, 201);
@@ -462,7 +462,7 @@ test("repeated events are recognised for five minutes at a thousand a second, in
   }
   for (let i = count - 300_000; i < count; i++) assert.equal(recent.repeats(event(i), count), true, `event ${i} came within five minutes`);
   assert.ok(bytes <= 8 << 20, `${bytes} bytes`);
-  // No new event is taken for a known one, however many are known.
+  // No new event is mistaken for a known one, however many are known.
   for (let i = 0; i < 100_000; i++) assert.equal(recent.repeats({ kind: "said", event_id: uuidOf(i).replace("-8000-", "-8001-") }, count), false);
   assert.ok(recent.bytes <= 8 << 20, `${recent.bytes} bytes`);
   recent.expire(count + 300_001);

@@ -91,7 +91,7 @@ test("a page whose origin the server refuses gets a warning that says what to lo
   }
 });
 
-test("a page is not told of a refused origin while the server is away, or refuses the token", async (t) => {
+test("a page gets no warning of a refused origin while the server is away, or refuses the token", async (t) => {
   const operator = await operate(t, { settings });
   const page = await openClientPage(t);
   const { port } = operator.server;

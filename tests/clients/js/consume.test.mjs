@@ -80,7 +80,7 @@ for (const transport of TRANSPORTS) {
     assert.deepEqual([next.frames.map((frame) => frame.seq), next.resets], [[351], []]);
   });
 
-  test(`${transport}: a stale position starts again, and the application is told before the first frame`, async (t) => {
+  test(`${transport}: a stale position starts again, and the application learns it before the first frame`, async (t) => {
     const operator = await operateRun(t, { count: 100, settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
     const storage = memoryStorage();
     const { epoch } = JSON.parse((await operator.poll(TOPIC, "after_seq=99")).body);

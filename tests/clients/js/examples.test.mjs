@@ -98,7 +98,7 @@ test(`a chat of twenty lines: 150 tokens a second for ${CHAT_SECONDS} s arrive o
   const count = 150 * CHAT_SECONDS;
   const whole = `${range(1, count).join(" ")} `;
   const chat = (role) => here.run("chat.mjs", [role, "talk"], { SECONDS: String(CHAT_SECONDS) });
-  const early = chat("reader"); // before the run exists
+  const early = chat("reader"); // the run does not exist yet
   const page = await openAddress(t, `${here.backend}/chat.html?run=talk`);
   const problems = [];
   page.on("pageerror", (error) => problems.push(String(error)));

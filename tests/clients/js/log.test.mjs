@@ -57,7 +57,7 @@ test("the log is followed over a crash of the server, and from the stored cursor
   assert.deepEqual([ids(next.all), next.resets], [ids((await second.log()).slice(-2)), []]);
 });
 
-test("a cursor of another history starts again, and the application is told before the first event", async (t) => {
+test("a cursor of another history starts again, and the application learns it before the first event", async (t) => {
   const operator = await operateRun(t, { count: 5 });
   const log = await operator.log();
   const stored = { load: () => JSON.stringify({ cursor: FUTURE }), save: () => {} };

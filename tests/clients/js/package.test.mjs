@@ -27,7 +27,7 @@ test("every export has its source and its types, and every declared name exists"
 });
 
 test("the core is below 12.5 kB, minified and compressed", async (t) => {
-  // Everything that the entry exports. The fallback is loaded only where WebSockets are blocked, and the log where it is followed.
+  // Everything that the entry exports. The fallback is loaded only if WebSockets are blocked, and the log only if it is followed.
   const external = ["./http.js", "./log.js", "./request.js"];
   const { outputFiles: [core] } = await build({
     stdin: { contents: "export * from \"./src/khala.js\";", resolveDir: client }, external,

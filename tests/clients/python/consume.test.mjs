@@ -15,7 +15,7 @@ const SUMMARIES = "runtime.run_summaries";
 const START = { reason: "start", from_seq: 1, truncated: false };
 const ends = [];
 let python;
-let operator; // of the cases that need nothing of their own
+let operator; // shared by the cases that need nothing of their own
 before(async () => {
   const t = { after: (act) => ends.unshift(act) };
   python = await Python.start(t);
@@ -57,7 +57,7 @@ test("replay, live frames, and a resume after kill -9 without loss or repetition
   assert.deepEqual([seqs(next), next.resets], [[351], []]);
 });
 
-test("a stale position starts again, and the application is told before the first frame", async (t) => {
+test("a stale position starts again, and the application learns it before the first frame", async (t) => {
   const other = await operateRun(t, { count: 100, settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
   const storage = { kind: "memory", name: "stale" };
   const { epoch } = JSON.parse((await other.poll(TOPIC, "after_seq=99")).body);

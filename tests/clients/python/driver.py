@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "clients/py
 import khala  # noqa: E402
 
 
-def tell(message):
+def report(message):
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
@@ -101,7 +101,7 @@ class Driver:
         async def ask():
             number = len(self.questions)
             self.questions[number] = asyncio.get_running_loop().create_future()
-            tell({"of": name, "question": number})
+            report({"of": name, "question": number})
             answer = await self.questions[number]
             if "raise" in answer:
                 raise khala.TokenDenied(answer["raise"]) if answer.get("final") else RuntimeError(answer["raise"])
@@ -121,8 +121,8 @@ class Driver:
             options["prefer_again"] = khala.BackOff(*prefer_again)
         client = khala.Khala(url, token=self.token_callback(token, name), storage=self.storage(storage),
                              back_off=khala.BackOff(*back_off or [0.02, 0.2]), **options)
-        client.on_warning(lambda error: tell({"of": name, "warning": error_of(error)}))
-        client.subscribe(lambda state: tell({"of": name, "state": {
+        client.on_warning(lambda error: report({"of": name, "warning": error_of(error)}))
+        client.subscribe(lambda state: report({"of": name, "state": {
             "status": state.status, "transport": state.transport, "error": state.error and error_of(state.error)}}))
         self.objects[name] = client
 
@@ -131,7 +131,7 @@ class Driver:
             options["from_"] = khala.since(since)
 
         def reset(reset):
-            tell({"of": name, "reset": reset_of(reset)})
+            report({"of": name, "reset": reset_of(reset)})
 
         one = self.objects[name] = self.objects[client].topic(topic, reset=reset if is_handled else None, **options)
 
@@ -139,12 +139,12 @@ class Driver:
             try:
                 for last in until if isinstance(until, list) else [until]:  # one loop after another
                     async for frame in one:
-                        tell({"of": name, "frame": frame.members})
+                        report({"of": name, "frame": frame.members})
                         if frame.seq == last:
                             break
-                tell({"of": name, "end": None})
+                report({"of": name, "end": None})
             except Exception as error:
-                tell({"of": name, "end": error_of(error)})
+                report({"of": name, "end": error_of(error)})
         asyncio.ensure_future(run())
 
     async def do_topic(self, name):
@@ -169,7 +169,7 @@ class Driver:
     async def do_log(self, name, client, is_handled=True, until=None, since=None, **options):
         if since:
             options["from_"] = khala.since(since)
-        reset = (lambda reset: tell({"of": name, "reset": {"reason": reset.reason}})) if is_handled else None
+        reset = (lambda reset: report({"of": name, "reset": {"reason": reset.reason}})) if is_handled else None
         one = self.objects[name] = self.objects[client].log(reset=reset, **options)
         count = 0
 
@@ -178,13 +178,13 @@ class Driver:
             try:
                 async for event in one:
                     assert event.cursor == event.members["cursor"]
-                    tell({"of": name, "frame": event.members})
+                    report({"of": name, "frame": event.members})
                     count += 1
                     if count == until:
                         break
-                tell({"of": name, "end": None})
+                report({"of": name, "end": None})
             except Exception as error:
-                tell({"of": name, "end": error_of(error)})
+                report({"of": name, "end": error_of(error)})
         asyncio.ensure_future(run())
 
     async def do_log_position(self, name):
@@ -194,7 +194,7 @@ class Driver:
 
     async def do_collect(self, name, client, topic):
         one = self.objects[name] = self.objects[client].collection(topic)
-        stop = one.subscribe(lambda change: tell({"of": name, "change": {"type": change.type, "key": change.key}}))
+        stop = one.subscribe(lambda change: report({"of": name, "change": {"type": change.type, "key": change.key}}))
         self.objects[f"{name}.stop"] = stop
 
     async def do_collection(self, name):
@@ -214,8 +214,8 @@ class Driver:
         producer = self.objects[name] = khala.Producer(
             url, token=self.token_callback(token, name), back_off=khala.BackOff(*back_off or [0.02, 0.2]),
             limits=khala.Limits(**limits or {}), outbox=khala.Outbox(outbox) if outbox else None,
-            rejected=lambda event, error: tell({"of": name, "rejected": {"event": event, "code": error.code}}), **options)
-        producer.on_warning(lambda error: tell({"of": name, "warning": error_of(error)}))
+            rejected=lambda event, error: report({"of": name, "rejected": {"event": event, "code": error.code}}), **options)
+        producer.on_warning(lambda error: report({"of": name, "warning": error_of(error)}))
 
     async def do_chain(self, name, event, turns):
         """Appends after the answer of the event before and so many turns of the event loop."""
@@ -233,7 +233,7 @@ class Driver:
                 answers.append(producer.append(**event))
             except khala.KhalaError as error:
                 answers.append(error)
-        tell({"of": name, "length": len(producer), "is_full": producer.is_full})
+        report({"of": name, "length": len(producer), "is_full": producer.is_full})
         return [await self.result(answer) for answer in answers]
 
     async def result(self, answer):
@@ -258,9 +258,9 @@ class Driver:
 async def run(driver, message):
     name, number = message.pop("do"), message.pop("id")
     try:
-        tell({"id": number, "value": await getattr(driver, f"do_{name}")(**message)})
+        report({"id": number, "value": await getattr(driver, f"do_{name}")(**message)})
     except Exception as error:
-        tell({"id": number, "error": error_of(error)})
+        report({"id": number, "error": error_of(error)})
 
 
 async def main():
@@ -268,7 +268,7 @@ async def main():
     reader = asyncio.StreamReader(limit=1 << 26)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     driver = Driver()
-    tell({"ready": True})
+    report({"ready": True})
     while True:
         line = await reader.readline()
         if not line:

@@ -1,4 +1,4 @@
-// The Python client over event streams and long polling, and its way there where WebSockets are blocked.
+// The Python client over event streams and long polling, and its way there if WebSockets are blocked.
 import assert from "node:assert/strict";
 import http from "node:http";
 import net from "node:net";
@@ -129,7 +129,7 @@ async function blocking(t, operator, pattern, change = (text) => text) {
   return `http://127.0.0.1:${server.address().port}`;
 }
 
-test("a client whose WebSockets are blocked uses event streams, and polls where those are blocked too", async (t) => {
+test("a client whose WebSockets are blocked uses event streams, and polls if those are blocked too", async (t) => {
   const operator = await operateRun(t, { count: 5 });
   for (const [pattern, transport] of [[/\/v1\/topics\//, "sse"], [/\/messages\?/, "poll"]]) {
     const khala = await python.open(t, { url: await blocking(t, operator, pattern), token: operator.reader });
@@ -157,7 +157,7 @@ test("a fallback takes positions as N@EPOCH, and sends a position without an epo
     await frames(seen, 5 - seq);
     assert.deepEqual([seqs(seen), seen.resets], [range(seq + 1, 5), seq > 0 ? [] : [START]]);
     await until(async () => (await seen.look()).position.seq === 5, "the position");
-    assert.ok((await seen.look()).position.epoch, "the server told the epoch");
+    assert.ok((await seen.look()).position.epoch, "the server named the epoch");
   }
   assert.ok(asked.some((query) => query.get("after_seq") === "2" && !query.has("epoch")), String(asked));
 });

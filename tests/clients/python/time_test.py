@@ -115,7 +115,7 @@ class Time(unittest.IsolatedAsyncioTestCase):
 
 
 class Transports(unittest.IsolatedAsyncioTestCase):
-    """Which transport is used, with two that do as they are told."""
+    """Which transport is used, with two that obey the test."""
 
     def connect(self, *ends):
         """ends: how the attempts with the first transport end, one after another; then they succeed."""

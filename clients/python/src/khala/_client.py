@@ -65,7 +65,7 @@ def start_text(from_: Union[str, Since]) -> Optional[str]:
 
 
 STORED = _Stored()
-TRANSPORTS = ("websocket", "sse", "poll")  # in the order of preference
+TRANSPORTS = ("websocket", "sse", "poll")  # the first one is preferred
 
 
 class Khala:

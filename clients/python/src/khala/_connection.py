@@ -21,7 +21,7 @@ PROBE_SECONDS = 5.0
 STABLE_SECONDS = 10.0  # a connection that lived so long starts the backoff anew
 REFUSALS_MAX = 4  # new tokens in a row
 ATTEMPTS_OF_FIRST_TRANSPORT = 2
-PREFER_AGAIN = BackOff(base=30.0, limit=300.0)  # how long a fallback is used before the WebSocket is tried beside it
+PREFER_AGAIN = BackOff(base=30.0, limit=300.0)  # the time in a fallback before the WebSocket is tried beside it
 HEARTBEAT_SECONDS = 15.0
 RENEW_BACK_OFF = BackOff(limit=10.0)
 
@@ -213,7 +213,7 @@ class Connection:
         self._prefer_attempts = 0
         self.candidate: Optional[Candidate] = None
         self._is_proven = False
-        self._end: Optional[Refusal] = None  # of the transport
+        self._end: Optional[Refusal] = None  # the end of the transport
         self._failed_opens = 0
         self._attempts = 0
         self._refusals = 0
@@ -446,7 +446,7 @@ class Connection:
         self._each("disconnected")
         self._take_token(candidate.token)
         self._welcomed(heartbeat, silence)
-        self.give("refreshed")  # if a token for the old transport was on its way
+        self.give("refreshed")  # a token for the old transport may be on its way
         self._each("connected")
         self._options.changed()
 

@@ -40,7 +40,7 @@ class KhalaError(Exception):
         self.details = details
         self.retry_after = retry_after
         self.event_id: Optional[str] = None  # the event that was not appended
-        self.entity: Optional[str] = None  # whose events the server refuses for now, such as "run abc"
+        self.entity: Optional[str] = None  # the entity that the server refuses events of for now, such as "run abc"
         self.request_id = request_id  # names the request or the connection in the server's log
 
 

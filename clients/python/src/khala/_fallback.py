@@ -124,7 +124,7 @@ class HttpTransport:
                 await self.follow(stream, position)
         except Refused as cause:
             self._failed(stream, cause.refusal)
-        except Exception as cause:  # of the network, of TLS, of the peer's bytes
+        except Exception as cause:  # an error of the network, of TLS or of the peer's bytes
             self._failed(stream, lost(cause, "connection_lost"))
 
     async def _place(self, stream: Stream) -> Optional[Position]:

@@ -7,7 +7,7 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 
 class Position(NamedTuple):
-    """The position of a topic, exclusive. Only the server can tell of which history one without an epoch is."""
+    """The position of a topic, exclusive. Only the server knows the history of one without an epoch."""
 
     epoch: Optional[str]
     seq: int

@@ -69,7 +69,7 @@ class PositionKeeper:
                     saving = None
                     self._failed("The position could not be stored.", cause)
         finally:
-            self._saving = None  # in the turn of the last look at _unsaved, so that none is left behind
+            self._saving = None  # set in the turn of the last look at _unsaved, so that none is left behind
 
     async def saved(self) -> None:
         """Waits until the position is stored."""

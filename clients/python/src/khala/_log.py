@@ -116,7 +116,7 @@ def pair_of(cursor: str) -> Optional[Tuple[int, str]]:
 
 
 def is_later(cursor: str, other: Optional[str]) -> bool:
-    """Whether a cursor is not of what arrived. Where the order cannot be told, only the same cursor is."""
+    """Whether a cursor is not of what arrived. If the order is unknown, only the same cursor is."""
     if other is None:
         return True
     one, two = pair_of(cursor), pair_of(other)
@@ -139,7 +139,7 @@ class LogFollower:
         self._world = world
         self._keeper = keeper
         self._since = since
-        self._cursor = after  # of the last entry that arrived
+        self._cursor = after  # the cursor of the last entry that arrived
         self._http = HttpClient(settings.url, settings.ssl)
         self._queue: Deque[Entry] = deque()
         self._size = 0

@@ -70,7 +70,7 @@ def back_off(attempt: int, hint: Optional[float], chance: float, limits: BackOff
 
 
 def token_life(token: str, wall: float) -> Optional[float]:
-    """How many seconds the token lives from now, by its own claims; None if it does not tell."""
+    """How many seconds the token lives from now, by its own claims; None if it has none of them."""
     try:
         middle = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))

@@ -93,7 +93,7 @@ class PhoenixTransport:
         except HandshakeRefused as cause:
             self._events.closed(refusal_of_answer(cause.status, cause.headers, cause.body, request_id))
             return
-        except Exception as cause:  # of the network, of TLS, of the peer's bytes
+        except Exception as cause:  # an error of the network, of TLS or of the peer's bytes
             self._events.closed(lost(cause, "connect_failed", request_id))
             return
         writing = asyncio.ensure_future(self._write(socket))

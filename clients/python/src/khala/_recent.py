@@ -59,7 +59,7 @@ class Recent:
         self._documents_max = documents_max
         self._ids: Set[Union[int, str]] = set()
         self._numbers: List[int] = []  # those of the newest generation, as they came
-        self._begun_at = self._used_at = 0.0  # of the newest generation
+        self._begun_at = self._used_at = 0.0  # times of the newest generation
         self._older: List[_Generation] = []  # the oldest is first
         # By age. A plain dict would search for its oldest entry behind those that were removed.
         self._documents: Optional[OrderedDict[str, Tuple[float, float]]] = None  # key: version, time

@@ -75,10 +75,10 @@ class Subscription:
     ) -> None:
         self.name = name
         self.replay = start.replay
-        self.since = start.since  # until there is a position
+        self.since = start.since  # used until there is a position
         self.is_pending = False
         self.received: Optional[Position] = None  # the end of the last range that arrived
-        self.applied: Optional[Position] = None  # behind the last entry that the application applied
+        self.applied: Optional[Position] = None  # the position of the last entry that the application applied
         self._link = link
         self._world = world
         self.keeper = PositionKeeper(storage, key, write_position, self._warn)
@@ -152,7 +152,7 @@ class Subscription:
         self._machine.give(name, data)
 
     def pending(self, is_pending: bool, request_id: Optional[str] = None) -> None:
-        """The topic does not exist yet, or belongs to another owner; the server does not tell which."""
+        """The topic does not exist yet, or belongs to another owner; the server does not say which."""
         if is_pending and not self.is_pending:
             why = "does not exist yet, or it belongs to another owner. It begins when it exists."
             self._report("topic_pending", f"The topic {self.name} {why}", request_id)
@@ -181,7 +181,7 @@ class Subscription:
         """Takes a range, or a fault in its place."""
         name = "caught_up" if given.complete else "range"
         if self.state == "joining" and self.is_pending and self.received is None:
-            self._link.subscribe(self, None)  # the topic exists now; the answer tells where it begins
+            self._link.subscribe(self, None)  # the topic exists now; the answer shows where it begins
         elif self.state not in ("replaying", "live"):
             self._machine.give(name, given)
         elif not continues(self.received, given):

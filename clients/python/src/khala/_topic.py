@@ -89,7 +89,7 @@ class Topic:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the topic does not exist yet, or belongs to another owner, as far as the server tells."""
+        """Whether the topic does not exist yet, or belongs to another owner, as far as the server shows."""
         return self._subscription is not None and self._subscription.is_pending
 
     @property

@@ -65,10 +65,10 @@ class Appended:
 class _Item:
     line: bytes
     event_id: Optional[str]  # None if an idempotency key may answer an earlier event
-    row: Optional[int]  # in the outbox
+    row: Optional[int]  # its row in the outbox
     lane: _Lane
     answer: asyncio.Future[Appended]
-    number: int  # in the order of the calls
+    number: int  # counts the calls
 
 
 @dataclass(eq=False)
@@ -144,13 +144,13 @@ class Producer:
         self._bytes = 0
         self._number = 0
         self._lanes: Dict[str, _Lane] = {}
-        self._ready: Dict[_Lane, None] = {}  # in the order of their turns
+        self._ready: Dict[_Lane, None] = {}  # the lane of the next turn is the first
         self._ready_items = 0
         self._ready_bytes = 0
         self._items_max = limits.batch_items
         self._requests: Set[asyncio.Task[None]] = set()
-        self._timer: Optional[Timer] = None  # until the events that came have waited for others
-        self._pause: Optional[Timer] = None  # after a request that failed as a whole
+        self._timer: Optional[Timer] = None  # runs while the events that came wait for others
+        self._pause: Optional[Timer] = None  # runs after a request that failed as a whole
         self._attempts = 0
         self._refusals = 0
         self._token: Optional[Tuple[str, float]] = None  # text, end of its use
