@@ -19,10 +19,10 @@ extern "C" {
 
 enum khala_result {
     KHALA_OK,
-    KHALA_LATER,     /* a callback's result: the frame was not applied; khala_next offers it again */
-    KHALA_FULL,      /* the queue of events is full: wait for the room callback */
-    KHALA_INVALID,   /* an argument is not valid */
-    KHALA_CLOSED,    /* the client is closed */
+    KHALA_LATER,   /* a callback's result: the frame was not applied; khala_next offers it again */
+    KHALA_FULL,    /* the queue of events is full: wait for the room callback */
+    KHALA_INVALID, /* an argument is not valid */
+    KHALA_CLOSED,  /* the client is closed */
     KHALA_NO_MEMORY, /* nothing was changed */
     KHALA_FAILED,    /* the operating system refused */
 };

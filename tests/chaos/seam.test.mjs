@@ -69,7 +69,7 @@ class Run extends Watched {
   at = null;
   stale = 0;
   begun = 0;
-  overtaken = 0; // frames that came after it had begun
+  overtaken = 0; // stale answers after it had begun
   documents = new Map();
 
   constructor(authority, topic) {

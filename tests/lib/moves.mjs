@@ -26,7 +26,7 @@ export async function openOnce(operator, token) {
 
 const ONCE = { ...SETTINGS, RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" };
 
-/** Fills an embedded store: pruned topics, a journal that was made again, later events, revoked and used tokens. */
+/** Fills an embedded store: pruned topics, a journal that was rebuilt, later events, revoked and used tokens. */
 export async function fill(t, data) {
   const embedded = { DB_URL: "" };
   const first = await operate(t, { data, settings: { ...ONCE, ...embedded } });
