@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { Worker } from "node:worker_threads";
+import { attackers } from "../lib/attackers.mjs";
 import { idle, kernelBytes, users, Victim } from "../lib/greedy.mjs";
 import { MEASURED, memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
@@ -49,10 +49,9 @@ function attacks(operator) {
 async function attack(t, operator, victim, name, { isGone, ...clients }) {
   const { host, port } = operator.server;
   const before = kernelBytes();
-  const worker = new Worker(new URL("../lib/greedy_clients.mjs", import.meta.url), { workerData: { host, port, ...clients } });
-  t.after(() => worker.terminate());
-  await once(worker, "message", `the requests of ${name}`);
-  const end = () => { worker.postMessage("close"); return once(worker, "message", "the end of the attack"); };
+  const greedy = attackers(t, "greedy_clients.mjs", { host, port, ...clients });
+  await once(greedy, "message", `the requests of ${name}`);
+  const end = () => { greedy.send("close"); return once(greedy, "message", "the end of the attack"); };
   // Some clients go soon: the victim must not pay for the work that they left behind.
   if (isGone) await setTimeout(GONE_MS);
   let counts = isGone ? await end() : null;

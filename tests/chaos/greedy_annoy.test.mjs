@@ -3,14 +3,12 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Worker } from "node:worker_threads";
+import { attackers, BEHIND_OTHERS } from "../lib/attackers.mjs";
 import { users, Victim } from "../lib/greedy.mjs";
 import { folder, start } from "../lib/khala.mjs";
 import { MEASURED, memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
-import { Client } from "../lib/phoenix.mjs";
 import { scrape } from "../lib/prometheus.mjs";
-import { range } from "../lib/samples.mjs";
 import { sql } from "../lib/store.mjs";
 import { Authority } from "../lib/tls.mjs";
 import { once } from "../lib/wait.mjs";
@@ -27,7 +25,8 @@ for (const [kind, records] of [["updates", UPDATES], ["requests", UPDATES], ["by
     const victim = await Victim.start(operator);
     await victim.measureQuiet(t);
     const { host, port } = operator.server;
-    const flood = start(t, [join(process.env.KHALA_BUILD, "tls_flood"), host, String(port), String(FLOODERS), kind, String(records)], { input: "pipe" });
+    const flood = start(t, [...BEHIND_OTHERS, join(process.env.KHALA_BUILD, "tls_flood"), host, String(port), String(FLOODERS), kind, String(records)],
+      { input: "pipe" });
     await flood.saw("out", /ready\n/);
     flood.child.stdin.write("go\n");
     await victim.rounds();
@@ -40,14 +39,13 @@ for (const [kind, records] of [["updates", UPDATES], ["requests", UPDATES], ["by
 /** Clients of tests/lib/annoying_clients.mjs beside the victim. Answers how many answers a second they got. */
 async function annoy(t, operator, victim, name, clients) {
   const { host, port } = operator.server;
-  const worker = new Worker(new URL("../lib/annoying_clients.mjs", import.meta.url), { workerData: { host, port, ...clients } });
-  t.after(() => worker.terminate());
-  await once(worker, "message", `the requests of ${name}`);
+  const greedy = attackers(t, "annoying_clients.mjs", { host, port, ...clients });
+  await once(greedy, "message", `the requests of ${name}`);
   const begun = performance.now();
   await victim.rounds();
   const seconds = (performance.now() - begun) / 1000;
-  worker.postMessage("close");
-  const { answers } = await once(worker, "message", "the end of the attack");
+  greedy.send("close");
+  const { answers } = await once(greedy, "message", "the end of the attack");
   victim.check(t, name, `; ${(answers / seconds).toFixed(0)} answers a second`);
   return answers / seconds;
 }
@@ -98,17 +96,15 @@ test(`${CROWD} connections with ${NAMES} names each take bounded memory, and do 
   const victim = await Victim.start(operator);
   await victim.measureQuiet(t);
   const before = memoryBytes(operator.server);
-  const token = users(operator, "greedy");
-  const counts = { ok: 0, error: 0 };
-  const crowd = (async () => {
-    for (let i = 0; i < CROWD; i++) {
-      const client = await Client.join(operator, { params: { token } });
-      counts[(await client.ask("sync:subscribe", { topics: range(1, NAMES).map((n) => `run:c${i}n${n}:events`) })).status]++;
-    }
-  })();
-  await victim.rounds();
-  await crowd;
+  const { host, port } = operator.server;
+  const crowd = attackers(t, "crowd.mjs", { host, port, token: users(operator, "greedy"), connections: CROWD, names: NAMES });
+  let isWhole = false;
+  const whole = once(crowd, "message", "the subscriptions of all connections").finally(() => { isWhole = true; });
+  while (!isWhole) await victim.rounds();
+  const counts = await whole;
   const bytes = memoryBytes(operator.server) - before;
   victim.check(t, "names", `; ${JSON.stringify(counts)}, ${(bytes / 1e6).toFixed(0)} MB`);
   assert.ok(bytes < CROWD_BYTES_MAX, `${bytes} bytes`);
+  crowd.send("close");
+  await once(crowd, "message", "the end of the attack");
 });

@@ -2,7 +2,7 @@
 // tests/lib/greedy.mjs explains the settings.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Worker } from "node:worker_threads";
+import { attackers } from "../lib/attackers.mjs";
 import { idle, users, Victim } from "../lib/greedy.mjs";
 import { MEASURED } from "../lib/machine.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
@@ -20,16 +20,15 @@ test(`${CONNECTIONS} connections with batches do not delay the appends of anothe
   const victim = await Victim.start(operator);
   await victim.measureQuiet(t);
   const { host, port } = operator.server;
-  const worker = new Worker(new URL("../lib/greedy_batches.mjs", import.meta.url), { workerData: { host, port, mode: "busy",
-    tokens: [users(operator, "greedy-0", ["runtime.append"])], connections: CONNECTIONS, lineBytes: LINE_BYTES } });
-  t.after(() => worker.terminate());
-  await once(worker, "message", "batches on all connections");
+  const greedy = attackers(t, "greedy_batches.mjs", { host, port, mode: "busy", tokens: [users(operator, "greedy-0", ["runtime.append"])],
+    connections: CONNECTIONS, lineBytes: LINE_BYTES });
+  await once(greedy, "message", "batches on all connections");
   const storedOf = async () => (await operator.read("runs/greedy-0")).run.latest_seq;
   const [begun, before] = [performance.now(), await storedOf()];
   await victim.rounds();
   const rate = ((await storedOf() - before) * 1000) / (performance.now() - begun);
-  worker.postMessage("close");
-  const counts = await once(worker, "message", "the end of the attack");
+  greedy.send("close");
+  const counts = await once(greedy, "message", "the end of the attack");
   victim.check(t, `batches on ${CONNECTIONS} connections`, `; ${rate.toFixed(0)} greedy events a second; ${JSON.stringify(counts)}`);
   // What the clients left behind does not delay the victim either.
   await victim.rounds();

@@ -4,7 +4,7 @@
 // returned after the attack. tests/lib/greedy.mjs explains the settings.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Worker } from "node:worker_threads";
+import { attackers } from "../lib/attackers.mjs";
 import { idle, users, Victim } from "../lib/greedy.mjs";
 import { MEASURED, memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
@@ -35,16 +35,15 @@ async function batchesBytes(operator) {
 async function attack(t, operator, victim, name, { principals = 1, ...clients }) {
   const { host, port } = operator.server;
   const tokens = range(0, principals - 1).map((i) => users(operator, `greedy-${i}`, ["runtime.append"]));
-  const worker = new Worker(new URL("../lib/greedy_batches.mjs", import.meta.url), { workerData: { host, port, tokens, ...clients } });
-  t.after(() => worker.terminate());
-  await once(worker, "message", `a server that takes nothing more of ${name}`);
+  const greedy = attackers(t, "greedy_batches.mjs", { host, port, tokens, ...clients });
+  await once(greedy, "message", `a server that takes nothing more of ${name}`);
   const held = await batchesBytes(operator);
   await victim.rounds(async () => {
     const answers = await operator.batch(range(1, 10).map((i) => ({ topic: "operators", event_type: "x", payload: { i } })));
     assert.deepEqual(answers.map(({ status }) => status), Array(10).fill(200), name);
   });
-  worker.postMessage("close");
-  const counts = await once(worker, "message", "the end of the attack");
+  greedy.send("close");
+  const counts = await once(greedy, "message", "the end of the attack");
   const begun = performance.now();
   await until(async () => await batchesBytes(operator) === 0, `the memory of ${name} returns`, RETURNED_MS_MAX);
   const returnedMs = performance.now() - begun;

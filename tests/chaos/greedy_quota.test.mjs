@@ -2,7 +2,7 @@
 // bound what is stored and written, and a victim of another tenant keeps its times. tests/lib/greedy.mjs explains the settings.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Worker } from "node:worker_threads";
+import { attackers } from "../lib/attackers.mjs";
 import { idle, users, Victim } from "../lib/greedy.mjs";
 import { MEASURED } from "../lib/machine.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
@@ -22,12 +22,11 @@ function requestOf(path, token, body) {
 async function attack(t, operator, victim, name, request) {
   const { host, port } = operator.server;
   const begun = performance.now();
-  const worker = new Worker(new URL("../lib/greedy_clients.mjs", import.meta.url), { workerData: { host, port, request, connections: CONNECTIONS, reads: true } });
-  t.after(() => worker.terminate());
-  await once(worker, "message", `the requests of ${name}`);
+  const greedy = attackers(t, "greedy_clients.mjs", { host, port, request, connections: CONNECTIONS, reads: true });
+  await once(greedy, "message", `the requests of ${name}`);
   await victim.rounds();
-  worker.postMessage("close");
-  const counts = await once(worker, "message", "the end of the attack");
+  greedy.send("close");
+  const counts = await once(greedy, "message", "the end of the attack");
   const seconds = (performance.now() - begun) / 1000;
   const idleMs = await idle(operator, name);
   victim.check(t, name, `; ${seconds.toFixed(1)} s; idle after ${idleMs.toFixed(0)} ms; ${JSON.stringify(counts)}`);

@@ -1,17 +1,14 @@
-// Clients that repeat a cheap request as fast as they can, in a thread of their own. workerData: {host, port,
+// Clients that repeat a cheap request as fast as they can, as tests/lib/attackers.mjs runs them. Data: {host, port,
 // connections, kind, token}. Each connection of the kind "audit" opens an audit socket with a fresh nonce, waits for
 // the first message, closes and opens the next one; of the kind "keys" it sends requests with a wrong operator key, and
-// of "tokens" with a token whose signature is wrong, and connects again if the server closed. The thread posts
-// "sent" when every connection has sent, and at the message "close" the number of answers.
+// of "tokens" with a token whose signature is wrong, and connects again if the server closed. The message
+// "sent" comes when every connection has sent, and after the message "close" comes the number of answers.
 import { randomUUID } from "node:crypto";
 import net from "node:net";
-import os from "node:os";
-import { parentPort, workerData } from "node:worker_threads";
+import { order, report } from "./attackers.mjs";
 import { frame, handshake, TEXT } from "./websocket.mjs";
 
-const { host, port, connections, kind, token } = workerData;
-// Clients of a real attack are on other machines.
-os.setPriority(0, os.constants.priority.PRIORITY_BELOW_NORMAL);
+const { host, port, connections, kind, token } = await order();
 
 let answers = 0;
 let sent = 0;
@@ -35,7 +32,7 @@ function come() {
   socket.on("connect", () => {
     send();
     sent++;
-    if (sent === connections) parentPort.postMessage("sent");
+    if (sent === connections) process.send("sent");
   });
   socket.on("close", () => { sockets.delete(socket); setImmediate(come); });
   let bytes = "";
@@ -58,9 +55,8 @@ function come() {
 
 for (let i = 0; i < connections; i++) come();
 
-parentPort.on("message", () => {
+process.on("message", () => {
   isOver = true;
   for (const socket of sockets) socket.destroy();
-  parentPort.postMessage({ answers });
-  parentPort.close();
+  report({ answers });
 });

@@ -4,13 +4,12 @@
 // server within a second. They hold on a machine that does nothing else.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { SANITIZED } from "./machine.mjs";
+import { SANITIZED, STRICT } from "./machine.mjs";
 import { pollPath, streamPath } from "./paths.mjs";
 import { Client } from "./phoenix.mjs";
 import { Stream } from "./sse.mjs";
 import { until } from "./wait.mjs";
 
-export const STRICT = process.env.KHALA_CHAOS_STRICT === "1";
 const SECONDS = Math.min(2, Number(process.env.KHALA_CHAOS_SECONDS ?? 1.2));
 const ROUNDS_MIN = STRICT ? 300 : 1; // rounds of the victim during each attack
 const WARM_ROUNDS = STRICT ? 50 : 0;

@@ -1,17 +1,16 @@
-// Greedy clients of events:batch, in a thread of their own, so that their work does not delay the clients that a test
-// measures. workerData: {host, port, tokens, connections, mode, bytesPerSecond, lineBytes}. Connection i has the token
-// tokens[i % tokens.length] and appends to the run of that number, "greedy-N". Modes:
+// Greedy clients of events:batch, as tests/lib/attackers.mjs runs them. Data: {host, port, tokens, connections, mode,
+// bytesPerSecond, lineBytes}. Connection i has the token tokens[i % tokens.length] and appends to the run of that number,
+// "greedy-N". Modes:
 //   "slow"     sends without end, and all connections together read that many bytes a second
 //   "deaf"     sends without end, and reads nothing
 //   "trickle"  sends most of one large item, and then a few bytes now and then
 //   "busy"     sends without end, and asks for the answers of refused items only, which it reads
-// A connection that the server closes is opened again, until the message "close". The thread posts "full" when the server
-// takes nothing more of any connection; with "busy", when it has taken something of each.
+// A connection that the server closes is opened again, until the message "close". The message "full" comes when the
+// server takes nothing more of any connection; with "busy", when it has taken something of each.
 import net from "node:net";
-import os from "node:os";
-import { parentPort, workerData } from "node:worker_threads";
+import { order, report } from "./attackers.mjs";
 
-const { host, port, tokens, connections, mode, bytesPerSecond = 0, lineBytes = 50_000 } = workerData;
+const { host, port, tokens, connections, mode, bytesPerSecond = 0, lineBytes = 50_000 } = await order();
 const TICK_MS = 100;
 const QUIET_MS = 700; // a server that takes nothing for so long is full
 const AGAIN_MS = 200;
@@ -19,8 +18,6 @@ const FULL_MS_MAX = 5000; // slow readers and connections that open again go on 
 const TRICKLE_BYTES = 20; // each tick
 const LINES_PER_CHUNK = Math.max(1, Math.floor((mode === "busy" ? 100_000 : 1_000_000) / lineBytes));
 const REFUSED = /^HTTP\/1\.1 (429|503)/;
-
-os.setPriority(0, os.constants.priority.PRIORITY_BELOW_NORMAL);
 
 const peers = [];
 let isOver = false;
@@ -99,14 +96,13 @@ const asking = setInterval(() => {
   const isFull = mode === "busy" ? peers.every((peer) => peer.isTaken) : now - lastTaken >= QUIET_MS;
   if (!isFull && now - begun < FULL_MS_MAX) return;
   clearInterval(asking);
-  parentPort.postMessage("full");
+  process.send("full");
 }, TICK_MS);
 
-parentPort.on("message", () => {
+process.on("message", () => {
   isOver = true;
   clearInterval(reads);
   clearInterval(asking);
   for (const { socket } of peers) socket.destroy();
-  parentPort.postMessage(counts);
-  parentPort.close();
+  report(counts);
 });

@@ -1,16 +1,11 @@
-// The clients of one greedy principal, in a thread of their own, so that their work does not delay the
-// clients that a test measures. workerData: {host, port, request, connections, reads}. Each connection
-// sends the request; if the clients read, it sends the request again after each answer. The thread posts
-// "sent" when every connection has sent its request, and closes all connections at the message "close".
+// The clients of one greedy principal, as tests/lib/attackers.mjs runs them. Data: {host, port, request, connections,
+// reads}. Each connection sends the request; if the clients read, it sends the request again after each answer. The
+// message "sent" comes when every connection has sent its request. All connections are closed at the message "close".
 import net from "node:net";
-import os from "node:os";
-import { parentPort, workerData } from "node:worker_threads";
+import { order, report } from "./attackers.mjs";
 
-const { host, port, request, connections, reads } = workerData;
+const { host, port, request, connections, reads } = await order();
 const sockets = [];
-
-// Clients of a real attack are on other machines. Theirs must not take the processor from the clients that are measured.
-os.setPriority(0, os.constants.priority.PRIORITY_BELOW_NORMAL);
 
 let sent = 0;
 let answers = 0;
@@ -37,12 +32,11 @@ for (let i = 0; i < connections; i++) {
   else socket.pause();
   socket.on("connect", () => socket.write(request, () => {
     sent++;
-    if (sent === connections) parentPort.postMessage("sent");
+    if (sent === connections) process.send("sent");
   }));
 }
 
-parentPort.on("message", () => {
+process.on("message", () => {
   for (const socket of sockets) socket.destroy();
-  parentPort.postMessage({ answers, refused });
-  parentPort.close();
+  report({ answers, refused });
 });

@@ -9,6 +9,9 @@ export const MEASURED = { ASAN_OPTIONS: "quarantine_size_mb=1:thread_local_quara
 /** Whether the binary under test has a sanitizer, which uses more memory and time. */
 export const SANITIZED = /san$/.test(process.env.KHALA_BUILD ?? "");
 
+/** Whether the promised figures are asserted, on a machine that does nothing else. */
+export const STRICT = process.env.KHALA_CHAOS_STRICT === "1";
+
 /** The memory that the server has now, or had at most with "VmHWM", in bytes. */
 export function memoryBytes(server, field = "VmRSS") {
   const status = readFileSync(`/proc/${server.child.pid}/status`, "utf8");
