@@ -37,6 +37,9 @@ void handle_cursors_plan(struct exchange *exchange);
 void handle_batch(struct exchange *exchange);
 /* The callback of DEADLINE_BATCH, whose delay is the request timeout. */
 void batch_expired(struct deadline *deadline);
+/* The callback of DEADLINE_BATCH_PEER. */
+#define BATCH_PEER_MS 1000
+void batch_peer_check(struct deadline *deadline);
 
 /* entities.c */
 void handle_run(struct exchange *exchange);

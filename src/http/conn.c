@@ -12,6 +12,8 @@
 #define PEER_END_CHECKS_MAX 20
 /* Every fourth check, once a second, sends bytes: a peer that is gone answers them with a reset. */
 #define PEER_PROBE_CHECKS 4
+/* Clients take chunk sizes of sixteen digits. Ours have at most eight. */
+#define CHUNK_ZEROS_MAX 8
 
 static void conn_consume(struct conn *conn, struct slice input);
 
@@ -37,6 +39,10 @@ static void set_state(struct conn *conn, enum conn_state state) {
     };
     assert(allowed[conn->state] & 1u << state);
     (void)allowed;
+    /* A peer that has reset the connection reads no answer, so a large body that it left in the
+     * kernel is dropped. */
+    if ((conn->state == CONN_STREAMING) != (state == CONN_STREAMING) && state != CONN_CLOSED)
+        transport_drop_at_reset(&conn->transport, state == CONN_STREAMING);
     conn->state = state;
 }
 
@@ -187,6 +193,7 @@ static void body_arrived(struct conn *conn, size_t size) {
 static bool conn_sent(struct conn *conn) {
     conn->is_sending = false;
     conn->peer_check_count = 0;
+    conn->http->chunk_zeros = 0;
     buffer_release(&conn->http->out);
     if (conn->is_last_piece) {
         conn_written(conn);
@@ -361,19 +368,26 @@ static void check_peer_later(struct conn *conn) {
         set_deadline(conn, DEADLINE_PEER_CHECK);
 }
 
+/* Between two chunks of an answer, a zero begins the size of the next one. */
+void conn_probe_chunked(struct conn *conn) {
+    bool is_between = conn->state == CONN_STREAMING && conn->is_chunked && !conn->is_sending &&
+                      conn->http->out.size == 0;
+    if (!is_between || conn->http->chunk_zeros == CHUNK_ZEROS_MAX ||
+        transport_unread_bytes(&conn->transport) > 0)
+        return;
+    conn->http->chunk_zeros++;
+    send_interim(conn, SLICE("0"));
+}
+
 /* Only to bytes does a peer that has closed both sides answer with a reset. Every HTTP/1.1 client
- * accepts an interim answer. Between two chunks of an answer, a zero begins the size of the next
- * one; a client that has closed its side gets few of them. Bytes that the peer has not confirmed
- * are such a test already. */
+ * accepts an interim answer. Bytes that the peer has not confirmed are such a test already. */
 static void probe_peer(struct conn *conn, enum transport_peer_state peer) {
     const struct http1_request *request = http1_parser_request(&conn->http->parser);
-    if (transport_unread_bytes(&conn->transport) > 0)
-        return;
-    if (conn->state == CONN_HANDLING && request && request->version_minor > 0)
+    if (conn->state == CONN_STREAMING && peer == TRANSPORT_PEER_ENDED)
+        conn_probe_chunked(conn);
+    else if (conn->state == CONN_HANDLING && request && request->version_minor > 0 &&
+             transport_unread_bytes(&conn->transport) == 0)
         send_interim(conn, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
-    else if (conn->state == CONN_STREAMING && conn->is_chunked && !conn->is_sending &&
-             conn->http->out.size == 0 && peer == TRANSPORT_PEER_ENDED)
-        send_interim(conn, SLICE("0"));
 }
 
 void conn_peer_check(struct deadline *deadline) {

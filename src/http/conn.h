@@ -120,6 +120,9 @@ void conn_resume(struct conn *conn);
 /* Closes the connection soon after the peer is gone while its answer is due, and some seconds after
  * the peer has closed its side only. Bytes that arrive are kept. */
 void conn_watch_end(struct conn *conn);
+/* Sends bytes of a chunked answer that change nothing, if none are on their way. A peer that is
+ * gone answers them with a reset. Few are sent between two chunks. The connection may close. */
+void conn_probe_chunked(struct conn *conn);
 /* A request was handled in a later turn. If it became a session, the session gets the bytes that
  * arrived in between. */
 void conn_handled_late(struct conn *conn);

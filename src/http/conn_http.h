@@ -19,6 +19,7 @@ struct conn_http {
     size_t fresh_body_bytes; /* of a streamed body, since its deadline was set */
     size_t unread_bytes;     /* of the answer, when its deadline was set */
     uint64_t written_bytes;  /* of all answers */
+    unsigned chunk_zeros;    /* sent since the last chunk, to learn whether the peer is gone */
 };
 
 /* The limits outlive it. */

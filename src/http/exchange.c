@@ -564,6 +564,14 @@ void exchange_watch_end(struct exchange *exchange) {
     conn_watch_end(exchange->conn);
 }
 
+uint64_t exchange_written_bytes(const struct exchange *exchange) {
+    return exchange->conn->http->written_bytes;
+}
+
+void exchange_probe_peer(struct exchange *exchange) {
+    conn_probe_chunked(exchange->conn);
+}
+
 void exchange_pause(struct exchange *exchange) {
     conn_pause(exchange->conn);
 }

@@ -155,6 +155,11 @@ bool exchange_token_expired(const struct exchange *exchange);
 MUST_CHECK enum status exchange_token_status(const struct exchange *exchange);
 /* The socket has not taken all of the last piece. */
 bool exchange_is_sending(const struct exchange *exchange);
+/* Bytes written to this connection, of all its answers. */
+uint64_t exchange_written_bytes(const struct exchange *exchange);
+/* Between two pieces of a chunked answer: lets a client that is gone answer with a reset
+ * (conn_probe_chunked). The exchange may be gone afterwards. */
+void exchange_probe_peer(struct exchange *exchange);
 /* For an answer that may take long: closes the connection when the peer is gone, or some
  * seconds after the peer has closed its side. */
 void exchange_watch_end(struct exchange *exchange);

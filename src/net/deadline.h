@@ -18,6 +18,7 @@ enum deadline_kind {
     DEADLINE_PEER_CHECK,   /* whether the peer is gone is checked while its answer is due */
     DEADLINE_PEERS_CHECK,  /* the connections of a loop are checked for peers that have vanished */
     DEADLINE_BATCH,        /* a batch must have moved what it holds */
+    DEADLINE_BATCH_PEER,   /* whether the client is gone is checked while its batch is read */
     DEADLINE_DELAY,        /* the answer to a wrong key or token is due */
     DEADLINE_TURN,         /* a connection with more requests waits for its next turn */
     DEADLINE_SILENCE,      /* the peer of a WebSocket has sent nothing */

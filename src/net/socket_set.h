@@ -29,7 +29,7 @@ struct socket_watch {
     const struct socket_events *events;
     struct socket_watch *next_closed;
     int fd;             /* -1: none */
-    uint8_t wanted;     /* bits of epoll: EPOLLIN, EPOLLOUT */
+    uint8_t wanted;     /* bits of epoll: EPOLLIN, EPOLLOUT; EPOLLHUP: a reset, whatever else */
     uint8_t registered; /* the bits that the kernel knows; 0: the socket is not in the set */
     uint16_t turn;      /* the last turn that reported the socket */
 };

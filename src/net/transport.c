@@ -193,6 +193,14 @@ int transport_connect(struct transport *transport, const struct sockaddr *addres
     return 0;
 }
 
+void transport_drop_at_reset(struct transport *transport, bool drops) {
+    /* If the socket cannot be watched, a later read or write finds the reset. */
+    if (drops)
+        (void)want_also(transport, EPOLLHUP);
+    else
+        want_no(transport, EPOLLHUP);
+}
+
 void transport_set_nodelay(struct transport *transport) {
     int on = 1;
     (void)setsockopt(transport->watch.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -506,6 +514,10 @@ static void socket_readable(struct transport *transport) {
 static void on_ready(struct socket_watch *watch, uint32_t events) {
     struct transport *transport = container_of(watch, struct transport, watch);
     bool is_broken = events & (EPOLLHUP | EPOLLERR);
+    if (is_broken && watch->wanted & EPOLLHUP) {
+        transport->events->lost(transport);
+        return;
+    }
     if ((is_broken || events & EPOLLIN) && watch->wanted & EPOLLIN)
         socket_readable(transport);
     if (!is_closed(transport) && (is_broken || events & EPOLLOUT) && watch->wanted & EPOLLOUT)

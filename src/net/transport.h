@@ -60,6 +60,9 @@ void transport_open(struct transport *transport, int fd);
 /* Connects to a server, with a socket in place of the one that could not connect before. The
  * connected event follows, in a later turn. Returns 0, or a libuv error when no event follows. */
 MUST_CHECK int transport_connect(struct transport *transport, const struct sockaddr *address);
+/* Whether a connection that the peer has reset is lost at once, before the bytes that arrived
+ * earlier are read, and also while nothing is read or written. */
+void transport_drop_at_reset(struct transport *transport, bool drops);
 /* Small writes leave at once. */
 void transport_set_nodelay(struct transport *transport);
 

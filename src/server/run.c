@@ -271,6 +271,8 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
     deadline_queue_define(&loop->io.deadlines, DEADLINE_WAIT, 0, poll_expired);
     deadline_queue_define(&loop->io.deadlines, DEADLINE_BATCH,
                           server->http.options.request_timeout_ms, batch_expired);
+    deadline_queue_define(&loop->io.deadlines, DEADLINE_BATCH_PEER, BATCH_PEER_MS,
+                          batch_peer_check);
     loop->http.delivery = &loop->delivery;
     server->http.loops[index] = &loop->io;
     if (!store_is_shared(server->store))

@@ -20,6 +20,10 @@
  * or unread answers, and otherwise it is refused. A batch that holds much and moves little while
  * memory is short ends as unread (http/unread_answers.h).
  *
+ * The kernel of a client that has vanished sends the body that it was given, megabytes of it,
+ * before the end. It answers our bytes with a reset. So a batch that writes nothing, because only
+ * errors are answered, begins its answer after a second, and then sends bytes that change nothing.
+ *
  * An item that is refused with 429 or 503 must not be overtaken by later items of its entity. The
  * writer keeps these entities for all groups of the batch (authority/append_order.h). The loop
  * keeps those of groups that the writer did not take.
@@ -74,8 +78,12 @@ struct batch {
     uint64_t moved_bytes;           /* in both directions, when the deadline was set */
     uint64_t held_bytes;            /* then */
     bool is_fresh;                  /* it was the server's turn since the deadline was set */
+    struct deadline peer_check;     /* while the body is read */
+    uint64_t peer_bytes;            /* written to the client at the last check */
+    unsigned silent_checks;         /* since then nothing was written */
     struct spool spool;             /* answers before those of the groups */
     uint64_t written_count;         /* items in the answer */
+    bool has_answers;               /* the writer has returned a group */
     bool errors_only;               /* answers=errors */
     struct append_order order;      /* the writer's while groups are posted */
     struct append_order not_posted; /* entities of groups that the writer did not take */
@@ -132,6 +140,7 @@ static void batch_free(void *memory) {
     buffer_release(&batch->page);
     spool_release(&batch->spool);
     deadline_drop(&batch->deadline);
+    deadline_drop(&batch->peer_check);
     batch_shares_charge(shares, batch->holder, batch->charged_bytes, 0);
     batch_shares_leave(shares, batch->holder);
     free(batch);
@@ -302,6 +311,7 @@ static bool is_array(const struct batch *batch) {
 static enum status page_item(struct batch *batch, uint64_t index,
                              const struct append_request *request) {
     enum status status = STATUS_OK;
+    batch->has_answers = true;
     if (request->status == STATUS_OK)
         batch->renewal_count = 0;
     if (batch->errors_only && request->status == STATUS_OK)
@@ -534,6 +544,32 @@ void batch_expired(struct deadline *deadline) {
         set_deadline(batch);
 }
 
+/* The checks in which a silent batch sends a byte, because few may be sent. */
+static bool is_probe_due(unsigned checks) {
+    return checks <= 5 || (checks & (checks - 1)) == 0;
+}
+
+void batch_peer_check(struct deadline *deadline) {
+    struct batch *batch = container_of(deadline, struct batch, peer_check);
+    struct exchange *exchange = batch->exchange;
+    if (!exchange->conn || exchange->state == EXCHANGE_ANSWERED || batch->body_over)
+        return;
+    uint64_t written_bytes = exchange_written_bytes(exchange);
+    batch->silent_checks = written_bytes == batch->peer_bytes ? batch->silent_checks + 1 : 0;
+    batch->peer_bytes = written_bytes;
+    io_loop_deadline(exchange->loop, &batch->peer_check, DEADLINE_BATCH_PEER);
+    if (batch->silent_checks == 0 || exchange_is_sending(exchange))
+        return;
+    if (exchange_is_answered(exchange)) {
+        if (is_probe_due(batch->silent_checks))
+            exchange_probe_peer(exchange);
+    } else if (batch->has_answers) {
+        batch_begin(batch);
+        bool may_go_on = exchange_send(exchange, SLICE(""));
+        (void)may_go_on; /* nothing follows before the next group */
+    }
+}
+
 static void batch_body(struct exchange *exchange, struct slice piece) {
     struct batch *batch = exchange->work;
     uint64_t sound_before = batch->sound_count;
@@ -678,5 +714,7 @@ void handle_batch(struct exchange *exchange) {
     exchange->work = batch;
     exchange->work_free = batch_free;
     exchange->stream = &batch_stream;
+    batch->peer_bytes = exchange_written_bytes(exchange);
     set_deadline(batch);
+    io_loop_deadline(exchange->loop, &batch->peer_check, DEADLINE_BATCH_PEER);
 }

@@ -43,6 +43,7 @@ static int open_peer(void **state) {
     fixture_http_open(&peer.http, conn_accept);
     peer.clock.reading = (struct clock_reading){1700000000000, 1000000000};
     deadline_queue_define(&peer.http.io.deadlines, DEADLINE_BATCH, 1000000, batch_expired);
+    deadline_queue_define(&peer.http.io.deadlines, DEADLINE_BATCH_PEER, 1000000, batch_peer_check);
     clock_init_source(&peer.http.io.clock, &peer.clock, clock_manual_read);
     return 0;
 }
