@@ -5,6 +5,10 @@
 #include <unistd.h>
 
 #define EVENTS_PER_CALL 512
+/* All ready sockets share what a turn reads, so that senders of large bodies delay the small
+ * requests of others by about a millisecond. Smaller reads would cost more than they bring. */
+#define TURN_READ_BYTES      (128 << 10)
+#define TURN_READ_BYTES_EACH 2048
 /* More sockets than a descriptor table usually has. Others are reported in the next turn. */
 #define CALLS_PER_TURN 64
 /* In registered only: the kernel reports each write once, so a report must not be left out. */
@@ -49,6 +53,11 @@ static void report(struct socket_set *set, struct socket_watch *watch, uint32_t 
         (void)set_registered(set, watch, watch->wanted);
 }
 
+static uint32_t read_share(int ready_count) {
+    uint32_t share = TURN_READ_BYTES / (ready_count > 0 ? (uint32_t)ready_count : 1);
+    return share > TURN_READ_BYTES_EACH ? share : TURN_READ_BYTES_EACH;
+}
+
 /* A turn must not leave out any socket: after a pause of the process all input is read before
  * deadlines are checked. A socket that is still ready when the next call reports it has had its
  * turn; the kernel reports it again after the others. */
@@ -61,6 +70,7 @@ void socket_set_wait(struct socket_set *set, int timeout_ms) {
         count = epoll_wait(set->epoll, ready, EVENTS_PER_CALL, calls == 0 ? timeout_ms : 0);
         if (calls == 0)
             clock_tick(set->host->clock);
+        set->read_share = read_share(count);
         for (int i = 0; i < count; i++) {
             struct socket_watch *watch = ready[i].data.ptr;
             if (watch->turn == set->turn && !(watch->registered & WATCH_EDGES))

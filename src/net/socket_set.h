@@ -48,6 +48,7 @@ struct socket_set {
     struct socket_host *host;
     int epoll;
     uint16_t turn;
+    uint32_t read_share;         /* bytes that each ready socket may read in this turn */
     struct socket_watch *closed; /* watches with a closed event that is due */
 };
 

@@ -35,8 +35,8 @@ struct secure {
 /* Each record costs about a microsecond, whatever its size. A connection with small records reads
  * fewer bytes in a turn, and goes on in the next one; one with large records soon reads full input.
  */
-#define RECORDS_PER_TURN      64
-#define SECURE_READ_BYTES_MIN 1024
+#define RECORDS_PER_TURN      16
+#define SECURE_READ_BYTES_MIN 256
 #define SECURE_READ_BYTES     4096
 #define CONTROL_MS            1000 /* grants one control message (TLS_CONTROL_MAX) */
 
@@ -492,6 +492,8 @@ static void on_secure_read(struct transport *transport, struct slice input) {
 static void socket_readable(struct transport *transport) {
     char *memory = transport->set->host->input;
     size_t bytes_max = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
+    if (bytes_max > transport->set->read_share)
+        bytes_max = transport->set->read_share;
     if (transport->secure && bytes_max > transport->secure->read_bytes)
         bytes_max = transport->secure->read_bytes;
     ssize_t size = recv(transport->watch.fd, memory, bytes_max, MSG_DONTWAIT);

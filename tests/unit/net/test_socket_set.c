@@ -68,9 +68,38 @@ static void every_ready_socket_is_reported_once_in_a_turn(void **state) {
     socket_set_close(&set);
 }
 
+static void ready_sockets_share_what_a_turn_reads(void **state) {
+    (void)state;
+    static const struct {
+        size_t count;
+        uint32_t share;
+    } cases[] = {{1, 128 << 10}, {32, 4 << 10}, {SOCKETS, 2 << 10}};
+    struct clock clock;
+    struct socket_host host = {.clock = &clock};
+    struct socket_set set;
+    clock_init(&clock);
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        assert_ok(socket_set_open(&set, &host));
+        for (size_t i = 0; i < cases[c].count; i++) {
+            int pair[2];
+            assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+            close(pair[1]);
+            sockets[i] = (struct watched){.watch = {.events = &events, .fd = pair[0]}};
+            assert_true(socket_set_want(&set, &sockets[i].watch, EPOLLIN));
+        }
+        socket_set_wait(&set, -1);
+        assert_int_equal(set.read_share, cases[c].share);
+        for (size_t i = 0; i < cases[c].count; i++)
+            socket_set_drop(&set, &sockets[i].watch);
+        assert_true(socket_set_run_closed(&set));
+        socket_set_close(&set);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_ready_socket_is_reported_once_in_a_turn),
+        cmocka_unit_test(ready_sockets_share_what_a_turn_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
