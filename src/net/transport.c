@@ -23,7 +23,6 @@ struct secure {
     size_t batch_bytes;     /* the most plaintext that sending holds */
     bool reports_written;   /* the written event is due when all of that is sent */
     bool is_ending;         /* our side ends when all of that is sent */
-    bool is_lingering;      /* input is discarded, and no longer decrypted */
     bool has_ended;         /* the peer announced that it sends no more */
     bool has_input;         /* the peer has sent bytes */
     bool was_open;          /* the handshake was counted */
@@ -492,11 +491,13 @@ static void on_secure_read(struct transport *transport, struct slice input) {
 static void socket_readable(struct transport *transport) {
     char *memory = transport->set->host->input;
     size_t bytes_max = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
-    if (bytes_max > transport->set->read_share)
+    /* The kernel discards the bytes itself, which costs little, however many there are. */
+    int discards = transport->is_lingering ? MSG_TRUNC : 0;
+    if (bytes_max > transport->set->read_share && !discards)
         bytes_max = transport->set->read_share;
-    if (transport->secure && bytes_max > transport->secure->read_bytes)
+    if (transport->secure && bytes_max > transport->secure->read_bytes && !discards)
         bytes_max = transport->secure->read_bytes;
-    ssize_t size = recv(transport->watch.fd, memory, bytes_max, MSG_DONTWAIT);
+    ssize_t size = recv(transport->watch.fd, memory, bytes_max, MSG_DONTWAIT | discards);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return;
     clock_tick(transport->set->host->clock);
@@ -507,7 +508,7 @@ static void socket_readable(struct transport *transport) {
         transport->events->ended(transport);
     else if (size < 0)
         transport->events->lost(transport);
-    else if (transport->secure && !transport->secure->is_lingering)
+    else if (transport->secure && !transport->is_lingering)
         on_secure_read(transport, input);
     else
         transport->events->received(transport, input);
@@ -561,8 +562,7 @@ void transport_shut(struct transport *transport) {
 }
 
 bool transport_end(struct transport *transport) {
-    if (transport->secure)
-        transport->secure->is_lingering = true;
+    transport->is_lingering = true;
     bool is_clear = transport_is_clear(transport);
     /* Bytes that are not encrypted yet come first. */
     if (!is_clear)

@@ -28,6 +28,7 @@ struct transport {
     uint32_t read_bytes_max; /* that one read may report */
     bool has_written;        /* the peer may still have bytes to confirm */
     bool wants_room;         /* transport_want_room has asked for an event */
+    bool is_lingering;       /* our side has ended; input is counted and discarded */
     uint8_t silent_checks;   /* in a row, in which the peer confirmed nothing */
 };
 
@@ -138,7 +139,7 @@ size_t transport_unread_bytes(const struct transport *transport);
 bool transport_has_input(const struct transport *transport);
 /* Closing will discard the bytes that were not sent. */
 void transport_reset_on_close(struct transport *transport);
-/* Ends our side. Later input is reported as it arrives, without decryption. */
+/* Ends our side. Later input is discarded; the received event tells its size, and no bytes. */
 MUST_CHECK bool transport_end(struct transport *transport);
 
 #endif
