@@ -3,12 +3,12 @@
 // side gets every answer.
 import assert from "node:assert/strict";
 import net from "node:net";
-import { test } from "../lib/cases.mjs";
-import { groupsOf, hold, lineOf, runs } from "../lib/backlog.mjs";
-import { operate } from "../lib/operator.mjs";
-import { scrape } from "../lib/prometheus.mjs";
-import { holdWriter } from "../lib/store.mjs";
-import { until } from "../lib/wait.mjs";
+import { test } from "../../lib/cases.mjs";
+import { groupsOf, hold, lineOf, runs } from "../../lib/backlog.mjs";
+import { operate } from "../../lib/operator.mjs";
+import { scrape } from "../../lib/prometheus.mjs";
+import { holdWriter } from "../../lib/store.mjs";
+import { until } from "../../lib/wait.mjs";
 
 const GROUPS_MAX = 8; // of a batch, posted and not answered
 const GROUP_ITEMS = 256;
