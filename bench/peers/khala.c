@@ -150,7 +150,8 @@ static void delivery_publish(struct peer_server *server, unsigned events, unsign
 }
 
 static void delivery_check(struct peer_server *server) {
-    uint64_t count = stored(server);
+    /* The record of the token is an event too. */
+    uint64_t count = stored(server) - 1;
     if (count != server->published)
         bench_fail("%llu events were acknowledged and %llu stored",
                    (unsigned long long)server->published, (unsigned long long)count);
