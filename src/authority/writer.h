@@ -16,8 +16,8 @@
 #define AUTHORITY_WRITER_H
 
 #include "authority/append.h"
-#include "authority/follow/follow.h"
 #include "base/clock.h"
+#include "cluster/follow.h"
 #include "topic/policy.h"
 
 struct projection; /* authority/projection.h: how the writer folds, without knowing the projector */

@@ -6,8 +6,8 @@
 #ifndef CLUSTER_NODES_H
 #define CLUSTER_NODES_H
 
-#include "authority/follow/follow.h"
 #include "base/limits.h"
+#include "cluster/follow.h"
 
 #define NODE_ID_SIZE    16
 #define NODE_LIVE_MS    5000

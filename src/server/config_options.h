@@ -7,7 +7,7 @@
 #define SERVER_CONFIG_OPTIONS_H
 
 #include "authority/quota.h"
-#include "fanout/fanout.h"
+#include "cluster/fanout.h"
 #include "http/http.h"
 #include "server/config_values.h"
 

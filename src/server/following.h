@@ -11,8 +11,8 @@
 
 #include <pthread.h>
 
-#include "authority/follow/follow.h"
 #include "authority/writer.h"
+#include "cluster/follow.h"
 #include "cluster/nodes.h"
 #include "delivery/topic_activity.h"
 #include "http/admit/operator_keys.h"

@@ -8,11 +8,11 @@
 #define SERVER_SERVER_H
 
 #include "api/api.h"
+#include "cluster/fanout.h"
 #include "cluster/nodes.h"
 #include "delivery/delivery.h"
 #include "delivery/telemetry.h"
 #include "dialect/dialects.h"
-#include "fanout/fanout.h"
 #include "http/http.h"
 #include "server/config.h"
 #include "server/following.h"

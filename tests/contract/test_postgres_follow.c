@@ -1,6 +1,6 @@
 /* What a node that follows reads of the log, and what it announces. */
-#include "authority/follow/follow.h"
 #include "backend_postgres.h"
+#include "cluster/follow.h"
 #include "rows.h"
 
 struct watcher {

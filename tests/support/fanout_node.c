@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "fanout/fanout.h"
+#include "cluster/fanout.h"
 
 static void on_hint(void *user, const struct hint *hint) {
     (void)user;

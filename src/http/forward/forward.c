@@ -18,11 +18,11 @@
 #include <sys/param.h>
 
 #include "authority/call.h"
-#include "authority/follow/follow.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "cluster/follow.h"
 #include "cluster/nodes.h"
 #include "http/forward/forward_parts.h"
 #include "net/outbound.h"

@@ -1,4 +1,4 @@
-#include "authority/follow/follow.h"
+#include "cluster/follow.h"
 
 #include <assert.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "fanout/driver.h"
+#include "cluster/driver.h"
 
 struct nats {
     natsConnection *connection;

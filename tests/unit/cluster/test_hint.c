@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "fanout/hint.h"
+#include "cluster/fanout.h"
 
 #define EPOCH "01a1dec5-1260-72e1-823b-7915efd6f48b"
 #define GOOD  "1 " EPOCH " 00000000000000000042"

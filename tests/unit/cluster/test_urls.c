@@ -1,7 +1,6 @@
 #include "test.h"
 
-#include "fanout/fanout.h"
-#include "fanout/redis_url.h"
+#include "cluster/fanout.h"
 
 static void assert_url(const char *text, const char *host, int port, const char *user,
                        const char *password) {

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "fanout/fanout.h"
+#include "cluster/fanout.h"
 
 #define EPOCH "01a1dec5-1260-72e1-823b-7915efd6f48b"
 #define OTHER "01a1dec5-1260-72e1-823b-7915efd6f48c"

@@ -6,8 +6,8 @@
  * again. error gets the reason, for people, without the URL and its password. Every wait for
  * an answer ends within FANOUT_TIMEOUT_MS, so that a server that hangs does not hold up the end of
  * a node. The resolver of host names has limits of its own. */
-#ifndef FANOUT_DRIVER_H
-#define FANOUT_DRIVER_H
+#ifndef CLUSTER_DRIVER_H
+#define CLUSTER_DRIVER_H
 
 #include "base/slice.h"
 #include "spec/codes.h"
@@ -48,5 +48,19 @@ struct fanout_driver {
 extern const struct fanout_driver fanout_driver_nats;
 extern const struct fanout_driver fanout_driver_postgres;
 extern const struct fanout_driver fanout_driver_redis;
+
+#define REDIS_URL_PART_MAX 256
+
+/* redis://[[USER]:PASSWORD@]HOST[:PORT]. USER and PASSWORD may contain %XX. A database number is
+ * refused: channels have none. */
+struct redis_url {
+    char host[REDIS_URL_PART_MAX];
+    int port;
+    char user[REDIS_URL_PART_MAX];     /* empty: the default user */
+    char password[REDIS_URL_PART_MAX]; /* empty: none */
+};
+
+/* NULL, or the reason, for people, without any part of the URL. */
+const char *redis_url_parse(const char *text, struct redis_url *url);
 
 #endif

@@ -7,8 +7,8 @@
  * STATUS_WRITER_LOST. Each event is announced once, in the order of the log; then the heads
  * of topics with journal rows.
  */
-#ifndef AUTHORITY_FOLLOW_FOLLOW_H
-#define AUTHORITY_FOLLOW_FOLLOW_H
+#ifndef CLUSTER_FOLLOW_H
+#define CLUSTER_FOLLOW_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "fanout/driver.h"
+#include "cluster/driver.h"
 
 #define CHANNEL_BYTES_MAX 64
 

@@ -7,11 +7,29 @@
  * a state and is tried again, with growing, jittered delays. A hint is a hint: the log is the
  * authority, and a node also reads it at an interval. So a lost, repeated, late or forged hint
  * causes at most one read of the log, and announcing never blocks. */
-#ifndef FANOUT_FANOUT_H
-#define FANOUT_FANOUT_H
+#ifndef CLUSTER_FANOUT_H
+#define CLUSTER_FANOUT_H
 
-#include "fanout/driver.h"
-#include "fanout/hint.h"
+#include "base/uuid7.h"
+#include "cluster/driver.h"
+
+/* "1 ", the epoch, a blank, and the log id in 20 digits. A text has one size and one form, so that
+ * one comparison of sizes bounds the input. */
+#define HINT_LOG_ID_BYTES 20
+#define HINT_BYTES        (2 + UUID_TEXT_SIZE + 1 + HINT_LOG_ID_BYTES)
+#define HINT_LOG_ID_MAX   INT64_MAX
+
+/* The one message between nodes: the log of an epoch has reached a log id. It carries no frame,
+ * because other programs can read and forge messages on a shared server. */
+struct hint {
+    char epoch[UUID_TEXT_SIZE + 1];
+    uint64_t log_id; /* 1 to HINT_LOG_ID_MAX */
+};
+
+/* Writes HINT_BYTES characters, no NUL. The epoch is a UUIDv7 in lower case. */
+void hint_write(const struct hint *hint, char text[HINT_BYTES]);
+/* STATUS_INVALID_REQUEST for every text that hint_write cannot have written. */
+MUST_CHECK enum status hint_parse(struct slice text, struct hint *hint);
 
 /* The order of the choices of RUNTIME_FANOUT_DRIVER. */
 enum fanout_kind {
