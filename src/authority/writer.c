@@ -50,9 +50,7 @@ struct writer {
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
     _Atomic int failing;            /* the reason why the last commit failed, or NOT_FAILING */
     atomic_bool is_importing;
-    atomic_bool is_role_lost; /* the session is only asked for the role */
-    _Atomic int refusal;      /* while the role is lost: the status of appends and jobs */
-    bool is_behind;           /* commits of others were not announced yet */
+    struct role role; /* LOST, ELSEWHERE: the session is only asked for the role */
     struct follow follow;
     bool is_failure_logged;     /* once for each outage, */
     uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
@@ -77,24 +75,6 @@ static void count(_Atomic uint64_t *counter, uint64_t more) {
 
 /* ---- committing ---- */
 
-static void note_failure(struct writer *writer, enum status status) {
-    uint64_t now_ns = clock_mono_ns(&writer->clock);
-    count(&writer->counters.commit_failures, 1);
-    enum reason reason =
-        status == STATUS_WRITER_LOST ? REASON_WRITER_LOST : store_session_reason(writer->session);
-    atomic_store(&writer->failing, (int)reason);
-    if (writer->is_failure_logged ||
-        (writer->failure_logged_ns > 0 && now_ns < writer->failure_logged_ns + FAILURE_LOG_NS))
-        return;
-    writer->is_failure_logged = true;
-    writer->failure_logged_ns = now_ns;
-    log_event(LOG_ERROR, "store.commit_failed", log_str("status", status_code(status)),
-              log_str("error", store_session_error(writer->session)),
-              log_str("effect", status == STATUS_WRITER_LOST
-                                    ? "appends are refused: this node is not the writer any more"
-                                    : "appends are refused until the store can be written"));
-}
-
 static void note_success(struct writer *writer) {
     atomic_store(&writer->failing, NOT_FAILING);
     if (writer->is_failure_logged)
@@ -109,18 +89,33 @@ static bool is_loss(enum status status) {
     return status == STATUS_WRITER_LOST || status == STATUS_APPEND_OUTCOME_UNKNOWN;
 }
 
+static bool is_writer(const struct writer *writer) {
+    return role_is_writer(role_get(&writer->role));
+}
+
 /* Every answer that rests on the batch becomes a failure. */
 static void fail_batch(struct writer *writer, enum status status) {
     ledger_forget(&writer->ledger, is_loss(status) || status == STATUS_DISK_RESERVE
                                        ? status
                                        : STATUS_STORE_UNAVAILABLE);
-    note_failure(writer, status);
-    if (!is_loss(status))
-        return;
-    atomic_store(&writer->refusal, STATUS_WRITER_LOST);
-    writer->is_role_lost = true;
-    writer->is_behind = true;
-    follow_note_role(&writer->follow);
+    uint64_t now_ns = clock_mono_ns(&writer->clock);
+    enum reason reason =
+        status == STATUS_WRITER_LOST ? REASON_WRITER_LOST : store_session_reason(writer->session);
+    count(&writer->counters.commit_failures, 1);
+    atomic_store(&writer->failing, (int)reason);
+    if (!writer->is_failure_logged &&
+        (writer->failure_logged_ns == 0 || now_ns >= writer->failure_logged_ns + FAILURE_LOG_NS)) {
+        writer->is_failure_logged = true;
+        writer->failure_logged_ns = now_ns;
+        log_event(
+            LOG_ERROR, "store.commit_failed", log_str("status", status_code(status)),
+            log_str("error", store_session_error(writer->session)),
+            log_str("effect", status == STATUS_WRITER_LOST
+                                  ? "appends are refused: this node is not the writer any more"
+                                  : "appends are refused until the store can be written"));
+    }
+    if (is_loss(status))
+        role_set(&writer->role, WRITER_ROLE_LOST);
 }
 
 static void note_cursor(struct writer *writer) {
@@ -157,32 +152,26 @@ static void finish(struct writer *writer) {
 
 /* Announces the commits that others made, before this node makes one. */
 static enum status catch_up(struct writer *writer) {
-    if (!writer->is_behind)
+    if (role_get(&writer->role) != WRITER_ROLE_BEHIND)
         return STATUS_OK;
     enum status status = follow_pass(&writer->follow, writer->session);
     if (status == STATUS_OK)
-        writer->is_behind = false;
+        role_set(&writer->role, WRITER_ROLE_HELD);
     return status;
-}
-
-/* Another node has the role, which is no failure. */
-static void note_following(struct writer *writer) {
-    atomic_store(&writer->failing, NOT_FAILING);
-    writer->is_failure_logged = false;
 }
 
 /* Takes the role, if that is possible now. */
 static void take_role(struct writer *writer) {
     const struct projection *projection = writer->options.projection;
     enum status status = store_take_role(writer->session);
-    if (status == STATUS_NOT_WRITER)
-        note_following(writer);
-    if (status != STATUS_OK) {
-        atomic_store(&writer->refusal, (int)status);
-        return;
+    role_set(&writer->role, role_answered(status));
+    if (status == STATUS_NOT_WRITER) {
+        /* Another node writes, which is no failure. */
+        atomic_store(&writer->failing, NOT_FAILING);
+        writer->is_failure_logged = false;
     }
-    writer->is_role_lost = false;
-    follow_note_role(&writer->follow);
+    if (status != STATUS_OK)
+        return;
     clock_tick(&writer->clock);
     status = ledger_begin(&writer->ledger, writer->clock.reading);
     if (status == STATUS_OK)
@@ -193,16 +182,6 @@ static void take_role(struct writer *writer) {
         note_success(writer);
     else
         fail_batch(writer, status);
-}
-
-/* Keeps the session alive, or tries to get it back. How long the writer may wait for work. */
-static int64_t keep_role(struct writer *writer) {
-    int64_t wait_ms = MAILBOX_FOREVER;
-    if (writer->is_role_lost)
-        take_role(writer);
-    else if (is_loss(store_keep_alive(writer->session, &wait_ms)))
-        fail_batch(writer, STATUS_WRITER_LOST);
-    return writer->is_role_lost ? ROLE_PAUSE_MS : wait_ms;
 }
 
 /* ---- one batch ---- */
@@ -313,12 +292,12 @@ static void answer_groups(struct writer *writer, struct mailbox_item *first,
 static void run_batch(struct writer *writer, struct mailbox_item *first,
                       const struct mailbox_item *end) {
     clock_tick(&writer->clock);
-    if (writer->is_role_lost)
+    if (!is_writer(writer))
         take_role(writer);
-    if (writer->is_role_lost)
-        refuse_groups(first, end, (enum status)atomic_load(&writer->refusal));
-    else
+    if (is_writer(writer))
         apply_groups(writer, first, end);
+    else
+        refuse_groups(first, end, role_refusal(role_get(&writer->role)));
     answer_groups(writer, first, end);
 }
 
@@ -335,7 +314,7 @@ static void take_groups(struct writer *writer, struct mailbox_item *first,
         return;
     }
     clock_tick(&writer->clock);
-    if (!writer->is_role_lost)
+    if (is_writer(writer))
         writer_queue_find_owners(&writer->queue, first, end, writer->clock.reading);
     for (struct mailbox_item *item = first, *next; item != end; item = next) {
         struct append_group *group = group_of(item);
@@ -349,24 +328,6 @@ static void take_groups(struct writer *writer, struct mailbox_item *first,
     }
 }
 
-/* One batch of the groups that wait. */
-static void run_waiting(struct writer *writer) {
-    struct mailbox_item *abandoned;
-    clock_tick(&writer->clock);
-    struct mailbox_item *first =
-        writer_queue_take(&writer->queue, clock_mono_ns(&writer->clock), &abandoned);
-    answer_groups(writer, abandoned, NULL);
-    if (first)
-        run_batch(writer, first, NULL);
-}
-
-static void run_job(struct writer *writer, struct writer_job *job) {
-    bool any_node = job->any_node;
-    job->run(job, any_node && writer->follow.side ? writer->follow.side : writer->session);
-    if (!writer->is_role_lost && !any_node)
-        ledger_refresh(&writer->ledger);
-}
-
 static void announce_step(void *user, const struct store_batch *batch) {
     writer_announce(user, batch, NULL);
 }
@@ -374,7 +335,7 @@ static void announce_step(void *user, const struct store_batch *batch) {
 /* After how long healing wants to continue. */
 static int64_t heal(struct writer *writer) {
     const struct projection *projection = writer->options.projection;
-    if (!projection || writer->is_role_lost)
+    if (!projection || !is_writer(writer))
         return MAILBOX_FOREVER;
     clock_tick(&writer->clock);
     const struct projection_step step = {
@@ -396,7 +357,7 @@ static int64_t heal(struct writer *writer) {
 /* One batch of the outbox, where it is time. How long until the next. */
 static int64_t poll_outbox(struct writer *writer) {
     const int64_t poll_ms = (int64_t)writer->options.outbox_poll_ms;
-    if (!writer->outbox || writer->is_role_lost)
+    if (!writer->outbox || !is_writer(writer))
         return MAILBOX_FOREVER;
     clock_tick(&writer->clock);
     uint64_t now_ns = clock_mono_ns(&writer->clock);
@@ -431,8 +392,14 @@ static int64_t sooner(int64_t a_ms, int64_t b_ms) {
 static int64_t idle(struct writer *writer) {
     int64_t heal_ms = heal(writer);
     int64_t poll_ms = poll_outbox(writer);
-    int64_t role_ms = keep_role(writer);
-    int64_t follow_ms = follow_turn(&writer->follow, !writer->is_role_lost);
+    int64_t role_ms = MAILBOX_FOREVER;
+    if (!is_writer(writer))
+        take_role(writer);
+    else if (is_loss(store_keep_alive(writer->session, &role_ms)))
+        fail_batch(writer, STATUS_WRITER_LOST);
+    if (!is_writer(writer))
+        role_ms = ROLE_PAUSE_MS;
+    int64_t follow_ms = follow_turn(&writer->follow);
     return sooner(sooner(heal_ms, poll_ms), sooner(role_ms, follow_ms));
 }
 
@@ -451,36 +418,32 @@ static void *writer_main(void *argument) {
             struct mailbox_item *end = items->next;
             while (!job && end && !job_of(end))
                 end = end->next;
-            if (job)
-                run_job(writer, job);
-            else
+            if (job) {
+                bool any_node = job->any_node;
+                job->run(job,
+                         any_node && writer->follow.side ? writer->follow.side : writer->session);
+                if (is_writer(writer) && !any_node)
+                    ledger_refresh(&writer->ledger);
+            } else {
                 take_groups(writer, items, end);
+            }
             items = end;
         }
-        if (!writer_queue_is_empty(&writer->queue))
-            run_waiting(writer);
+        if (writer_queue_is_empty(&writer->queue))
+            continue;
+        /* One batch of the groups that wait. */
+        struct mailbox_item *abandoned;
+        clock_tick(&writer->clock);
+        struct mailbox_item *first =
+            writer_queue_take(&writer->queue, clock_mono_ns(&writer->clock), &abandoned);
+        answer_groups(writer, abandoned, NULL);
+        if (first)
+            run_batch(writer, first, NULL);
     }
     return NULL;
 }
 
 /* ---- life ---- */
-
-static enum status open_follow(struct writer *writer) {
-    const struct writer_options *options = &writer->options;
-    struct follow_hooks hooks = options->follow;
-    if (!hooks.commit) {
-        hooks.user = options->on_commit_user;
-        hooks.commit = options->on_commit;
-    }
-    enum status status =
-        follow_open(&writer->follow, options->store, &hooks, options->follow_poll_ms);
-    if (status != STATUS_OK || !writer->follow.side)
-        return status;
-    status = follow_begin(&writer->follow);
-    if (status != STATUS_OK)
-        follow_close(&writer->follow);
-    return status;
-}
 
 static enum status open_ledger(struct writer *writer) {
     const struct writer_options *options = &writer->options;
@@ -495,10 +458,13 @@ static enum status open_ledger(struct writer *writer) {
         .has_documents = options->projection && options->projection->has_documents,
         .entity_count_max = entity_count_max > 0 ? entity_count_max : LEDGER_ENTITIES_DEFAULT,
     };
-    writer->is_role_lost = writer->follow.side && store_take_role(writer->session) != STATUS_OK;
-    writer->is_behind = writer->is_role_lost;
-    atomic_store(&writer->refusal, STATUS_NOT_WRITER);
-    ledger_options.is_unread = writer->is_role_lost;
+    /* Nothing was announced yet, so that a node which finds the role free is behind no one. */
+    bool is_shared = writer->follow.side != NULL;
+    status = is_shared ? store_take_role(writer->session) : STATUS_OK;
+    role_init(&writer->role, status == STATUS_OK ? WRITER_ROLE_HELD : role_answered(status),
+              is_shared);
+    ledger_options.is_unread = status != STATUS_OK;
+    status = STATUS_OK;
     if (options->outbox_poll_ms > 0 && store_has_outbox(writer->session))
         status = outbox_open(&writer->outbox, options->outbox_row_bytes_max, options->policies);
     if (status == STATUS_OK)
@@ -510,7 +476,7 @@ static enum status open_ledger(struct writer *writer) {
         store_session_close(writer->session);
         return status;
     }
-    if (!writer->is_role_lost)
+    if (is_writer(writer))
         follow_note(&writer->follow, writer->ledger.state.log_id, &writer->ledger.state.cursor);
     return STATUS_OK;
 }
@@ -532,12 +498,21 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
     atomic_init(&made->failing, NOT_FAILING);
-    enum status status = open_follow(made);
+    struct follow_hooks hooks = options->follow;
+    if (!hooks.commit) {
+        hooks.user = options->on_commit_user;
+        hooks.commit = options->on_commit;
+    }
+    enum status status =
+        follow_open(&made->follow, options->store, &made->role, &hooks, options->follow_poll_ms);
     if (status != STATUS_OK) {
         free(made);
         return status;
     }
-    status = open_ledger(made);
+    if (made->follow.side)
+        status = follow_begin(&made->follow);
+    if (status == STATUS_OK)
+        status = open_ledger(made);
     if (status != STATUS_OK) {
         follow_close(&made->follow);
         free(made);
@@ -577,8 +552,9 @@ void writer_announce_posts(struct writer *writer) {
 
 enum status writer_post_job(struct writer *writer, struct writer_job *job) {
     assert(job->run);
-    if (!job->any_node && !writer_has_role(writer))
-        return (enum status)atomic_load(&writer->refusal);
+    enum writer_role role = role_get(&writer->role);
+    if (!job->any_node && !role_is_writer(role))
+        return role_refusal(role);
     job->posted.is_job = true;
     return mailbox_post_uncounted(&writer->mailbox, &job->posted.item);
 }
@@ -599,11 +575,11 @@ void writer_beat_post(struct writer *writer) {
 }
 
 bool writer_has_role(const struct writer *writer) {
-    return !atomic_load(&writer->is_role_lost);
+    return is_writer(writer);
 }
 
 bool writer_is_elsewhere(const struct writer *writer) {
-    return !writer_has_role(writer) && atomic_load(&writer->refusal) == STATUS_NOT_WRITER;
+    return role_get(&writer->role) == WRITER_ROLE_ELSEWHERE;
 }
 
 const struct projection *writer_projection(const struct writer *writer) {

@@ -1,16 +1,15 @@
 /* The writer: the one thread that sequences, folds and commits.
- * Any thread may post; all other functions belong to the main thread.
+ * Thread: the main thread's. Any thread may post.
  * Memory: a bounded cache of entities, and one batch. The mailbox is bounded.
- * STATUS_LIMIT_REACHED when the mailbox is full, STATUS_SHUTTING_DOWN after writer_stop: the group
- * then stays the caller's. While the store cannot be written, groups are answered with
- * STATUS_STORE_UNAVAILABLE, and the writer recovers when the cause is gone. While the writer role
- * is lost or is another node's, groups and most jobs are answered with STATUS_WRITER_LOST or
- * STATUS_NOT_WRITER. The thread then follows the log, and tries to take the role. A commit of which
- * the store does not say
- * whether it succeeded is answered with STATUS_APPEND_OUTCOME_UNKNOWN.
- * Groups take turns by principal (authority/writer_queue.h). Sequences, cursors and answers of one
- * principal follow the order of posting. A group beyond its principal's share of the queue is
- * answered with STATUS_LIMIT_REACHED. Damaged derived rows refuse nothing.
+ * Errors: STATUS_LIMIT_REACHED if the mailbox is full, STATUS_SHUTTING_DOWN after writer_stop: the
+ * group then stays the caller's. While the store cannot be written, groups are answered with
+ * STATUS_STORE_UNAVAILABLE, and the writer recovers when the cause is gone. On a node that is not
+ * the writer, groups and most jobs are answered as the role says (cluster/role.h). A commit of
+ * which the store does not say whether it succeeded is answered with
+ * STATUS_APPEND_OUTCOME_UNKNOWN. Damaged derived rows refuse nothing.
+ * Invariant: groups take turns by principal (authority/writer_queue.h). Sequences, cursors and
+ * answers of one principal follow the order of posting. A group beyond its principal's share of the
+ * queue is answered with STATUS_LIMIT_REACHED.
  */
 #ifndef AUTHORITY_WRITER_H
 #define AUTHORITY_WRITER_H

@@ -53,18 +53,7 @@ static void reach(struct follow *follow, const struct store_progress *progress) 
     follow->has_commit_id = true;
 }
 
-/* Too many events to show each: only the heads of all topics. */
-static enum status skip_events(struct follow *follow, struct store_session *session,
-                               const struct store_progress *progress) {
-    enum status status = store_walk_topics(session, 0, UINT64_MAX, follow, announce_head);
-    if (status != STATUS_OK)
-        return status;
-    reach(follow, progress);
-    if (follow->hooks.head)
-        follow->hooks.head(follow->hooks.user, (struct slice){0}, follow->log_id);
-    return STATUS_OK;
-}
-
+/* The topics with journal rows that changed since the last pass. */
 static enum status follow_topics(struct follow *follow, struct store_session *session,
                                  const struct store_progress *progress) {
     if (follow->has_commit_id && progress->commit_id == follow->commit_id)
@@ -81,40 +70,41 @@ static enum status follow_topics(struct follow *follow, struct store_session *se
     return STATUS_OK;
 }
 
-static enum status pass_unshared(struct follow *follow, struct store_session *session) {
-    enum status status =
-        store_walk_log(session, follow->log_id, UINT64_MAX, follow, announce_event);
-    return status == STATUS_OK ? store_walk_topics(session, 0, UINT64_MAX, follow, announce_topic)
-                               : status;
-}
-
-/* Clients of the old epoch must not continue in the other history. */
-static bool is_other_epoch(struct follow *follow, const struct store_progress *progress) {
-    const struct follow_hooks *hooks = &follow->hooks;
-    if (!hooks->epoch || strcmp(hooks->epoch, progress->epoch) == 0)
-        return false;
-    if (hooks->epoch_changed)
-        hooks->epoch_changed(hooks->user, progress->epoch);
-    return true;
-}
-
 enum status follow_pass(struct follow *follow, struct store_session *session) {
+    const struct follow_hooks *hooks = &follow->hooks;
     struct store_progress progress;
-    if (!follow->side)
-        return pass_unshared(follow, session);
+    if (!follow->side) {
+        enum status status =
+            store_walk_log(session, follow->log_id, UINT64_MAX, follow, announce_event);
+        return status == STATUS_OK
+                   ? store_walk_topics(session, 0, UINT64_MAX, follow, announce_topic)
+                   : status;
+    }
     enum status status = store_read_progress(session, follow->commit_id, &progress);
     if (status != STATUS_OK)
         return status;
-    if (is_other_epoch(follow, &progress))
+    /* Clients of the old epoch must not continue in the other history. */
+    if (hooks->epoch && strcmp(hooks->epoch, progress.epoch) != 0) {
+        if (hooks->epoch_changed)
+            hooks->epoch_changed(hooks->user, progress.epoch);
         return STATUS_WRITER_LOST;
+    }
     /* Asked after the read of the store: a reader that comes later sees all that is skipped. */
-    if (follow->hooks.is_watched && !follow->hooks.is_watched(follow->hooks.user)) {
+    if (hooks->is_watched && !hooks->is_watched(hooks->user)) {
         reach(follow, &progress);
         return STATUS_OK;
     }
     uint64_t behind = progress.log_id > follow->log_id ? progress.log_id - follow->log_id : 0;
-    if (behind > FOLLOW_EVENTS_MAX)
-        return skip_events(follow, session, &progress);
+    if (behind > FOLLOW_EVENTS_MAX) {
+        /* Too many events to show each: only the heads of all topics. */
+        status = store_walk_topics(session, 0, UINT64_MAX, follow, announce_head);
+        if (status != STATUS_OK)
+            return status;
+        reach(follow, &progress);
+        if (hooks->head)
+            hooks->head(hooks->user, (struct slice){0}, follow->log_id);
+        return STATUS_OK;
+    }
     if (behind > 0)
         status = store_walk_log(session, follow->log_id, behind, follow, announce_event);
     return status == STATUS_OK ? follow_topics(follow, session, &progress) : status;
@@ -124,11 +114,6 @@ void follow_note(struct follow *follow, uint64_t log_id, const struct uuid *curs
     follow->log_id = log_id;
     follow->cursor = *cursor;
     follow->has_commit_id = false;
-}
-
-void follow_note_role(struct follow *follow) {
-    follow->beat_at_ns = 0;
-    follow->pass_at_ns = 0;
 }
 
 /* ---- turns ---- */
@@ -166,8 +151,8 @@ static void end_waits(struct follow_wait *waits, enum status status) {
     }
 }
 
-static uint64_t beat(struct follow *follow, bool has_role, bool is_ending) {
-    const struct follow_beat state = {.has_role = has_role,
+static uint64_t beat(struct follow *follow, bool is_ending) {
+    const struct follow_beat state = {.role = is_ending ? WRITER_ROLE_LOST : role_get(follow->role),
                                       .is_ending = is_ending,
                                       .log_id = follow->log_id,
                                       .cursor = follow->cursor};
@@ -179,39 +164,42 @@ static int64_t ms_until(uint64_t at_ns, uint64_t now_ns) {
     return at_ns > now_ns ? (int64_t)((at_ns - now_ns) / CLOCK_NS_PER_MS) + 1 : 0;
 }
 
-int64_t follow_turn(struct follow *follow, bool has_role) {
+int64_t follow_turn(struct follow *follow) {
     /* Taken before the pass begins: a wait that is posted later gets a later pass. */
     struct follow_wait *waits = take_waits(follow);
     if (!follow->side) {
         end_waits(waits, STATUS_OK);
         return -1;
     }
+    bool is_writer = role_is_writer(role_get(follow->role));
+    bool is_changed = follow->role_changes != follow->role->changes;
     bool is_hinted = atomic_exchange(&follow->is_hinted, false);
     uint64_t now_ns = clock_now().mono_ns;
-    bool is_beat_due =
-        atomic_exchange(&follow->is_beat_asked, false) || now_ns >= follow->beat_at_ns;
+    bool is_beat_due = atomic_exchange(&follow->is_beat_asked, false) || is_changed ||
+                       now_ns >= follow->beat_at_ns;
     bool is_pass_due = is_hinted || is_beat_due || waits || now_ns >= follow->pass_at_ns;
     enum status status = STATUS_OK;
-    if (!has_role && is_pass_due) {
+    follow->role_changes = follow->role->changes;
+    if (!is_writer && is_pass_due) {
         status = follow_pass(follow, follow->side);
         follow->pass_at_ns = clock_now().mono_ns + follow->poll_ms * CLOCK_NS_PER_MS;
     }
     end_waits(waits, status);
     if (is_beat_due) {
-        uint64_t next_ms = beat(follow, has_role, false);
+        uint64_t next_ms = beat(follow, false);
         follow->beat_at_ns = clock_now().mono_ns + next_ms * CLOCK_NS_PER_MS;
     }
     now_ns = clock_now().mono_ns;
     int64_t beat_ms = ms_until(follow->beat_at_ns, now_ns);
-    int64_t pass_ms = has_role ? beat_ms : ms_until(follow->pass_at_ns, now_ns);
+    int64_t pass_ms = is_writer ? beat_ms : ms_until(follow->pass_at_ns, now_ns);
     return pass_ms < beat_ms ? pass_ms : beat_ms;
 }
 
 /* ---- life ---- */
 
-enum status follow_open(struct follow *follow, struct store *store,
+enum status follow_open(struct follow *follow, struct store *store, const struct role *role,
                         const struct follow_hooks *hooks, uint64_t poll_ms) {
-    *follow = (struct follow){.hooks = *hooks, .poll_ms = poll_ms};
+    *follow = (struct follow){.hooks = *hooks, .role = role, .poll_ms = poll_ms};
     pthread_mutex_init(&follow->lock, NULL);
     if (!store_is_shared(store) || poll_ms == 0)
         return STATUS_OK;
@@ -232,7 +220,7 @@ enum status follow_begin(struct follow *follow) {
 
 void follow_close(struct follow *follow) {
     if (follow->side)
-        (void)beat(follow, false, true);
+        (void)beat(follow, true);
     end_waits(take_waits(follow), STATUS_SHUTTING_DOWN);
     store_session_close(follow->side);
     pthread_mutex_destroy(&follow->lock);

@@ -1,11 +1,12 @@
 /* Following the log: announces the commits that the writer of this process did not see succeed,
  * because another node made them or because their answers were lost.
- * The writer's thread; follow_wait_post, follow_hint and follow_ask_beat from any thread.
- * Rows live until an announcement returns. A node that is far behind announces heads, without
- * frames, so that its memory is bounded. The statuses of the store's walks. A pass that failed is
- * continued by the next one. In another epoch a pass announces nothing and answers
- * STATUS_WRITER_LOST. Each event is announced once, in the order of the log; then the heads
- * of topics with journal rows.
+ * Thread: the writer's; follow_wait_post, follow_hint and follow_ask_beat from any thread.
+ * Memory: rows live until an announcement returns. A node that is far behind announces heads,
+ * without frames, so that its memory is bounded.
+ * Errors: the statuses of the store's walks. The next pass continues one that failed. In another
+ * epoch a pass announces nothing and answers STATUS_WRITER_LOST.
+ * Invariant: each event is announced once, in the order of the log; then the heads of topics with
+ * journal rows.
  */
 #ifndef CLUSTER_FOLLOW_H
 #define CLUSTER_FOLLOW_H
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cluster/role.h"
 #include "store/store_nodes.h"
 
 /* Waits for a pass over the log. */
@@ -25,7 +27,7 @@ struct follow_wait {
 
 /* The state of this node, for its row. */
 struct follow_beat {
-    bool has_role;
+    enum writer_role role; /* LOST at the end */
     bool is_ending;
     uint64_t log_id; /* of the last event that was announced; 0: none */
     struct uuid cursor;
@@ -46,13 +48,14 @@ struct follow_hooks {
     /* The topic has advanced, by more than was announced. Topic absent: the log itself. */
     void (*head)(void *user, struct slice topic, uint64_t head_seq);
     void (*pruned)(void *user, struct slice topic, uint64_t oldest_seq);
-    /* When it was asked for, and when the role was taken or lost. Answers after how many
-     * milliseconds it shall be called again without that. */
+    /* Runs if it was asked for, if the node became or ceased to be the writer, and after the
+     * milliseconds that it returned last. */
     uint64_t (*beat)(void *user, struct store_session *side, const struct follow_beat *beat);
 };
 
 struct follow {
     struct follow_hooks hooks;
+    const struct role *role;
     struct store_session *side; /* NULL: nodes cannot share the store */
     uint64_t poll_ms;
     uint64_t log_id; /* of the last event that was announced; 0: none */
@@ -61,6 +64,7 @@ struct follow {
     bool has_commit_id;  /* if it is known */
     uint64_t pass_at_ns; /* when the log is read next without a hint */
     uint64_t beat_at_ns;
+    uint64_t role_changes; /* that a beat has shown */
     atomic_bool is_hinted;
     atomic_bool is_beat_asked;
     pthread_mutex_t lock;
@@ -69,7 +73,8 @@ struct follow {
 
 /* Opens a side session, where the store has such sessions. */
 MUST_CHECK enum status follow_open(struct follow *follow, struct store *store,
-                                   const struct follow_hooks *hooks, uint64_t poll_ms);
+                                   const struct role *role, const struct follow_hooks *hooks,
+                                   uint64_t poll_ms);
 /* Ends all waits with STATUS_SHUTTING_DOWN. */
 void follow_close(struct follow *follow);
 /* Begins behind the last event of the store. */
@@ -78,11 +83,9 @@ MUST_CHECK enum status follow_begin(struct follow *follow);
 MUST_CHECK enum status follow_pass(struct follow *follow, struct store_session *session);
 /* The writer announced its own commits up to this event. */
 void follow_note(struct follow *follow, uint64_t log_id, const struct uuid *cursor);
-/* The role was taken or lost: the next turn has a beat. */
-void follow_note_role(struct follow *follow);
-/* What is due now: a pass, where the node has no role, and a beat. A beat has a pass before it. How
- * long until the next is due; negative: never. */
-int64_t follow_turn(struct follow *follow, bool has_role);
+/* Does what is due: a pass, unless this node is the writer, and a beat. A beat has a pass before
+ * it. Returns how long until the next is due; negative: never. */
+int64_t follow_turn(struct follow *follow);
 
 /* Any thread. The caller wakes the writer's thread. */
 void follow_wait_post(struct follow *follow, struct follow_wait *wait);

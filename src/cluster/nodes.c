@@ -27,7 +27,6 @@ struct nodes {
     /* Under lock. */
     struct node_address address;
     bool has_address;
-    bool has_role;
     uint64_t read_ns; /* when the table was read; 0: never */
     struct nodes_wait *waits;
     size_t count;
@@ -39,10 +38,14 @@ struct nodes {
 static enum status put_self(struct nodes *nodes, struct store_session *side,
                             const struct follow_beat *beat, uint64_t term,
                             uint64_t revocations_seen) {
+    bool is_writer = role_is_writer(beat->role);
     pthread_mutex_lock(&nodes->lock);
     struct node_address address = nodes->address;
     bool has_address = nodes->has_address;
-    nodes->has_role = beat->has_role;
+    /* This node knows its role also if the table cannot be read. */
+    for (size_t i = 0; i < nodes->count; i++)
+        if (nodes->rows[i].address.is_self)
+            nodes->rows[i].is_writer = is_writer;
     pthread_mutex_unlock(&nodes->lock);
     if (!has_address)
         return STATUS_OK;
@@ -52,14 +55,14 @@ static enum status put_self(struct nodes *nodes, struct store_session *side,
         .operator_address =
             *address.operator_text ? slice_of(address.operator_text) : (struct slice){0},
         .version = slice_of(nodes->version),
-        .is_writer = beat->has_role,
+        .is_writer = is_writer,
         .term = term,
         .log_id = beat->log_id,
         .cursor = beat->cursor,
         .revocations_seen = revocations_seen,
     };
     enum status status = store_put_node(side, &node);
-    if (status == STATUS_OK && beat->has_role && nodes->beats++ % TIDY_BEATS == 0)
+    if (status == STATUS_OK && is_writer && nodes->beats++ % TIDY_BEATS == 0)
         status = store_tidy_nodes(side);
     return status;
 }
@@ -200,7 +203,6 @@ enum status nodes_beat(struct nodes *nodes, struct store_session *side,
         leave(nodes, side);
         return STATUS_OK;
     }
-    metrics_set(METRIC_CLUSTER_WRITER, METRIC_PLAIN, beat->has_role);
     metrics_set(METRIC_CLUSTER_FOLLOWED_LOG_ID, METRIC_PLAIN, beat->log_id);
     enum status status = put_self(nodes, side, beat, term, revocations_seen);
     if (status == STATUS_OK)
@@ -228,10 +230,8 @@ bool nodes_writer(struct nodes *nodes, struct node_address *address) {
     uint64_t age_ms = table_age_ms(nodes);
     for (size_t i = 0; i < nodes->count; i++) {
         const struct node_row *row = &nodes->rows[i];
-        /* This node knows best whether it has the role. */
-        bool is_writer = row->address.is_self ? nodes->has_role : row->is_writer;
         bool is_live = row->address.is_self || row->age_ms + age_ms <= NODE_LIVE_MS;
-        if (is_writer && is_live && (!found || row->term >= found->term))
+        if (row->is_writer && is_live && (!found || row->term >= found->term))
             found = row;
     }
     if (found)

@@ -201,7 +201,7 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
             log_event(LOG_WARN, "signing_keys.unread", log_str("status", status_code(renewed)),
                       log_str("effect", "a rotated key is read later"));
     }
-    if (status == STATUS_OK && beat->has_role && atomic_load(&following->writer) &&
+    if (status == STATUS_OK && role_is_writer(beat->role) && atomic_load(&following->writer) &&
         store_take_damages(side, following, on_damage) != STATUS_OK)
         log_event(LOG_WARN, "store.damages_unread", log_str("error", store_session_error(side)),
                   log_str("effect", "the next beat reads what other nodes found damaged"));

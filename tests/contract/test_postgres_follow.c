@@ -35,10 +35,12 @@ static void a_node_without_watchers_reads_how_far_the_log_is_and_no_event(void *
     struct fixture *fixture = *state;
     struct watcher watcher = {0};
     struct follow follow;
+    struct role role;
     struct uuid last = rows_cursor(5);
     const struct follow_hooks hooks = {
         .user = &watcher, .commit = on_commit, .is_watched = is_watched};
-    assert_ok(follow_open(&follow, fixture->store, &hooks, 1000));
+    role_init(&role, WRITER_ROLE_ELSEWHERE, true);
+    assert_ok(follow_open(&follow, fixture->store, &role, &hooks, 1000));
     assert_ok(follow_begin(&follow));
     append(fixture, 1, 5);
     uint64_t before = store_session_rows_read(follow.side);
@@ -69,23 +71,35 @@ static uint64_t on_beat(void *user, struct store_session *side, const struct fol
 static void only_a_beat_that_was_asked_for_or_is_due_runs(void **state) {
     struct fixture *fixture = *state;
     struct follow follow;
+    struct role role;
     const struct follow_hooks hooks = {.beat = on_beat};
     beats = 0;
-    assert_ok(follow_open(&follow, fixture->store, &hooks, 1000000));
+    role_init(&role, WRITER_ROLE_ELSEWHERE, true);
+    assert_ok(follow_open(&follow, fixture->store, &role, &hooks, 1000000));
     assert_ok(follow_begin(&follow));
-    (void)follow_turn(&follow, false);
+    (void)follow_turn(&follow);
     assert_int_equal(beats, 1);
     append(fixture, 1, 1);
     follow_hint(&follow);
-    (void)follow_turn(&follow, false);
+    (void)follow_turn(&follow);
     assert_int_equal(follow.log_id, 1);
     assert_int_equal(beats, 1);
     append(fixture, 2, 2);
     follow_ask_beat(&follow);
-    (void)follow_turn(&follow, false);
+    (void)follow_turn(&follow);
     assert_int_equal(beats, 2);
     /* The row tells how far the node is now. */
     assert_int_equal(follow.log_id, 2);
+    /* Another answer of the same kind changes nothing; becoming the writer does. */
+    role_set(&role, WRITER_ROLE_LOST);
+    (void)follow_turn(&follow);
+    assert_int_equal(beats, 2);
+    role_set(&role, WRITER_ROLE_BEHIND);
+    (void)follow_turn(&follow);
+    assert_int_equal(beats, 3);
+    role_set(&role, WRITER_ROLE_HELD);
+    (void)follow_turn(&follow);
+    assert_int_equal(beats, 3);
     follow_close(&follow);
 }
 

@@ -21,12 +21,13 @@ static void session_free(struct postgres_session *session) {
 static enum status adopt(struct postgres_session *session) {
     struct postgres_store *store = session->store;
     session->connection = store->writing;
-    session->term = store->term;
     store->writing = NULL;
-    bool is_held =
-        session->connection && store->has_role &&
-        postgres_limit_silence(store, session->connection, true, session->error) == STATUS_OK;
-    postgres_set_role(session, is_held ? POSTGRES_ROLE_HELD : POSTGRES_ROLE_LOST);
+    atomic_store(&store->is_unconnected, true);
+    if (session->connection && store->term.number > 0 &&
+        postgres_limit_silence(store, session->connection, true, session->error) == STATUS_OK) {
+        session->term = store->term;
+        postgres_note_connected(session);
+    }
     session->pinged_ns = clock_now().mono_ns;
     enum status status = postgres_take_role(&session->base);
     return store->is_joined ? STATUS_OK : status;
@@ -80,13 +81,12 @@ static enum status session_open(struct store *base, enum store_mode mode,
 static void session_close(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
-    bool is_kept = session->role == POSTGRES_ROLE_HELD && !store->is_joined;
-    if (is_kept)
+    bool is_kept = postgres_has_role(session) && !store->is_joined;
+    if (session->base.mode == STORE_WRITE)
         store->term = session->term;
     if (is_kept &&
         postgres_limit_silence(store, session->connection, false, session->error) == STATUS_OK) {
         store->writing = session->connection;
-        store->has_role = true;
     } else {
         PQfinish(session->connection);
     }
@@ -104,7 +104,7 @@ static const char *session_error(const struct store_session *session) {
 /* There are no files. The session that writes may be lost. */
 static enum status check_location(const struct store *base, struct store_message *message) {
     const struct postgres_store *store = (const struct postgres_store *)base;
-    if (!atomic_load(&store->is_role_lost))
+    if (!atomic_load(&store->is_unconnected))
         return STATUS_OK;
     snprintf(message->text, sizeof(message->text),
              "%s: the session that writes was lost; the server connects again by itself",

@@ -159,10 +159,11 @@ struct postgres_statement {
 
 extern const struct postgres_statement postgres_statements[STATEMENT_COUNT];
 
-/* The term of the writer role. A schema that was made again may count the same terms, and another
- * log: its table has another number. */
+/* A term of the writer role. A schema that was made again may count the same terms, and another
+ * log: its table has another number. The term that a connection has taken says that it has the
+ * role. */
 struct postgres_term {
-    uint64_t number; /* 0: there is no schema yet */
+    uint64_t number; /* 0: the connection has not got the role */
     uint64_t table;
 };
 
@@ -177,26 +178,17 @@ struct postgres_node_id {
     char text[POSTGRES_NODE_ID_SIZE + 1]; /* empty: the process has written no row of a node */
 };
 
-/* What a write session knows of the writer role. postgres_set_role changes it. */
-enum postgres_role {
-    POSTGRES_ROLE_LOST,      /* no attempt to take it has succeeded since it was lost */
-    POSTGRES_ROLE_ELSEWHERE, /* another session had it at the last attempt */
-    POSTGRES_ROLE_JUDGED,    /* the row names this session, which waits for the nodes' answers */
-    POSTGRES_ROLE_HELD,
-};
-
 struct postgres_store {
     struct store base;
     char *url;       /* may hold a password */
     char label[256]; /* server and database, for messages */
     PGconn *writing; /* of the write session; NULL: opened for reading, or in that session */
-    bool has_role;   /* writing has the writer role */
-    struct postgres_term term; /* of the writer role, while has_role is set */
+    struct postgres_term term; /* that writing has taken, while it is there */
     bool is_exclusive;
     bool is_direct; /* no pooler is between this process and the server */
     bool is_joined; /* a write session may be open without the writer role */
     atomic_bool is_write_session_open;
-    atomic_bool is_role_lost; /* POSTGRES_ROLE_LOST, for other threads */
+    atomic_bool is_unconnected; /* the last connection of the write session failed */
     atomic_uint session_count;
     /* The last event that any session has read or written. */
     _Atomic uint64_t read_log_id;
@@ -239,16 +231,15 @@ struct postgres_session {
     bool prepared[STATEMENT_COUNT];
     struct postgres_tail tail;
     struct postgres_head *heads; /* POSTGRES_HEADS of them; NULL: none is known */
-    struct postgres_term term;   /* of the writer role */
+    struct postgres_term term;   /* that the connection has taken; of a write session */
     uint64_t limits_term;        /* in which the limits of the outbox were stored */
-    enum postgres_role role;     /* of a write session */
     bool in_transaction;         /* of store_read_begin, of a walk, or with the lock of secrets */
     bool is_read_lost;           /* the connection was lost inside a transaction */
     bool has_warning;            /* the server sent a warning */
     bool has_old_readers;        /* nodes run that cannot read cut payloads */
     bool is_schema_foreign;      /* it was logged that this build does not write the schema */
-    uint64_t changed_ns;         /* since when it waits for the nodes; 0: it does not */
-    uint64_t connect_at_ns;      /* no attempt to connect before */
+    uint64_t changed_ns;    /* since when its term waits for the nodes' answers; 0: it does not */
+    uint64_t connect_at_ns; /* no attempt to connect before */
     uint64_t connect_pause_ms;
     uint64_t pinged_ns;
     uint64_t seen_ns; /* when the session last wrote seen_at of its row */
@@ -272,6 +263,12 @@ struct postgres_session {
 
 static inline struct postgres_session *postgres_session_of(struct store_session *session) {
     return (struct postgres_session *)session;
+}
+
+/* The write session may commit. Another one has no connection, follows while another session has
+ * the role (no term), or waits for the nodes' answers about its term. */
+static inline bool postgres_has_role(const struct postgres_session *session) {
+    return session->term.number > 0 && session->changed_ns == 0;
 }
 
 /* ---- answers (postgres_wait.c) ----------------------------------------------------------------
@@ -410,8 +407,8 @@ MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store
                                               PGconn *connection, bool is_limited, char *message);
 /* The row has another term: drops the connection. Answers STATUS_WRITER_LOST. */
 enum status postgres_lose_role(struct postgres_session *session);
-/* The one place that changes the role of a session. */
-void postgres_set_role(struct postgres_session *session, enum postgres_role role);
+/* The write session has connected: it has a term, or another session has the role. */
+void postgres_note_connected(struct postgres_session *session);
 MUST_CHECK enum status postgres_take_role(struct store_session *base);
 MUST_CHECK enum status postgres_keep_alive(struct store_session *base, int64_t *wait_ms);
 

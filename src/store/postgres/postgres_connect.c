@@ -296,7 +296,8 @@ void postgres_disconnect(struct postgres_session *session) {
     if (session->base.mode != STORE_WRITE)
         return;
     session->changed_ns = 0;
-    postgres_set_role(session, POSTGRES_ROLE_LOST);
+    session->term = (struct postgres_term){0};
+    atomic_store(&session->store->is_unconnected, true);
 }
 
 void postgres_note_attempt(struct postgres_session *session, enum status status) {
@@ -311,7 +312,7 @@ void postgres_note_attempt(struct postgres_session *session, enum status status)
 }
 
 enum status postgres_ensure(struct postgres_session *session) {
-    if (session->base.mode == STORE_WRITE && session->role != POSTGRES_ROLE_HELD)
+    if (session->base.mode == STORE_WRITE && !postgres_has_role(session))
         return STATUS_WRITER_LOST;
     if (session->connection)
         return STATUS_OK;

@@ -172,6 +172,7 @@ static enum status begin_migration(const struct postgres_store *store, PGconn *c
 static enum status migrate(struct postgres_store *store, int version,
                            struct store_message *message) {
     PGconn *connection = store->writing;
+    struct postgres_term term = {0};
     bool is_current = false;
     enum status status = begin_migration(store, connection, version, &is_current, message);
     PQnoticeReceiver before = PQsetNoticeReceiver(connection, log_warning, NULL);
@@ -180,11 +181,12 @@ static enum status migrate(struct postgres_store *store, int version,
         status = migrate_one(store, connection, next, message);
     PQsetNoticeReceiver(connection, before, NULL);
     if (status == STATUS_OK && is_current)
-        status = postgres_enter_role(store, connection, &store->term, message->text);
+        status = postgres_enter_role(store, connection, &term, message->text);
     if (status == STATUS_OK && is_current)
         status = postgres_execute(store, connection, "COMMIT", message->text);
-    store->has_role = status == STATUS_OK && is_current;
-    if (!store->has_role)
+    bool is_done = status == STATUS_OK && is_current;
+    store->term = is_done ? term : (struct postgres_term){0};
+    if (!is_done)
         PQclear(postgres_exec(store, connection, "ROLLBACK"));
     return status == STATUS_NOT_WRITER ? postgres_refuse_role(store, connection, message->text)
                                        : status;
@@ -220,11 +222,12 @@ static enum status may_follow(const struct postgres_store *store, bool *may,
 static enum status try_role(struct postgres_store *store, int version,
                             struct postgres_holder *holder, struct store_message *message) {
     const struct postgres_claim claim = {.schema_version = version};
+    struct postgres_term term = {0};
     enum status status = postgres_look_at_holder(store, store->writing, holder, message->text);
     if (status != STATUS_OK || !holder->is_free || holder->is_reserved)
         return status;
-    status = postgres_claim_role(store, store->writing, &claim, &store->term, message->text);
-    store->has_role = status == STATUS_OK;
+    status = postgres_claim_role(store, store->writing, &claim, &term, message->text);
+    store->term = status == STATUS_OK ? term : (struct postgres_term){0};
     return status == STATUS_NOT_WRITER ? STATUS_OK : status;
 }
 
@@ -238,7 +241,7 @@ static enum status take_role_or_follow(struct postgres_store *store,
     for (;;) {
         struct postgres_holder holder;
         enum status status = try_role(store, POSTGRES_SCHEMA_VERSION, &holder, message);
-        if (status != STATUS_OK || store->has_role)
+        if (status != STATUS_OK || store->term.number > 0)
             return status;
         status = may_follow(store, &may, message);
         if (status != STATUS_OK)
@@ -263,7 +266,7 @@ static enum status await_role(struct postgres_store *store, int version, bool is
     for (;;) {
         struct postgres_holder holder;
         enum status status = try_role(store, version, &holder, message);
-        if (status != STATUS_OK || store->has_role)
+        if (status != STATUS_OK || store->term.number > 0)
             return status;
         if (clock_now().mono_ns >= end_ns)
             return postgres_refuse_role(store, store->writing, message->text);
@@ -281,7 +284,7 @@ static enum status prepare_schema(struct postgres_store *store, enum opening ope
                                   struct store_message *message) {
     int version = -1;
     enum status status = read_version(store, store->writing, &version, message);
-    while (status == STATUS_OK && !store->has_role && version < POSTGRES_SCHEMA_VERSION &&
+    while (status == STATUS_OK && store->term.number == 0 && version < POSTGRES_SCHEMA_VERSION &&
            (version < 0 || opening == OPENING_MIGRATE)) {
         int before = version;
         if (version >= POSTGRES_ROLE_VERSION)
@@ -301,7 +304,7 @@ static enum status prepare_schema(struct postgres_store *store, enum opening ope
 static enum status take_role(struct postgres_store *store, enum opening opening,
                              struct store_message *message) {
     struct postgres_holder holder;
-    if (store->has_role)
+    if (store->term.number > 0)
         return STATUS_OK;
     if (opening == OPENING_JOIN)
         return take_role_or_follow(store, message);
@@ -322,7 +325,7 @@ static enum status open_for_writing(struct postgres_store *store, enum opening o
         status = prepare_schema(store, opening, message);
     if (status == STATUS_OK)
         status = take_role(store, opening, message);
-    if (status != STATUS_OK || !store->has_role)
+    if (status != STATUS_OK || store->term.number == 0)
         return status;
     status = postgres_settle_role(store, store->writing, &store->term, NULL, message->text);
     if (status == STATUS_OK)

@@ -266,28 +266,16 @@ enum status postgres_limit_silence(const struct postgres_store *store, PGconn *c
 
 /* ---- the role of a session ---- */
 
-void postgres_set_role(struct postgres_session *session, enum postgres_role role) {
-    enum postgres_role before = session->role;
-    assert(session->base.mode == STORE_WRITE);
-    assert(role == POSTGRES_ROLE_LOST || before != POSTGRES_ROLE_HELD);
-    assert(role != POSTGRES_ROLE_ELSEWHERE || before != POSTGRES_ROLE_JUDGED);
-    session->role = role;
-    atomic_store(&session->store->is_role_lost, role == POSTGRES_ROLE_LOST);
-    if (role == POSTGRES_ROLE_ELSEWHERE && before != role)
-        log_event(LOG_INFO, "store.following", log_str("store", session->store->label),
-                  log_str("effect", "another node has the writer role"));
-    if (role == POSTGRES_ROLE_HELD)
-        log_event(LOG_INFO, "store.writer_role_taken", log_str("store", session->store->label),
-                  log_int("term", (int64_t)session->term.number));
-}
-
-static enum status connect_writer(struct postgres_session *session) {
+void postgres_note_connected(struct postgres_session *session) {
     struct postgres_store *store = session->store;
-    bool is_direct = false;
-    enum status status = postgres_connect(store, STORE_WRITE, &session->connection, session->error);
-    return status == STATUS_OK
-               ? postgres_check_pooler(store, session->connection, &is_direct, session->error)
-               : status;
+    bool was_unconnected = atomic_exchange(&store->is_unconnected, false);
+    assert(session->base.mode == STORE_WRITE && session->connection);
+    if (postgres_has_role(session))
+        log_event(LOG_INFO, "store.writer_role_taken", log_str("store", store->label),
+                  log_int("term", (int64_t)session->term.number));
+    else if (was_unconnected && session->term.number == 0)
+        log_event(LOG_INFO, "store.following", log_str("store", store->label),
+                  log_str("effect", "another node has the writer role"));
 }
 
 /* Ends a session of another node that has locked the row and waits for its client, in the middle of
@@ -314,11 +302,11 @@ static void end_stuck_session(const struct postgres_session *session,
 }
 
 /* Tries to take the role, where the schema is the one that this build writes: a newer build may
- * have changed it while this node followed. */
-static enum status try_role(struct postgres_session *session, bool *is_taken) {
+ * have changed it while this node followed. The session then has a term, if the role was free. */
+static enum status try_role(struct postgres_session *session) {
     const struct postgres_store *store = session->store;
     struct postgres_holder holder;
-    *is_taken = false;
+    struct postgres_term term = {0};
     enum status status =
         postgres_look_at_holder(store, session->connection, &holder, session->error);
     if (status != STATUS_OK)
@@ -338,62 +326,65 @@ static enum status try_role(struct postgres_session *session, bool *is_taken) {
         end_stuck_session(session, &holder);
     const struct postgres_claim claim = {.schema_version = POSTGRES_SCHEMA_VERSION,
                                          .refuses_moved = true};
-    status =
-        postgres_claim_role(store, session->connection, &claim, &session->term, session->error);
-    *is_taken = status == STATUS_OK;
+    status = postgres_claim_role(store, session->connection, &claim, &term, session->error);
+    if (status == STATUS_OK)
+        session->term = term;
     return status == STATUS_NOT_WRITER ? STATUS_OK : status;
 }
 
-/* The row names the session. HISTORY_CHANGED: it waits for the nodes, and writes nothing yet. */
-static enum status judge_history(struct postgres_session *session, enum postgres_history *history) {
-    uint64_t now_ns = clock_now().mono_ns;
-    uint64_t waited_ms =
-        session->changed_ns > 0 ? (now_ns - session->changed_ns) / CLOCK_NS_PER_MS + 1 : 0;
-    enum status status = postgres_judge_history(session->store, session->connection, waited_ms,
-                                                history, session->error);
-    if (status == STATUS_OK && *history == HISTORY_CHANGED && session->changed_ns == 0)
-        session->changed_ns = now_ns;
-    return status;
-}
-
+/* Each attempt leaves the session without a connection (STATUS_WRITER_LOST), following without a
+ * term or waiting with one for the nodes' answers (both STATUS_NOT_WRITER), or with the role. */
 enum status postgres_take_role(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
-    bool is_taken = session->role == POSTGRES_ROLE_JUDGED;
+    struct postgres_store *store = session->store;
     enum postgres_history history = HISTORY_SAME;
-    if (session->role == POSTGRES_ROLE_HELD)
+    uint64_t now_ns = clock_now().mono_ns;
+    bool is_direct = false;
+    if (postgres_has_role(session))
         return STATUS_OK;
-    if (clock_now().mono_ns < session->connect_at_ns)
-        return session->role == POSTGRES_ROLE_LOST ? STATUS_WRITER_LOST : STATUS_NOT_WRITER;
-    enum status status = session->connection ? STATUS_OK : connect_writer(session);
-    if (status == STATUS_OK && !is_taken)
-        status = try_role(session, &is_taken);
-    if (status == STATUS_OK && !is_taken) {
+    if (now_ns < session->connect_at_ns)
+        return atomic_load(&store->is_unconnected) ? STATUS_WRITER_LOST : STATUS_NOT_WRITER;
+    enum status status = STATUS_OK;
+    if (!session->connection) {
+        status = postgres_connect(store, STORE_WRITE, &session->connection, session->error);
+        if (status == STATUS_OK)
+            status = postgres_check_pooler(store, session->connection, &is_direct, session->error);
+    }
+    if (status == STATUS_OK && session->term.number == 0)
+        status = try_role(session);
+    if (status == STATUS_OK && session->term.number == 0) {
         /* The connection stays for the next attempt. */
-        postgres_set_role(session, POSTGRES_ROLE_ELSEWHERE);
+        postgres_note_connected(session);
         session->connect_at_ns = clock_now().mono_ns + ROLE_PAUSE_MS * CLOCK_NS_PER_MS;
         return STATUS_NOT_WRITER;
     }
+    /* The row names the session. Where the history changed, nothing is written before the nodes
+     * have answered. */
+    now_ns = clock_now().mono_ns;
+    uint64_t waited_ms =
+        session->changed_ns > 0 ? (now_ns - session->changed_ns) / CLOCK_NS_PER_MS + 1 : 0;
     if (status == STATUS_OK)
-        status = judge_history(session, &history);
+        status =
+            postgres_judge_history(store, session->connection, waited_ms, &history, session->error);
     if (status == STATUS_OK && history == HISTORY_CHANGED) {
-        postgres_set_role(session, POSTGRES_ROLE_JUDGED);
+        if (session->changed_ns == 0)
+            session->changed_ns = now_ns;
+        postgres_note_connected(session);
         session->connect_at_ns = clock_now().mono_ns + PAUSE_MS_MIN * CLOCK_NS_PER_MS;
         return STATUS_NOT_WRITER;
     }
     if (status == STATUS_OK)
-        status = postgres_settle_role(session->store, session->connection, &session->term, &history,
+        status = postgres_settle_role(store, session->connection, &session->term, &history,
                                       session->error);
     postgres_note_attempt(session, status);
-    session->changed_ns = 0;
     if (status != STATUS_OK) {
-        PQfinish(session->connection);
-        session->connection = NULL;
-        postgres_set_role(session, POSTGRES_ROLE_LOST);
+        postgres_disconnect(session);
         return STATUS_WRITER_LOST;
     }
+    session->changed_ns = 0;
     session->pinged_ns = clock_now().mono_ns;
     session->seen_ns = 0;
-    postgres_set_role(session, POSTGRES_ROLE_HELD);
+    postgres_note_connected(session);
     return STATUS_OK;
 }
 
@@ -419,18 +410,14 @@ static enum status write_seen(struct postgres_session *session, bool *is_asked) 
     return status == STATUS_OK && !is_held ? postgres_lose_role(session) : status;
 }
 
-static int64_t ms_since(uint64_t then_ns) {
-    return (int64_t)((clock_now().mono_ns - then_ns) / CLOCK_NS_PER_MS);
-}
-
 enum status postgres_keep_alive(struct store_session *base, int64_t *wait_ms) {
     struct postgres_session *session = postgres_session_of(base);
     bool is_asked = false;
     *wait_ms = PING_MS;
-    if (session->role != POSTGRES_ROLE_HELD)
+    if (!postgres_has_role(session))
         return STATUS_WRITER_LOST;
     /* Commits keep the session alive too, and must not keep the writer from looking. */
-    int64_t unseen_ms = ms_since(session->seen_ns);
+    int64_t unseen_ms = (int64_t)((clock_now().mono_ns - session->seen_ns) / CLOCK_NS_PER_MS);
     if (unseen_ms < PING_MS) {
         *wait_ms = PING_MS - unseen_ms;
         return STATUS_OK;
