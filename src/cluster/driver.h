@@ -1,11 +1,10 @@
-/* What a driver is: a connection to a server that passes texts between nodes, as a table of
- * functions.
- * One thread owns the connection and calls these functions. Calls of the port may come from others.
+/* A driver: a connection to a server that passes texts between nodes, as a table of functions.
+ * Thread: the one that connected; the functions of the port may be called by others.
  * Memory: connect makes the connection, close frees it; after close the port is not used again.
- * Errors: any status but STATUS_OK ends the connection, and the caller closes it and connects
- * again. error gets the reason, for people, without the URL and its password. Every wait for
- * an answer ends within FANOUT_TIMEOUT_MS, so that a server that hangs does not hold up the end of
- * a node. The resolver of host names has limits of its own. */
+ * Errors: any status but STATUS_OK ends the connection: the caller closes it and connects again.
+ * error gets the reason, for people, without the URL and its password.
+ * Invariant: every wait for an answer ends within FANOUT_TIMEOUT_MS, so that a server that hangs
+ * does not hold up the end of a node. The resolver of host names has limits of its own. */
 #ifndef CLUSTER_DRIVER_H
 #define CLUSTER_DRIVER_H
 

@@ -1,12 +1,13 @@
 /* Wake-up of other nodes: after a commit the writer announces how far the log is, and nodes that
  * receive the hint read the log after their own position.
- * fanout_announce and fanout_status: any thread. fanout_open and fanout_close: one thread. Each
- * driver except memory has a thread of its own.
+ * Thread: fanout_open and fanout_close belong to one thread, all others to any. Each driver except
+ * memory has a thread of its own.
  * Memory: one hint in each direction, the newest; the texts of the options are copied.
  * Errors: fanout_open fails only for lack of memory or threads. A server that cannot be reached is
- * a state and is tried again, with growing, jittered delays. A hint is a hint: the log is the
- * authority, and a node also reads it at an interval. So a lost, repeated, late or forged hint
- * causes at most one read of the log, and announcing never blocks. */
+ * a state and is tried again, with growing, jittered delays.
+ * Invariant: a hint is a hint. The log is the authority, and a node also reads it at an interval.
+ * So a lost, repeated, late or forged hint causes at most one read of the log, and announcing never
+ * blocks. */
 #ifndef CLUSTER_FANOUT_H
 #define CLUSTER_FANOUT_H
 

@@ -1,8 +1,9 @@
 /* The nodes over one store: this node's row, and the last read table of all rows.
- * nodes_beat belongs to the writer's thread; nodes_set_address to the main thread; all others may
- * be called from any thread. Memory: at most NODES_MAX rows with texts of bounded size. Errors: a
- * beat that fails is counted and repeated by the next one. The table then grows old. A node is live
- * for NODE_LIVE_MS after it wrote its row, by the clock of the database. */
+ * Thread: any, except nodes_beat (the writer's) and nodes_set_address (main).
+ * Memory: at most NODES_MAX rows with texts of bounded size.
+ * Errors: a beat that fails is counted and repeated by the next one. The table then grows old.
+ * Invariant: a node is live for NODE_LIVE_MS after it wrote its row, by the clock of the database.
+ */
 #ifndef CLUSTER_NODES_H
 #define CLUSTER_NODES_H
 

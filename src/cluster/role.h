@@ -1,24 +1,25 @@
 /* The writer role of this node, as one state. role_set alone changes it.
  *
- *   LOST ──▶ ELSEWHERE ──▶ BEHIND ──▶ HELD        An attempt to take the role goes to ELSEWHERE or
- *    ▲ └───────────────────▶ │         │          BEHIND. A pass over the log goes from BEHIND to
- *    └──────┴────────────────┴─────────┘          HELD. A lost session leads back to LOST.
+ *   LOST ──▶ ELSEWHERE ──▶ BEHIND ──▶ HELD     An attempt to take the role goes to ELSEWHERE or
+ *    ▲ └───────────────────▶ │         │       BEHIND. A pass over the log goes from BEHIND to
+ *    └──────┴────────────────┴─────────┘       HELD. A lost session leads back to LOST.
  *
- *   state      set by                          appends and jobs        beats          forwarding
- *   LOST       a commit, a ping or an attempt  503 writer_lost         as a follower  if others
- * live that lost the session ELSEWHERE  an attempt: another node has    503 not_writer          as
- * a follower  always; waits the role, or judges it for the writer BEHIND     an attempt that
- * succeeded       appends wait until the  as the writer  never commits of others are announced;
- * jobs run HELD       a pass, or a start that found   accepted                as the writer  never
- *              the role free
+ *   state       set by                    appends and jobs           beats     forwarding
+ *   LOST        a commit, a ping or an    503 writer_lost            follower  if others live
+ *               attempt that failed
+ *   ELSEWHERE   an attempt: another node  503 not_writer             follower  always; it waits for
+ *               has the role or may                                            the writer's row
+ *   BEHIND      an attempt: taken         appends wait for the pass  writer    never
+ *   HELD        a pass; or a start that   accepted                   writer    never
+ *               found the role free
  *
- * Each append that meets LOST or ELSEWHERE first makes an attempt, and the writer makes one four
- * times a second. Jobs that any node may run do so in every state. A node that shares its store
- * with no other begins with HELD.
+ * An append that meets LOST or ELSEWHERE first makes an attempt, and the writer makes one four
+ * times a second. Jobs that any node may run do so in every state. A store that nodes cannot share
+ * begins with HELD.
  * The states are about the node. The session of the store knows only the term that it has taken,
- * and answers an attempt by a status (role_answered).
+ * and answers an attempt by a status (role_answered). So the store needs none of this.
  * Thread: the writer's; role_get from any thread.
- * Invariant: a node appends in HELD only, and so never before it has announced what others wrote.
+ * Invariant: a node appends in HELD only, so never before it has announced what others wrote.
  */
 #ifndef CLUSTER_ROLE_H
 #define CLUSTER_ROLE_H

@@ -1,12 +1,13 @@
 /* Access: the topic that a client's address means, and which of its events a principal may read.
  * Thread: a thread of the store pool.
  * Memory: texts live in the caller's arena, or are the address itself; owners are a cache of at
- * most OWNERS_MAX entities. Errors: the store's; STATUS_INVALID_TOPIC for a text that cannot be an
- * address; STATUS_STREAM_ID_CONFLICT for the name of a topic that cannot exist, because another
- * topic has its stream id. A refusal is in the grant, not in the status. Invariant: a topic and its
- * stream id give the same answer. A run or worker that belongs to another takes the same reads as
- * one that does not exist, and a caller answers both alike (grant_view_is_pending). The owner of an
- * event is decided in one function (frame_owner). */
+ * most OWNERS_MAX entities.
+ * Errors: the store's; STATUS_INVALID_TOPIC for a text that cannot be an address;
+ * STATUS_STREAM_ID_CONFLICT for the name of a topic that cannot exist, because another topic has
+ * its stream id. A refusal is in the grant, not in the status.
+ * Invariant: a topic and its stream id give the same answer. A run or worker that belongs to
+ * another takes the same reads as one that does not exist, and a caller answers both alike
+ * (grant_view_is_pending). The owner of an event is decided in one function (frame_owner). */
 #ifndef DELIVERY_ACCESS_H
 #define DELIVERY_ACCESS_H
 

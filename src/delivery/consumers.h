@@ -2,9 +2,9 @@
  * Thread: any; one lock, held for a lookup.
  * Memory: at most capacity consumers; the one that polled longest ago is evicted.
  * Errors: STATUS_RATE_LIMITED, with the time to wait; STATUS_SLOW_CONSUMER_EVICTED, which also
- * forgets the strikes; STATUS_OUT_OF_MEMORY. Invariant: a poll that is refused changes nothing: it
- * neither prolongs the wait nor counts as a strike. Only a consumer that has everything must wait
- * between its polls. */
+ * forgets the strikes; STATUS_OUT_OF_MEMORY.
+ * Invariant: a poll that is refused changes nothing: it neither prolongs the wait nor counts as a
+ * strike. Only a consumer that has everything must wait between its polls. */
 #ifndef DELIVERY_CONSUMERS_H
 #define DELIVERY_CONSUMERS_H
 

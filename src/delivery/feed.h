@@ -4,8 +4,9 @@
  * Memory: a feed lives while it has a member; a member is part of its subscription. A member that
  * is listed by owner has a listing besides, and the lists take about eight bytes for each entry.
  * Errors: STATUS_OUT_OF_MEMORY for a topic that cannot be watched, or a member that cannot be
- * listed. Invariant: a commit costs the loop one task, however many topics it advanced. On a shared
- * topic each member is woken for every frame that it may read, and rarely for another one. */
+ * listed.
+ * Invariant: a commit costs the loop one task, however many topics it advanced. On a shared topic
+ * each member is woken for every frame that it may read, and rarely for another one. */
 #ifndef DELIVERY_FEED_H
 #define DELIVERY_FEED_H
 

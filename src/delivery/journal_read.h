@@ -3,10 +3,11 @@
  * several.
  * Memory: the frames belong to the read until they are taken; the names belong to its maker.
  * Errors: the store's; STATUS_INTERNAL_ERROR for a journal with a gap; STATUS_STREAM_ID_CONFLICT
- * for a topic that cannot exist, because another has its stream id. Invariant: the frames cover
- * everything from next_seq to through_seq. Unless is_sparse they have no gap; with it, frames are
- * missing that the principal may not read. A floor that rose above next_seq during the read makes
- * it stale, even if rows could still be read. A bootstrap is never stale.
+ * for a topic that cannot exist, because another has its stream id.
+ * Invariant: the frames cover everything from next_seq to through_seq. Unless is_sparse they have
+ * no gap; with it, frames are missing that the principal may not read. A floor that rose above
+ * next_seq during the read makes it stale, even if rows could still be read. A bootstrap is never
+ * stale.
  *
  * With GRANT_VIEW_PENDING, a run or worker of another owner does not exist for the read, and view
  * becomes GRANT_VIEW_NONE. The log (LOG_TOPIC) is stale only for a cursor of another history: it is

@@ -1,9 +1,9 @@
 /* Serving: the subscribers of a loop that have something to send are served in turns.
  * Thread: the loop's; delivery_loop_serve is called before the loop sleeps, so nothing here calls
- * back into itself. delivery_loop_release belongs to the main thread. Memory: pages that several
- * subscribers share live until no subscriber has a turn. Errors: an error ends the session that it
- * is about. Invariant: one call serves a bounded number of turns, so that sockets are read in
- * between. */
+ * back into itself. delivery_loop_release belongs to the main thread.
+ * Memory: pages that several subscribers share live until no subscriber has a turn.
+ * Errors: an error ends the session that it is about.
+ * Invariant: one call serves a bounded number of turns, so that sockets are read in between. */
 #ifndef DELIVERY_SERVING_H
 #define DELIVERY_SERVING_H
 

@@ -2,12 +2,12 @@
  * `khala why`, and logged.
  * Thread: any; the lock of the causes is held for one walk over all entries and one copy.
  * Memory: the causes are allocated at opening, never more; the oldest decision is evicted. Texts
- * are copied, truncated to their maximum size, and always UTF-8. Errors: STATUS_OUT_OF_MEMORY at
- * opening; the rest cannot fail. Invariant: one call for each decision, so that counters, log and
- * causes agree. No text is a secret: a principal is named by the claims of its token, not by the
- * token. No client evicts all others: one principal, or one address without a principal, has at
- * most a sixteenth of the entries; addresses without a principal have at most half of them in
- * total. */
+ * are copied, truncated to their maximum size, and always UTF-8.
+ * Errors: STATUS_OUT_OF_MEMORY at opening; the rest cannot fail.
+ * Invariant: one call for each decision, so that counters, log and causes agree. No text is a
+ * secret: a principal is named by the claims of its token, not by the token. No client evicts all
+ * others: one principal, or one address without a principal, has at most a sixteenth of the
+ * entries; addresses without a principal have at most half of them in total. */
 #ifndef DELIVERY_TELEMETRY_H
 #define DELIVERY_TELEMETRY_H
 

@@ -1,12 +1,14 @@
 /* The hub: the watched topics and their newest frames, between the writer that publishes and the
  * loops that deliver.
  * Thread: any; hub_publish, hub_advance and hub_prune belong to the writer; a listener and its
- * watches belong to one thread, except where a function says otherwise. Memory: windows are bounded
- * for each topic and in total. The least recently used windows are evicted. A topic without a watch
- * so far costs nothing. A slow loop costs nothing, because a topic is announced once. Errors:
- * STATUS_OUT_OF_MEMORY for a watch. Publishing cannot fail: without memory, frames are read from
- * the store instead. Invariant: the head known to the hub is durable. Watch first, then read the
- * store: every frame that the read missed is announced. */
+ * watches belong to one thread, except where a function says otherwise.
+ * Memory: windows are bounded for each topic and in total. The least recently used windows are
+ * evicted. A topic without a watch so far costs nothing. A slow loop costs nothing, because a topic
+ * is announced once.
+ * Errors: STATUS_OUT_OF_MEMORY for a watch. Publishing cannot fail: without memory, frames are read
+ * from the store instead.
+ * Invariant: the head known to the hub is durable. Watch first, then read the store: every frame
+ * that the read missed is announced. */
 #ifndef HUB_HUB_H
 #define HUB_HUB_H
 

@@ -1,12 +1,13 @@
 /* The windows of a topic: its newest frames, a ring without gaps in its seqs, and frames that were
  * read again from the store, at a few places of the topic. Subscribers that replay about the same
- * seqs share a place. Thread: any, under the lock of the topic. Memory: a ring that doubles up to
- * frames_max, and a reference to each frame. The newest frame stays at any size. Places are made
- * with the first page and freed with the last subscriber; together they stay within bytes_max, and
- * each has an equal share. Errors: none; a push without memory leaves the window empty, and frames
- * are then read from the store. A page without a place or without memory is not kept, and its
- * reader has it alone. Invariant: a window holds exactly the seqs first_seq … first_seq + count
- * - 1. */
+ * seqs share a place.
+ * Thread: any, under the lock of the topic.
+ * Memory: a ring that doubles up to frames_max, and a reference to each frame. The newest frame
+ * stays at any size. Places are made with the first page and freed with the last subscriber;
+ * together they stay within bytes_max, and each has an equal share.
+ * Errors: none; a push without memory leaves the window empty, and frames are then read from the
+ * store. A page without a place or without memory is not kept, and its reader has it alone.
+ * Invariant: a window holds exactly the seqs first_seq … first_seq + count - 1. */
 #ifndef HUB_WINDOW_H
 #define HUB_WINDOW_H
 

@@ -1,8 +1,9 @@
 /* The record of changed signing keys: an operator.signing_keys_changed event of the audit log.
- * Main thread; the writer's thread frees the event.
+ * Thread: main; the writer's thread frees the event.
  * Memory: one event until the writer has answered it.
  * Errors: logged. A node that is not the writer records nothing, because each node reads the keys.
- * The same keys are recorded once, however often and on however many nodes they are read. */
+ * Invariant: the same keys are recorded once, however often and on however many nodes they are
+ * read. */
 #ifndef SERVER_KEYS_RECORD_H
 #define SERVER_KEYS_RECORD_H
 

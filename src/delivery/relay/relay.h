@@ -1,14 +1,16 @@
 /* A relay: sends the documents of the summary topics to another system, as the journal has them.
  * Thread: each relay has one of its own, with a read session. relay_wake and relay_stats: any
- * thread. Memory: one page of frames or documents. Errors: a target that fails delays no append and
- * no other relay. A document that the target refuses, while it takes others, is held: the frames of
- * its entity wait, the others continue. Its newest state is sent again, with growing delays.
- * Otherwise a frame is sent again before any later one. A relay whose position cannot resume sends
- * all documents first. Documents and frames that are missing or altered are repaired before they
- * are sent; without a repair the relay tries again later. Invariant: each entity's documents arrive
- * in order and at least once, except states that a later one replaced while they were held.
- * Positions and held documents are in the store, so a restart continues; after a crash the frames
- * of the last second may come again. */
+ * thread.
+ * Memory: one page of frames or documents.
+ * Errors: a target that fails delays no append and no other relay. A document that the target
+ * refuses, while it takes others, is held: the frames of its entity wait, the others continue. Its
+ * newest state is sent again, with growing delays. Otherwise a frame is sent again before any later
+ * one. A relay whose position cannot resume sends all documents first. Documents and frames that
+ * are missing or altered are repaired before they are sent; without a repair the relay tries again
+ * later.
+ * Invariant: each entity's documents arrive in order and at least once, except states that a later
+ * one replaced while they were held. Positions and held documents are in the store, so a restart
+ * continues; after a crash the frames of the last second may come again. */
 #ifndef DELIVERY_RELAY_RELAY_H
 #define DELIVERY_RELAY_RELAY_H
 

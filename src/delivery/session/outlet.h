@@ -3,8 +3,8 @@
  * Memory: a member of the connection, which provides the table; session_disconnected is the last
  * moment a session may use it.
  * Errors: a write that fails closes the connection: OUTLET_CLOSED, and session_disconnected has
- * run. Invariant: at most one push is being written at a time; session_writable follows when it is.
- */
+ * run.
+ * Invariant: at most one push is being written at a time; session_writable follows when it is. */
 #ifndef DELIVERY_SESSION_OUTLET_H
 #define DELIVERY_SESSION_OUTLET_H
 

@@ -4,9 +4,9 @@
  * Memory: one block each, freed by subscriber_drop, or when its read is back. A snapshot has
  * another, with the documents of one part; it outlives its subscriber while it is waited for.
  * Errors: STATUS_OUT_OF_MEMORY for a subscriber that cannot be made. A snapshot that cannot be had
- * is SUBSCRIBER_SNAPSHOT_FAILED, with its status. Invariant: a subscriber that has something to
- * send has a turn in the scheduler. Parts come in order, and the frames begin behind the watermark
- * of the very snapshot. */
+ * is SUBSCRIBER_SNAPSHOT_FAILED, with its status.
+ * Invariant: a subscriber that has something to send has a turn in the scheduler. Parts come in
+ * order, and the frames begin behind the watermark of the very snapshot. */
 #ifndef DELIVERY_SESSION_SUBSCRIBER_H
 #define DELIVERY_SESSION_SUBSCRIBER_H
 

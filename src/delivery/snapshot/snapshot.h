@@ -1,14 +1,15 @@
 /* A snapshot: all documents of a summary topic at one watermark, encoded once, in a file without a
  * name, which the kernel removes when the process ends in any way.
  * Thread: any may reference and read a snapshot, which never changes. A build belongs to the thread
- * of its session, and blocks it. Memory: an index of parts and four bytes for each document, which
- * are on disk; a build needs one part besides. The last reference closes the file. A failed build
- * leaves no file and no memory. Errors: STATUS_STORE_UNAVAILABLE if the file cannot be read or
- * written, if the store cannot be read or if a document is damaged; STATUS_SLOW_CONSUMER if the
- * snapshot was withdrawn; STATUS_INTERNAL_ERROR for a damaged store; STATUS_OUT_OF_MEMORY, and the
- * buffer's. Invariant: documents and watermark are those of one read transaction. A principal gets
- * only documents of owners that it may read; of the others it can see nothing but the number of
- * parts. */
+ * of its session, and blocks it.
+ * Memory: an index of parts and four bytes for each document, which are on disk; a build needs one
+ * part besides. The last reference closes the file. A failed build leaves no file and no memory.
+ * Errors: STATUS_STORE_UNAVAILABLE if the file cannot be read or written, if the store cannot be
+ * read or if a document is damaged; STATUS_SLOW_CONSUMER if the snapshot was withdrawn;
+ * STATUS_INTERNAL_ERROR for a damaged store; STATUS_OUT_OF_MEMORY, and the buffer's.
+ * Invariant: documents and watermark are those of one read transaction. A principal gets only
+ * documents of owners that it may read; of the others it can see nothing but the number of parts.
+ */
 #ifndef DELIVERY_SNAPSHOT_SNAPSHOT_H
 #define DELIVERY_SNAPSHOT_SNAPSHOT_H
 

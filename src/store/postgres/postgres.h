@@ -1,11 +1,12 @@
 /* The internals of the PostgreSQL store, shared by its files: connections, statements, faults.
- * Threads as in store.h: a session and its connection belong to one thread at a time.
- * Parameters are gathered in buffers of the session, which keep their memory. A row points into its
- * PGresult, which the caller clears.
- * Faults of the database become a status and a sentence in the session. A write session that lost
- * its connection answers STATUS_WRITER_LOST until postgres_take_role succeeds; a read session
- * connects again by itself.
- * Between calls no transaction is open, except between store_read_begin and store_read_end. */
+ * Thread: as in store.h: a session and its connection belong to one thread at a time.
+ * Memory: parameters are gathered in buffers of the session, which keep their memory. A row points
+ * into its PGresult, which the caller clears.
+ * Errors: a fault of the database becomes a status and a sentence in the session. A write session
+ * that lost its connection answers STATUS_WRITER_LOST until postgres_take_role succeeds; a read
+ * session connects again by itself.
+ * Invariant: between calls no transaction is open, except between store_read_begin and
+ * store_read_end. */
 #ifndef STORE_POSTGRES_POSTGRES_H
 #define STORE_POSTGRES_POSTGRES_H
 
