@@ -54,15 +54,6 @@ static bool decode(struct slice text, char part[REDIS_URL_PART_MAX]) {
     return true;
 }
 
-static bool set_login(struct slice login, struct redis_url *url) {
-    const char *colon = memchr(login.data, ':', login.size);
-    if (!colon)
-        return false;
-    size_t user_size = (size_t)(colon - login.data);
-    return decode((struct slice){login.data, user_size}, url->user) &&
-           decode(slice_from(login, user_size + 1), url->password);
-}
-
 /* HOST, HOST:PORT, [IPv6], [IPv6]:PORT */
 static bool set_address(struct slice text, struct redis_url *url) {
     size_t size = 0;
@@ -101,7 +92,10 @@ const char *redis_url_parse(const char *text, struct redis_url *url) {
     const char *at = strrchr(rest.data, '@');
     if (at) {
         size_t size = (size_t)(at - rest.data);
-        if (!set_login((struct slice){rest.data, size}, url))
+        const char *colon = memchr(rest.data, ':', size);
+        size_t user_size = colon ? (size_t)(colon - rest.data) : 0;
+        if (!colon || !decode((struct slice){rest.data, user_size}, url->user) ||
+            !decode((struct slice){colon + 1, size - user_size - 1}, url->password))
             return "is no URL like redis://USER:PASSWORD@127.0.0.1:6379";
         rest = slice_from(rest, size + 1);
     }

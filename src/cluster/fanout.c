@@ -323,14 +323,6 @@ static enum status serve(struct fanout *fanout, void *connection,
     return status;
 }
 
-/* Hints of the time without a connection are lost in both directions. */
-static void catch_up(struct fanout *fanout) {
-    pthread_mutex_lock(&fanout->lock);
-    fanout->has_unsent = fanout->announced.log_id > 0;
-    pthread_mutex_unlock(&fanout->lock);
-    on_loss(fanout);
-}
-
 /* Between half of the delay and all of it, so that nodes do not connect all at once. */
 static void back_off(struct fanout *fanout, uint64_t delay_ms) {
     uint64_t chance = 0;
@@ -356,7 +348,11 @@ static void *fanout_main(void *user) {
         enum status status = fanout->driver->connect(&connection, &fanout->port, error);
         if (status == STATUS_OK) {
             set_state(fanout, FANOUT_CONNECTED);
-            catch_up(fanout);
+            /* Hints of the time without a connection are lost in both directions. */
+            pthread_mutex_lock(&fanout->lock);
+            fanout->has_unsent = fanout->announced.log_id > 0;
+            pthread_mutex_unlock(&fanout->lock);
+            on_loss(fanout);
             status = serve(fanout, connection, error);
             fanout->driver->close(connection);
             /* A server that takes connections and drops them is not asked more and more often. */
@@ -383,23 +379,6 @@ static void fanout_free(struct fanout *fanout) {
     free(fanout);
 }
 
-static enum status start(struct fanout *fanout, const struct fanout_options *options) {
-    fanout->status.state = FANOUT_CONNECTING;
-    fanout->url = strdup(options->url);
-    fanout->port = (struct fanout_port){.url = fanout->url,
-                                        .channel = fanout->status.channel,
-                                        .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-                                        .user = fanout,
-                                        .on_text = on_text,
-                                        .on_loss = on_loss,
-                                        .wake = wake};
-    if (!fanout->url)
-        return STATUS_OUT_OF_MEMORY;
-    if (fanout->port.wake_fd < 0 || pthread_create(&fanout->thread, NULL, fanout_main, fanout) != 0)
-        return STATUS_SYSTEM_ERROR;
-    return STATUS_OK;
-}
-
 enum status fanout_open(struct fanout **fanout, const struct fanout_options *options) {
     struct fanout *made = calloc(1, sizeof(*made));
     if (!made)
@@ -413,13 +392,27 @@ enum status fanout_open(struct fanout **fanout, const struct fanout_options *opt
     snprintf(made->status.channel, sizeof(made->status.channel), "%s", options->channel);
     pthread_mutex_init(&made->lock, NULL);
     pthread_mutex_init(&made->hint_lock, NULL);
-    enum status status = made->driver ? start(made, options) : STATUS_OK;
-    if (status != STATUS_OK) {
-        fanout_free(made);
-        return status;
-    }
     *fanout = made;
-    return STATUS_OK;
+    if (!made->driver)
+        return STATUS_OK;
+    made->status.state = FANOUT_CONNECTING;
+    made->url = strdup(options->url);
+    made->port = (struct fanout_port){.url = made->url,
+                                      .channel = made->status.channel,
+                                      .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                                      .user = made,
+                                      .on_text = on_text,
+                                      .on_loss = on_loss,
+                                      .wake = wake};
+    enum status status = made->url ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    if (status == STATUS_OK &&
+        (made->port.wake_fd < 0 || pthread_create(&made->thread, NULL, fanout_main, made) != 0))
+        status = STATUS_SYSTEM_ERROR;
+    if (status != STATUS_OK) {
+        *fanout = NULL;
+        fanout_free(made);
+    }
+    return status;
 }
 
 void fanout_close(struct fanout *fanout) {

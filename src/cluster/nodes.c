@@ -190,17 +190,13 @@ void nodes_note_failure(struct nodes *nodes, enum status status, const char *err
         end_waits(nodes, false, false);
 }
 
-static void leave(struct nodes *nodes, struct store_session *side) {
-    if (store_drop_node(side, (struct slice){nodes->self, NODE_ID_SIZE}) != STATUS_OK)
-        log_event(LOG_WARN, "nodes.row_left", log_str("node_id", nodes->self),
-                  log_str("effect", "other nodes show this node as lost for a minute"));
-    end_waits(nodes, false, true);
-}
-
 enum status nodes_beat(struct nodes *nodes, struct store_session *side,
                        const struct follow_beat *beat, uint64_t term, uint64_t revocations_seen) {
     if (beat->is_ending) {
-        leave(nodes, side);
+        if (store_drop_node(side, (struct slice){nodes->self, NODE_ID_SIZE}) != STATUS_OK)
+            log_event(LOG_WARN, "nodes.row_left", log_str("node_id", nodes->self),
+                      log_str("effect", "other nodes show this node as lost for a minute"));
+        end_waits(nodes, false, true);
         return STATUS_OK;
     }
     metrics_set(METRIC_CLUSTER_FOLLOWED_LOG_ID, METRIC_PLAIN, beat->log_id);

@@ -62,15 +62,12 @@ static void topic_unref(struct consumers *consumers, struct polled_topic *topic)
     free(topic);
 }
 
-static void forget(struct consumers *consumers, struct consumer *consumer) {
+static void forget_oldest(struct consumers *consumers) {
+    struct consumer *consumer = container_of(list_last(&consumers->recent), struct consumer, node);
     topic_unref(consumers, consumer->topic);
     (void)map_remove(&consumers->by_key, consumer->key);
     list_remove(&consumer->node);
     free(consumer);
-}
-
-static void forget_oldest(struct consumers *consumers) {
-    forget(consumers, container_of(list_last(&consumers->recent), struct consumer, node));
 }
 
 void consumers_close(struct consumers *consumers) {
@@ -208,30 +205,6 @@ enum status consumers_admit(struct consumers *consumers, const struct consumer_k
     return status;
 }
 
-/* A lag that was not counted to its end may rise while the consumer gets nearer to the head. Its
- * position then shows that it continues. */
-static bool is_catching_up(const struct consumer *consumer, const struct consumer_page *page) {
-    if (consumer->lag == 0 || page->lag < consumer->lag)
-        return true;
-    return page->lag_is_minimum && page->through_seq > consumer->through_seq;
-}
-
-static enum status judge(struct consumers *consumers, struct consumer *consumer,
-                         const struct consumer_page *page) {
-    bool is_behind = page->lag > consumers->options.lag_max;
-    bool catches_up = is_catching_up(consumer, page);
-    consumer->lag = page->lag;
-    consumer->through_seq = page->through_seq;
-    if (!is_behind || page->is_bootstrap)
-        consumer->strikes = 0;
-    else if (!catches_up) {
-        consumer->strikes++;
-        metrics_add(METRIC_SYNC_SLOW_CONSUMER_STRIKES, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
-    }
-    return consumer->strikes < consumers->options.strikes_max ? STATUS_OK
-                                                              : STATUS_SLOW_CONSUMER_EVICTED;
-}
-
 enum status consumers_served(struct consumers *consumers, const struct consumer_key *key,
                              const struct consumer_page *page, struct consumer_state *state) {
     char text[KEY_BYTES_MAX];
@@ -239,7 +212,20 @@ enum status consumers_served(struct consumers *consumers, const struct consumer_
     pthread_mutex_lock(&consumers->lock);
     struct consumer *consumer = map_find(&consumers->by_key, join(key, text));
     if (consumer) {
-        status = judge(consumers, consumer, page);
+        /* A lag that was not counted to its end may rise while the consumer gets nearer to the
+         * head. Its position then shows that it continues. */
+        bool catches_up = consumer->lag == 0 || page->lag < consumer->lag ||
+                          (page->lag_is_minimum && page->through_seq > consumer->through_seq);
+        consumer->lag = page->lag;
+        consumer->through_seq = page->through_seq;
+        if (page->lag <= consumers->options.lag_max || page->is_bootstrap) {
+            consumer->strikes = 0;
+        } else if (!catches_up) {
+            consumer->strikes++;
+            metrics_add(METRIC_SYNC_SLOW_CONSUMER_STRIKES, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
+        }
+        if (consumer->strikes >= consumers->options.strikes_max)
+            status = STATUS_SLOW_CONSUMER_EVICTED;
         state->strikes = consumer->strikes;
         consumer->is_complete = status == STATUS_OK && page->is_complete;
     }

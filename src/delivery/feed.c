@@ -226,15 +226,6 @@ struct page *feed_page(struct feed *feed, uint64_t after_seq) {
     return NULL;
 }
 
-/* The frames of a page and one form of it. The first and the last frame may each keep a block. */
-static size_t bytes_of(const struct page *page) {
-    bool is_replay = page->batch.count > 0 && page->batch.frames[0]->block;
-    size_t bytes = sizeof(*page) + (is_replay ? 2 * FRAME_BLOCK_BYTES : 0);
-    for (size_t i = 0; i < page->batch.count; i++)
-        bytes += 2 * page->batch.frames[i]->bytes;
-    return bytes;
-}
-
 void feed_page_add(struct feed *feed, struct page *page) {
     struct feeds *feeds = feed->feeds;
     struct page *dropped = feed_page(feed, page->batch.after_seq);
@@ -246,7 +237,11 @@ void feed_page_add(struct feed *feed, struct page *page) {
         page_drop(dropped);
     page->feed = feed;
     page->round = feeds->round;
-    page->kept_bytes = bytes_of(page);
+    /* The frames and one form of them. The first and the last frame may each keep a block. */
+    bool is_replay = page->batch.count > 0 && page->batch.frames[0]->block;
+    page->kept_bytes = sizeof(*page) + (is_replay ? 2 * FRAME_BLOCK_BYTES : 0);
+    for (size_t i = 0; i < page->batch.count; i++)
+        page->kept_bytes += 2 * page->batch.frames[i]->bytes;
     feed->page_count++;
     feeds->page_bytes += page->kept_bytes;
     while (feeds->page_bytes > FEED_PAGES_BYTES && list_first(&feeds->pages))

@@ -214,14 +214,32 @@ static const struct subscription_sink push_sink = {
 
 /* ---- turns ---- */
 
-/* A document counts as a frame. */
-static void send_part(struct subscriber *subscriber) {
+/* Sends a part. A document counts as a frame. */
+static void serve_snapshot(struct subscriber *subscriber) {
     struct session *session = subscriber->session;
     struct subscriber_snapshot *snapshot = subscriber->snapshot;
     size_t frames = snapshot->document_count;
     size_t frames_max = session->delivery->scheduler.options.slice_frames_max;
-    bool is_last = subscriber_snapshot_is_last(snapshot);
+    bool is_last;
     enum status status = STATUS_OK;
+    switch (snapshot->state) {
+    case SUBSCRIBER_SNAPSHOT_WAITING:
+    case SUBSCRIBER_SNAPSHOT_READING:
+        end_turn(subscriber, 0, false);
+        return;
+    case SUBSCRIBER_SNAPSHOT_READY:
+        subscriber_snapshot_ask(snapshot);
+        scheduler_wait(scheduler_of(subscriber), &subscriber->turn, true);
+        session_next_job(session);
+        return;
+    case SUBSCRIBER_SNAPSHOT_PART:
+        break;
+    case SUBSCRIBER_SNAPSHOT_FAILED:
+        end_turn(subscriber, 0, false);
+        session_end(session, snapshot->status);
+        return;
+    }
+    is_last = subscriber_snapshot_is_last(snapshot);
     /* Empty parts are not sent: their number would say how many documents others have. */
     if (snapshot->documents.size > 0 || is_last) {
         status = session->dialect->snapshot(subscriber, &session->replies);
@@ -237,29 +255,6 @@ static void send_part(struct subscriber *subscriber) {
     }
     end_turn(subscriber, frames < frames_max ? frames : frames_max, true);
     session_send(session, status);
-}
-
-static void serve_snapshot(struct subscriber *subscriber) {
-    struct session *session = subscriber->session;
-    struct subscriber_snapshot *snapshot = subscriber->snapshot;
-    switch (snapshot->state) {
-    case SUBSCRIBER_SNAPSHOT_WAITING:
-    case SUBSCRIBER_SNAPSHOT_READING:
-        end_turn(subscriber, 0, false);
-        return;
-    case SUBSCRIBER_SNAPSHOT_READY:
-        subscriber_snapshot_ask(snapshot);
-        scheduler_wait(scheduler_of(subscriber), &subscriber->turn, true);
-        session_next_job(session);
-        return;
-    case SUBSCRIBER_SNAPSHOT_PART:
-        send_part(subscriber);
-        return;
-    case SUBSCRIBER_SNAPSHOT_FAILED:
-        end_turn(subscriber, 0, false);
-        session_end(session, snapshot->status);
-        return;
-    }
 }
 
 static void serve(struct subscriber *subscriber, size_t frames_max) {

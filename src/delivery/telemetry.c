@@ -181,12 +181,6 @@ static bool matches_principal(struct slice wanted, struct slice kept) {
     return false;
 }
 
-static bool is_wanted(const struct cause *wanted, const struct cause *cause) {
-    return matches(wanted->connection, cause->connection) &&
-           matches_principal(wanted->principal, cause->principal) &&
-           matches_topic(wanted->topic, cause->topic);
-}
-
 void causes_walk(struct causes *causes, const struct cause_filter *filter, void *user,
                  cause_cb *callback) {
     /* Truncated as the kept texts are, so that a long text still matches. */
@@ -203,13 +197,13 @@ void causes_walk(struct causes *causes, const struct cause_filter *filter, void 
             break;
         const struct cause *cause = &causes->entries[slot - causes->slots].cause;
         if ((!filter->disconnected_only || cause->kind == CAUSE_DISCONNECTED) &&
-            is_wanted(&wanted.cause, cause))
+            matches(wanted.cause.connection, cause->connection) &&
+            matches_principal(wanted.cause.principal, cause->principal) &&
+            matches_topic(wanted.cause.topic, cause->topic))
             wants_more = callback(user, cause);
     }
     pthread_mutex_unlock(&causes->lock);
 }
-
-/* ---- decisions ---- */
 
 /* ---- decisions about clients ---- */
 

@@ -70,23 +70,16 @@ static size_t quietest_index(struct topic_activity *activity) {
     return quietest;
 }
 
-static struct entry *entry_make(struct slice topic) {
-    struct entry *entry = calloc(1, sizeof(*entry) + topic.size);
-    if (!entry)
-        return NULL;
-    memcpy(entry->name, topic.data, topic.size);
-    entry->counts.topic = (struct slice){entry->name, topic.size};
-    return entry;
-}
-
 /* With the lock held; NULL without memory. */
 static struct entry *entry_of(struct topic_activity *activity, struct slice topic) {
     struct entry *entry = map_find(&activity->by_name, topic);
     if (entry || topic.size > TOPIC_NAME_BYTES_MAX)
         return entry;
-    entry = entry_make(topic);
+    entry = calloc(1, sizeof(*entry) + topic.size);
     if (!entry)
         return NULL;
+    memcpy(entry->name, topic.data, topic.size);
+    entry->counts.topic = (struct slice){entry->name, topic.size};
     bool is_full = activity->count == activity->capacity;
     size_t index = is_full ? quietest_index(activity) : activity->count;
     if (is_full) {

@@ -72,16 +72,17 @@ void frame_room_release(struct frame_room *room) {
     room->block = NULL;
 }
 
-/* A frame that would fill a large part of a block gets its own memory. */
-static bool is_large(size_t size) {
-    return size > FRAME_BLOCK_BYTES / 4;
-}
-
-static size_t aligned(size_t size) {
-    return (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
-}
-
-static struct frame *take_memory(struct frame_room *room, size_t size) {
+/* From the room's block, or from a new one. A frame that would fill a large part of a block gets
+ * its own memory. */
+static struct frame *allocate(struct frame_room *room, size_t size) {
+    struct frame *frame;
+    if (!room || size > FRAME_BLOCK_BYTES / 4) {
+        frame = malloc(size);
+        if (frame)
+            frame->block = NULL;
+        return frame;
+    }
+    size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
     struct frame_block *block = room->block;
     if (!block || FRAME_BLOCK_BYTES - block->used < size) {
         frame_room_release(room);
@@ -92,19 +93,10 @@ static struct frame *take_memory(struct frame_room *room, size_t size) {
         atomic_init(&block->references, 1);
         room->block = block;
     }
-    struct frame *frame = (struct frame *)(void *)(block->memory + block->used);
+    frame = (struct frame *)(void *)(block->memory + block->used);
     block->used += size;
     atomic_fetch_add_explicit(&block->references, 1, memory_order_relaxed);
     frame->block = block;
-    return frame;
-}
-
-static struct frame *allocate(struct frame_room *room, size_t size) {
-    if (room && !is_large(size))
-        return take_memory(room, aligned(size));
-    struct frame *frame = malloc(size);
-    if (frame)
-        frame->block = NULL;
     return frame;
 }
 
@@ -239,45 +231,6 @@ static void put_name(struct text *text, struct slice name) {
     text->names_left -= out.size;
 }
 
-/* A name that has been written before, as JSON. */
-static void put_copy(struct text *text, struct slice json) {
-    if (json.size > text->names_left) {
-        text->status = STATUS_PAYLOAD_TOO_LARGE;
-        return;
-    }
-    text->at = put_slice(text->at, json);
-    text->names_left -= json.size;
-}
-
-/* The lean members stand together, from seq to the payload, so that they need no copy. */
-static enum status put_head(const struct frame_content *content,
-                            const struct frame_members *members, struct frame_encoding *encoding) {
-    struct text text = text_begin(encoding->head, sizeof(encoding->head));
-    text.at = PUT_LITERAL(text.at, "\"topic\":");
-    put_name(&text, members->topic);
-    *text.at++ = ',';
-    encoding->text.lean_begin = (size_t)(text.at - encoding->head);
-    text.at = PUT_LITERAL(text.at, "\"seq\":");
-    put_number(&text, &text.seq, content->seq);
-    text.at = PUT_LITERAL(text.at, ",\"kind\":");
-    put_name(&text, content->kind);
-    text.at = PUT_LITERAL(text.at, ",\"doc_key\":");
-    put_name(&text, content->document_key);
-    text.at = PUT_LITERAL(text.at, ",\"payload\":");
-    encoding->text.head = (struct slice){encoding->head, (size_t)(text.at - encoding->head)};
-    return text.status;
-}
-
-static char *put_ids(char *at, const struct store_event *event) {
-    struct event_cursor cursor = event_cursor_of(&event->cursor);
-    at = PUT_LITERAL(at, ",\"event_id\":\"");
-    uuid_format(&event->event_id, at);
-    at = PUT_LITERAL(at + UUID_TEXT_SIZE, "\",\"cursor\":\"");
-    at += event_cursor_encode(&cursor, at);
-    *at++ = '"';
-    return at;
-}
-
 /* Returns the entity's id as it was written. */
 static struct slice put_entity(struct text *text, const struct frame_members *members) {
     const struct store_event *event = members->event;
@@ -316,36 +269,56 @@ static void put_source(struct text *text, const struct store_event *event, struc
     text->at = PUT_LITERAL(text->at, ",\"");
     text->at = put_slice(text->at, slice_of(row->id_member));
     text->at = PUT_LITERAL(text->at, "\":");
-    put_copy(text, id);
+    if (id.size <= text->names_left) {
+        text->at = put_slice(text->at, id);
+        text->names_left -= id.size;
+    } else {
+        text->status = STATUS_PAYLOAD_TOO_LARGE;
+    }
     if (is_id_first)
         put_source_seq(text, event);
     *text->at++ = '}';
 }
 
-static enum status put_tail(const struct frame_content *content,
-                            const struct frame_members *members, struct frame_encoding *encoding) {
-    struct text text = text_begin(encoding->tail, sizeof(encoding->tail));
+enum status frame_encode(const struct frame_content *content, const struct frame_members *members,
+                         struct frame_encoding *encoding) {
+    const struct store_event *event = members->event;
+    struct event_cursor cursor = event_cursor_of(&event->cursor);
+    /* The lean members stand together, from seq to the payload, so that they need no copy. */
+    struct text text = text_begin(encoding->head, sizeof(encoding->head));
+    text.at = PUT_LITERAL(text.at, "\"topic\":");
+    put_name(&text, members->topic);
+    *text.at++ = ',';
+    encoding->text.lean_begin = (size_t)(text.at - encoding->head);
+    text.at = PUT_LITERAL(text.at, "\"seq\":");
+    put_number(&text, &text.seq, content->seq);
+    text.at = PUT_LITERAL(text.at, ",\"kind\":");
+    put_name(&text, content->kind);
+    text.at = PUT_LITERAL(text.at, ",\"doc_key\":");
+    put_name(&text, content->document_key);
+    text.at = PUT_LITERAL(text.at, ",\"payload\":");
+    encoding->text.head = (struct slice){encoding->head, (size_t)(text.at - encoding->head)};
+    if (text.status != STATUS_OK)
+        return text.status;
+    text = text_begin(encoding->tail, sizeof(encoding->tail));
     text.at = PUT_LITERAL(text.at, ",\"payload_hash\":\"sha256:");
     hex_write(text.at, members->payload_hash, SHA256_BYTES);
     text.at = PUT_LITERAL(text.at + 2 * SHA256_BYTES, "\",\"doc_version\":");
     put_number(&text, &text.seq, members->document_version);
     struct slice id = put_entity(&text, members);
-    text.at = put_ids(text.at, members->event);
-    text.at = PUT_LITERAL(text.at, ",\"recorded_at\":");
-    put_number(&text, &text.time, members->event->recorded_at_ms);
-    put_source(&text, members->event, id);
+    text.at = PUT_LITERAL(text.at, ",\"event_id\":\"");
+    uuid_format(&event->event_id, text.at);
+    text.at = PUT_LITERAL(text.at + UUID_TEXT_SIZE, "\",\"cursor\":\"");
+    text.at += event_cursor_encode(&cursor, text.at);
+    text.at = PUT_LITERAL(text.at, "\",\"recorded_at\":");
+    put_number(&text, &text.time, event->recorded_at_ms);
+    put_source(&text, event, id);
     text.at = PUT_LITERAL(text.at, ",\"projected_at\":");
     put_number(&text, &text.time, content->published_at_ms);
     text.at = PUT_LITERAL(text.at, ",\"projection_version\":");
     put_name(&text, members->projection_version);
     encoding->text.tail = (struct slice){encoding->tail, (size_t)(text.at - encoding->tail)};
     return text.status;
-}
-
-enum status frame_encode(const struct frame_content *content, const struct frame_members *members,
-                         struct frame_encoding *encoding) {
-    enum status status = put_head(content, members, encoding);
-    return status == STATUS_OK ? put_tail(content, members, encoding) : status;
 }
 
 /* ---- frames of stored rows ---- */

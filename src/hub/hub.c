@@ -334,23 +334,6 @@ uint64_t hub_first_seq(struct hub_watch *watch) {
     return first_seq;
 }
 
-/* The subscriber joins the place that it takes frames from. NULL: the frame is not in memory. */
-static const struct window *window_of(struct hub_topic *topic, struct hub_take *take) {
-    take->is_replay = false;
-    if (window_at(&topic->window, take->next_seq))
-        return &topic->window;
-    replay_place place = replay_find(topic->replay, take->next_seq);
-    if (place == 0)
-        return NULL;
-    const struct window *window = replay_window(topic->replay, place);
-    take->is_replay = true;
-    topic->shard->bytes -= replay_bytes(topic->replay);
-    if (take->place)
-        replay_join(&topic->replay, take->place, place);
-    topic->shard->bytes += replay_bytes(topic->replay);
-    return window;
-}
-
 enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take) {
     struct hub_topic *topic = watch->topic;
     enum hub_take_result result = HUB_FRAMES;
@@ -358,7 +341,20 @@ enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take) {
     take->count = 0;
     pthread_mutex_lock(&topic->shard->lock);
     take->head_seq = topic->head_seq;
-    const struct window *window = window_of(topic, take);
+    const struct window *window = NULL;
+    replay_place place;
+    take->is_replay = false;
+    if (window_at(&topic->window, take->next_seq)) {
+        window = &topic->window;
+    } else if ((place = replay_find(topic->replay, take->next_seq)) > 0) {
+        window = replay_window(topic->replay, place);
+        take->is_replay = true;
+        /* The subscriber joins the place that it takes frames from. */
+        topic->shard->bytes -= replay_bytes(topic->replay);
+        if (take->place)
+            replay_join(&topic->replay, take->place, place);
+        topic->shard->bytes += replay_bytes(topic->replay);
+    }
     if (take->next_seq > topic->head_seq)
         result = HUB_AT_HEAD;
     else if (!window)
@@ -630,20 +626,6 @@ static size_t publish_entity(struct hub *hub, const struct commit *commit, size_
     return end;
 }
 
-static struct frame *row_frame(const struct commit *commit, const struct frame_topic *topic,
-                               const struct store_journal_row *row) {
-    const struct store_batch *batch = commit->batch;
-    struct frame *frame = NULL;
-    uint64_t first_log_id = batch->event_count > 0 ? batch->events[0].log_id : UINT64_MAX;
-    /* The event is of an earlier commit: the frame is read from the store. */
-    if (row->log_id < first_log_id || row->log_id - first_log_id >= batch->event_count)
-        return NULL;
-    size_t index = (size_t)(row->log_id - first_log_id);
-    enum status made =
-        frame_of_row(topic, row, &batch->events[index], &commit->states[index].owner, NULL, &frame);
-    return published(commit, made, frame);
-}
-
 /* Rows of a topic are in order and end with its new head. Each topic takes one walk over the rows,
  * which needs no memory. */
 static void publish_rows(struct hub *hub, const struct commit *commit,
@@ -651,6 +633,7 @@ static void publish_rows(struct hub *hub, const struct commit *commit,
     const struct store_batch *batch = commit->batch;
     struct hub_topic *topic = topic_lock(hub, advanced->name);
     const struct frame_topic of = {advanced->name, hub_projection_version(hub)};
+    uint64_t first_log_id = batch->event_count > 0 ? batch->events[0].log_id : UINT64_MAX;
     bool is_last = false;
     if (!topic)
         return;
@@ -658,7 +641,15 @@ static void publish_rows(struct hub *hub, const struct commit *commit,
         const struct store_journal_row *row = &batch->journal[i];
         if (row->topic_ref != advanced->ref)
             continue;
-        topic_add(hub, topic, row->seq, row_frame(commit, &of, row));
+        struct frame *frame = NULL;
+        /* Otherwise the event is of an earlier commit: the frame is read from the store. */
+        if (row->log_id >= first_log_id && row->log_id - first_log_id < batch->event_count) {
+            size_t index = (size_t)(row->log_id - first_log_id);
+            enum status made = frame_of_row(&of, row, &batch->events[index],
+                                            &commit->states[index].owner, NULL, &frame);
+            frame = published(commit, made, frame);
+        }
+        topic_add(hub, topic, row->seq, frame);
         is_last = row->seq == advanced->head_seq;
     }
     /* A journal that was rebuilt, or that another node wrote: its frames are in the store. */

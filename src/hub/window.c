@@ -125,10 +125,6 @@ static uint64_t end_of(const struct place *place) {
     return place->window.first_seq + place->window.count;
 }
 
-static replay_place number_of(const struct replay *replay, const struct place *place) {
-    return (replay_place)(place - replay->places + 1);
-}
-
 size_t replay_bytes(const struct replay *replay) {
     size_t bytes = replay ? sizeof(*replay) : 0;
     for (size_t i = 0; replay && i < HUB_REPLAY_PLACES_MAX; i++)
@@ -228,14 +224,6 @@ static bool has_room(const struct replay_page *page, const struct window_limits 
     return bytes <= limits->bytes_max;
 }
 
-static struct place *choose(struct replay *replay, const struct replay_page *page, replay_place at,
-                            bool may_open) {
-    struct place *place = place_before(replay, page->frames[0]->content.seq);
-    if (place || !may_open)
-        return place;
-    return place_for(replay, at);
-}
-
 static bool fill(struct replay *replay, struct place *place, const struct replay_page *page,
                  size_t bytes_max) {
     uint64_t first_seq = page->frames[0]->content.seq;
@@ -263,10 +251,12 @@ bool replay_add(struct replay **replay, const struct replay_page *page, replay_p
         *replay = calloc(1, sizeof(**replay));
     if (!*replay)
         return false;
-    struct place *place = choose(*replay, page, *at, may_open);
+    struct place *place = place_before(*replay, page->frames[0]->content.seq);
+    if (!place && may_open)
+        place = place_for(*replay, *at);
     bool is_kept = place && fill(*replay, place, page, bytes_max);
     if (is_kept && may_open)
-        replay_join(replay, at, number_of(*replay, place));
+        replay_join(replay, at, (replay_place)(place - (*replay)->places + 1));
     if (is_new && !is_kept) {
         replay_forget(*replay);
         free(*replay);

@@ -4,7 +4,7 @@
  * what is under way and closes, and the last one ends the control loop. The grace, or a second
  * signal, ends the loops at once. A new epoch of the store drains as well, and then restarts the
  * process. */
-#include "server/run.h"
+#include "server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -22,7 +22,6 @@
 #include "net/descriptors.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
-#include "server/keys_record.h"
 #include "server/shared_keys.h"
 
 #define KEY_BYTES_SHORT 16

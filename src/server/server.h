@@ -2,8 +2,11 @@
  * of http and api, started and stopped in order.
  * Thread: main opens and closes; loops only read the struct.
  * Memory: the struct outlives every thread.
- * Errors: server_open writes the reason of a failure to message.
- * Invariant: parts stop in the reverse order of their start, after the loops that use them. */
+ * Errors: server_open and server_run write the reason of a failure to message.
+ * Invariant: parts stop in the reverse order of their start, after the loops that use them. After
+ * SIGTERM or SIGINT the server is not ready. It drains after the delay, within the grace. A second
+ * signal ends it at once. SIGHUP reloads the keys and the certificate. When the store has another
+ * epoch, the server drains and replaces itself by a new process image. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -57,6 +60,9 @@ struct server {
 
 /* config is set. Opens all parts, for that many loops. */
 MUST_CHECK enum status server_open(struct server *server, size_t loop_count);
+/* Serves with its own listeners and loops until a signal ends it (run.c). config is set. on_ready
+ * runs once, when connections are accepted. All threads and parts have ended when it returns. */
+MUST_CHECK enum status server_run(struct server *server, void (*on_ready)(const struct server *));
 /* Called after the loops have ended. Also closes a server that was opened in part. */
 void server_close(struct server *server);
 /* Writes the reason to message, and logs it if the log is JSON. Returns the status. */

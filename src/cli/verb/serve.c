@@ -11,7 +11,7 @@
 #include "cli/remote.h"
 #include "cli/settings.h"
 #include "server/config.h"
-#include "server/run.h"
+#include "server/server.h"
 #include "server/unknown.h"
 
 #define EXAMPLES_TOPIC   "demo"

@@ -124,12 +124,6 @@ static void save(struct relay *relay) {
                   log_str("code", status_code(status)));
 }
 
-/* Positions are saved once in a while, because each save is a commit of the writer. */
-static void save_if_due(struct relay *relay) {
-    if (relay->is_unsaved && clock_now().mono_ns - relay->saved_ns >= SAVE_MS * CLOCK_NS_PER_MS)
-        save(relay);
-}
-
 /* What others see of the state. */
 static void publish_stats(struct relay *relay) {
     enum label_sink sink = relay->options.target.sink;
@@ -145,36 +139,6 @@ static void publish_stats(struct relay *relay) {
     stats->held_since_ms = held.oldest ? held.oldest->since_ms : 0;
     snprintf(stats->held_key, sizeof(stats->held_key), "%s", held.oldest ? held.oldest->key : "");
     memcpy(stats->refusal, state->refusal, sizeof(stats->refusal));
-    pthread_mutex_unlock(&relay->lock);
-}
-
-static void failed(struct relay *relay) {
-    enum label_sink sink = relay->options.target.sink;
-    bool is_new = relay->state.failing_since_ms == 0;
-    if (is_new) {
-        relay->state.failing_since_ms = clock_now().wall_ms;
-        log_event(LOG_WARN, "sink.failing", log_str("sink", label_sink_name(sink)),
-                  log_str("reason", relay->error));
-    }
-    memcpy(relay->state.error, relay->error, sizeof(relay->error));
-    publish_stats(relay);
-    if (is_new)
-        save(relay);
-}
-
-static void recovered(struct relay *relay) {
-    if (relay->state.failing_since_ms == 0)
-        return;
-    relay->state.failing_since_ms = 0;
-    log_event(LOG_INFO, "sink.recovered",
-              log_str("sink", label_sink_name(relay->options.target.sink)));
-    publish_stats(relay);
-    save(relay);
-}
-
-static void set_waiting(struct relay *relay, uint64_t waiting) {
-    pthread_mutex_lock(&relay->lock);
-    relay->stats.waiting = waiting;
     pthread_mutex_unlock(&relay->lock);
 }
 
@@ -432,7 +396,13 @@ static bool settle(struct relay *relay, enum document_kind kind, struct slice ke
     } else if (relay->suspect_count > 0 && !judge(relay)) {
         return false;
     }
-    recovered(relay);
+    if (relay->state.failing_since_ms == 0)
+        return true;
+    relay->state.failing_since_ms = 0;
+    log_event(LOG_INFO, "sink.recovered",
+              log_str("sink", label_sink_name(relay->options.target.sink)));
+    publish_stats(relay);
+    save(relay);
     return true;
 }
 
@@ -446,16 +416,13 @@ static bool is_held_back(struct relay *relay, struct slice key, uint64_t seq) {
     return !relay->is_retrying || held != first_suspect(relay);
 }
 
-static bool is_waiting(const struct relay_held *held) {
-    return !held->is_suspect && held->settled_seq == 0;
-}
-
 /* The held document whose next attempt is the first; NULL: none is held. */
 static struct relay_held *next_held(const struct relay *relay) {
     struct relay_held *next = NULL;
     for (size_t i = 0; i < relay->state.held_count; i++) {
         struct relay_held *held = &relay->state.held[i];
-        if (is_waiting(held) && (!next || held->retry_ns < next->retry_ns))
+        bool is_waiting = !held->is_suspect && held->settled_seq == 0;
+        if (is_waiting && (!next || held->retry_ns < next->retry_ns))
             next = held;
     }
     return next;
@@ -559,24 +526,21 @@ static enum status repair_damaged(struct relay *relay, enum document_kind kind,
     return STATUS_OK;
 }
 
-static void begin_walk(struct relay *relay, enum document_kind kind, const struct position *end) {
-    relay->cursor.positions.is_known[kind] = false;
-    relay->cursor.walks[kind] = (struct relay_walk){.is_under_way = true, .end = *end};
-    for (size_t i = relay->state.held_count; i-- > 0;) {
-        struct relay_held *held = &relay->state.held[i];
-        if (held->kind == kind && held->settled_seq > 0) /* its journal may be gone */
-            relay_state_remove(&relay->state, held);
-    }
-}
-
 /* One page. False: the round ends, and the walk continues in another. */
 static bool walk_documents(struct relay *relay, enum document_kind kind,
                            const struct journal_read *read) {
     const struct position end = {.seq = read->window.head_seq, .epoch = read->epoch};
     struct relay_walk *walk = &relay->cursor.walks[kind];
     struct document_page *page = relay->page;
-    if (!walk->is_under_way || strcmp(walk->end.epoch.text, end.epoch.text) != 0)
-        begin_walk(relay, kind, &end);
+    if (!walk->is_under_way || strcmp(walk->end.epoch.text, end.epoch.text) != 0) {
+        relay->cursor.positions.is_known[kind] = false;
+        *walk = (struct relay_walk){.is_under_way = true, .end = end};
+        for (size_t i = relay->state.held_count; i-- > 0;) {
+            struct relay_held *held = &relay->state.held[i];
+            if (held->kind == kind && held->settled_seq > 0) /* its journal may be gone */
+                relay_state_remove(&relay->state, held);
+        }
+    }
     arena_reset(&relay->arena);
     page->count = 0;
     page->damaged_ref = 0;
@@ -713,7 +677,17 @@ static bool may_send(struct relay *relay) {
 static void back_off(struct relay *relay, bool may_wake) {
     uint64_t delay_ms = relay->delay_ms;
     uint64_t least_ms = delay_ms < relay->delay_ms_max ? delay_ms : relay->delay_ms_max;
-    failed(relay);
+    bool is_new = relay->state.failing_since_ms == 0;
+    if (is_new) {
+        relay->state.failing_since_ms = clock_now().wall_ms;
+        log_event(LOG_WARN, "sink.failing",
+                  log_str("sink", label_sink_name(relay->options.target.sink)),
+                  log_str("reason", relay->error));
+    }
+    memcpy(relay->state.error, relay->error, sizeof(relay->error));
+    publish_stats(relay);
+    if (is_new)
+        save(relay);
     wait_ms(relay, least_ms, false);
     if (may_wake)
         wait_ms(relay, delay_ms - least_ms, true);
@@ -737,8 +711,12 @@ static void *relay_main(void *user) {
             anchor(relay);
             drop_settled(relay);
         }
-        set_waiting(relay, waiting);
-        save_if_due(relay);
+        pthread_mutex_lock(&relay->lock);
+        relay->stats.waiting = waiting;
+        pthread_mutex_unlock(&relay->lock);
+        /* Positions are saved once in a while, because each save is a commit of the writer. */
+        if (relay->is_unsaved && clock_now().mono_ns - relay->saved_ns >= SAVE_MS * CLOCK_NS_PER_MS)
+            save(relay);
         if (is_ending(relay))
             break;
         if (relay->is_stopped || relay->suspect_count > 0)
@@ -768,15 +746,6 @@ static void relay_free(struct relay *relay) {
     free(relay);
 }
 
-static void init_wait(struct relay *relay) {
-    pthread_condattr_t monotonic;
-    pthread_mutex_init(&relay->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&relay->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 enum status relay_start(struct relay **relay, const struct relay_options *options) {
     struct relay *made = calloc(1, sizeof(*made));
     if (!made) {
@@ -791,7 +760,12 @@ enum status relay_start(struct relay **relay, const struct relay_options *option
     arena_init(&made->arena, RELAY_PAGE_BYTES_MAX);
     arena_init(&made->held_arena, RELAY_RESEND_BYTES_MAX);
     made->delay_ms = DELAY_MS_MIN;
-    init_wait(made);
+    pthread_condattr_t monotonic;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     enum status status = made->page ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK && made->stop_fd < 0)
         status = STATUS_SYSTEM_ERROR;

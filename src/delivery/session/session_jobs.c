@@ -252,15 +252,6 @@ static void open_done(struct session *session, enum status status) {
     free(opening);
 }
 
-static void lookup_done(struct session *session, enum status status) {
-    struct session_lookup *lookup = session->work->lookup;
-    session->work->lookup = NULL;
-    if (session_is_open(session))
-        lookup->done(session, lookup, status);
-    else
-        lookup->free(lookup);
-}
-
 static void end_job(struct session *session, enum status status) {
     struct session_work *work = session->work;
     /* While the job still counts as under way, so that its results are taken back below. */
@@ -269,14 +260,20 @@ static void end_job(struct session *session, enum status status) {
     struct subscriber *reading = work->reading;
     work->job = SESSION_JOB_NONE;
     work->reading = NULL;
-    if (job == SESSION_JOB_OPEN)
+    if (job == SESSION_JOB_OPEN) {
         open_done(session, status);
-    else if (job == SESSION_JOB_LOOKUP)
-        lookup_done(session, status);
-    else if (job == SESSION_JOB_AHEAD)
+    } else if (job == SESSION_JOB_LOOKUP) {
+        struct session_lookup *lookup = work->lookup;
+        work->lookup = NULL;
+        if (session_is_open(session))
+            lookup->done(session, lookup, status);
+        else
+            lookup->free(lookup);
+    } else if (job == SESSION_JOB_AHEAD) {
         subscriber_ahead_back(reading);
-    else
+    } else {
         subscriber_read_back(reading, status);
+    }
     if (session_is_connected(session) && session->framing)
         session->framing->table->resume(session);
     if (session_is_connected(session))

@@ -255,19 +255,6 @@ static enum status file_append(struct building *building, struct slice bytes) {
     return STATUS_OK;
 }
 
-static enum status parts_grow(struct building *building) {
-    struct snapshot *snapshot = building->snapshot;
-    if (snapshot->part_count < building->parts_capacity)
-        return STATUS_OK;
-    size_t capacity = building->parts_capacity > 0 ? building->parts_capacity * 2 : PARTS_FIRST;
-    struct snapshot_part *parts = realloc(snapshot->parts, capacity * sizeof(*parts));
-    if (!parts)
-        return STATUS_OUT_OF_MEMORY;
-    snapshot->parts = parts;
-    building->parts_capacity = capacity;
-    return STATUS_OK;
-}
-
 static enum status note_owner(struct building *building, const struct owner *owner) {
     struct snapshot *snapshot = building->snapshot;
     uint32_t keys[PRINCIPAL_KEYS_MAX] = {0};
@@ -295,9 +282,15 @@ static enum status part_end(struct building *building) {
                                  .owners_bytes = (uint32_t)building->owners.size,
                                  .count = building->count,
                                  .first = snapshot->document_count};
-    enum status status = parts_grow(building);
-    if (status == STATUS_OK)
-        status = build->reserve(build->user, (uint64_t)part.text_bytes + part.owners_bytes);
+    if (snapshot->part_count == building->parts_capacity) {
+        size_t capacity = building->parts_capacity > 0 ? building->parts_capacity * 2 : PARTS_FIRST;
+        struct snapshot_part *parts = realloc(snapshot->parts, capacity * sizeof(*parts));
+        if (!parts)
+            return STATUS_OUT_OF_MEMORY;
+        snapshot->parts = parts;
+        building->parts_capacity = capacity;
+    }
+    enum status status = build->reserve(build->user, (uint64_t)part.text_bytes + part.owners_bytes);
     if (status == STATUS_OK)
         status = file_append(building, buffer_slice(&building->text));
     if (status == STATUS_OK)
@@ -310,15 +303,6 @@ static enum status part_end(struct building *building) {
     buffer_clear(&building->owners);
     building->count = 0;
     return STATUS_OK;
-}
-
-static enum status document_write(struct buffer *out, const struct store_document *document) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("doc_key"), document->key);
-    object_number(&object, SLICE("doc_version"), document->version);
-    object_json(&object, SLICE("payload"), document->payload);
-    object_hash(&object, SLICE("payload_hash"), document->payload_hash);
-    return object_end(&object);
 }
 
 /* Whether the document belongs to the snapshot as it is. After the first damage the build only
@@ -345,8 +329,14 @@ static enum status each_document(void *user, const struct store_document *docume
     if (status == STATUS_OK && building->count > 0)
         status = buffer_append_byte(&building->text, ',');
     size_t begin = building->text.size;
-    if (status == STATUS_OK)
-        status = document_write(&building->text, document);
+    if (status == STATUS_OK) {
+        struct object_writer object = object_begin(&building->text);
+        object_text(&object, SLICE("doc_key"), document->key);
+        object_number(&object, SLICE("doc_version"), document->version);
+        object_json(&object, SLICE("payload"), document->payload);
+        object_hash(&object, SLICE("payload_hash"), document->payload_hash);
+        status = object_end(&object);
+    }
     struct snapshot_owner row = {(uint32_t)(building->text.size - begin), document->owner};
     if (status == STATUS_OK)
         status = snapshot_owner_write(&building->owners, &row);

@@ -155,9 +155,8 @@ static void build_began(void *user, uint64_t watermark) {
         options->pin(options->keeper, policy_snapshot_topic(work->policy), watermark);
 }
 
-/* The oldest snapshot that is not current and still read, with a reference, or NULL. disk_bytes:
- * the size of its file, which the snapshot no longer counts. */
-static struct snapshot *take_oldest(struct snapshots *snapshots, uint64_t *disk_bytes) {
+static bool withdraw_oldest(struct snapshots *snapshots) {
+    uint64_t disk_bytes = 0;
     struct snapshot *oldest = NULL;
     pthread_mutex_lock(&snapshots->lock);
     for (struct list_node *node = list_first(&snapshots->alive); node;
@@ -167,17 +166,11 @@ static struct snapshot *take_oldest(struct snapshots *snapshots, uint64_t *disk_
             oldest = one;
     }
     if (oldest) {
-        *disk_bytes = oldest->disk_bytes;
+        disk_bytes = oldest->disk_bytes;
         oldest->disk_bytes = 0;
         (void)snapshot_ref(oldest);
     }
     pthread_mutex_unlock(&snapshots->lock);
-    return oldest;
-}
-
-static bool withdraw_oldest(struct snapshots *snapshots) {
-    uint64_t disk_bytes = 0;
-    struct snapshot *oldest = take_oldest(snapshots, &disk_bytes);
     if (!oldest)
         return false;
     snapshot_withdraw(oldest);
@@ -373,30 +366,6 @@ static bool is_usable(const struct slot *slot, uint64_t now_ms, const struct jou
            strcmp(current->epoch.text, range->epoch.text) == 0;
 }
 
-/* Answers with the current snapshot, or queues the request. True: a build must be started. */
-static bool give_or_queue(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
-                          const struct journal_range *range, struct snapshot_asker *asker) {
-    struct slot *slot = &snapshots->slots[row];
-    bool starts = false;
-    pthread_mutex_lock(&snapshots->lock);
-    if (is_usable(slot, now_ms, range)) {
-        asker->snapshot = snapshot_ref(slot->current);
-        count_served(slot);
-    } else {
-        slot->current = NULL;
-        list_push_back(&slot->askers, &asker->node);
-        starts = !slot->is_building;
-        if (starts)
-            slot->asked_at_ms = now_ms;
-        slot->is_building = true;
-        asker = NULL;
-    }
-    pthread_mutex_unlock(&snapshots->lock);
-    if (asker)
-        asker->answered(asker);
-    return starts;
-}
-
 void snapshots_ask(struct snapshots *snapshots, struct store_session *session, enum policy_row row,
                    uint64_t now_ms, struct snapshot_asker *asker) {
     const struct policy *policy = policy_at(snapshots, row);
@@ -408,7 +377,26 @@ void snapshots_ask(struct snapshots *snapshots, struct store_session *session, e
         asker->answered(asker);
         return;
     }
-    if (!give_or_queue(snapshots, row, now_ms, &range, asker))
+    struct slot *slot = &snapshots->slots[row];
+    bool starts = false;
+    pthread_mutex_lock(&snapshots->lock);
+    if (is_usable(slot, now_ms, &range)) {
+        asker->snapshot = snapshot_ref(slot->current);
+        count_served(slot);
+    } else {
+        slot->current = NULL;
+        list_push_back(&slot->askers, &asker->node);
+        starts = !slot->is_building;
+        if (starts)
+            slot->asked_at_ms = now_ms;
+        slot->is_building = true;
+        /* The end of the build answers. */
+        asker = NULL;
+    }
+    pthread_mutex_unlock(&snapshots->lock);
+    if (asker)
+        asker->answered(asker);
+    if (!starts)
         return;
     enum status status = snapshots->options.start(snapshots->options.builder, row);
     if (status != STATUS_OK)
