@@ -347,22 +347,6 @@ static enum status find_asked(struct journal_run *run, uint64_t *after_seq,
     return status;
 }
 
-/* Whether the position is before the place where the histories of the log part. A position that was
- * found here, by a time or by an event, is of this history. */
-static enum status find_fork(const struct journal_run *run, const struct position *position,
-                             struct topic_fork *fork) {
-    const struct journal_read *read = run->read;
-    *fork = (struct topic_fork){.is_set = false};
-    if (read->mode != JOURNAL_READ_RESUME)
-        return STATUS_OK;
-    if (run->is_log) {
-        *fork = (struct topic_fork){run->state.has_fork, run->state.fork_log_id};
-        return STATUS_OK;
-    }
-    return topic_fork_find(run->session, &run->state, read->exists ? &run->topic : NULL, position,
-                           fork);
-}
-
 /* Finds the start of the page. A cursor that cannot continue makes the read stale. */
 static enum status find_place(struct journal_run *run) {
     struct journal_read *read = run->read;
@@ -378,8 +362,14 @@ static enum status find_place(struct journal_run *run) {
     if (read->mode == JOURNAL_READ_CONTINUE)
         return STATUS_OK;
     const struct position position = {after_seq, read->asked.given_epoch};
-    struct topic_fork fork;
-    status = find_fork(run, &position, &fork);
+    struct topic_fork fork = {.is_set = false};
+    /* Whether the position is before the place where the histories of the log part. A position that
+     * was found here, by a time or by an event, is of this history. */
+    if (read->mode == JOURNAL_READ_RESUME && run->is_log)
+        fork = (struct topic_fork){run->state.has_fork, run->state.fork_log_id};
+    else if (read->mode == JOURNAL_READ_RESUME)
+        status = topic_fork_find(run->session, &run->state, read->exists ? &run->topic : NULL,
+                                 &position, &fork);
     if (status != STATUS_OK)
         return status;
     struct lineage lineage = lineage_of(window, &position, &read->epoch, &fork);

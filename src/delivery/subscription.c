@@ -547,7 +547,7 @@ static enum status bind_topic(struct subscription *subscription, struct slice to
     return STATUS_OK;
 }
 
-/* The read answered where the position is, and what the client is told about the beginning. */
+/* The read has found the position, and what the client gets to know about its beginning. */
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
     struct subscription_start *start = subscription->start;
     enum status status = read->found.data ? bind_topic(subscription, read->found) : STATUS_OK;

@@ -155,7 +155,7 @@ void subscription_ahead_done(struct subscription *subscription);
 
 /* ---- what the client was sent ---- */
 
-/* The client was told where it begins. */
+/* The client knows where it begins. */
 void subscription_begun(struct subscription *subscription);
 /* Whether the client was last sent after_seq, and the next frame would be taken from memory. */
 bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq);

@@ -27,7 +27,7 @@ struct hub_options {
 
 #define HUB_SHARDS 16
 
-/* A thread that is told which of its topics advanced. wake runs on the writer's thread, at most
+/* A thread that learns which of its topics advanced. wake runs on the writer's thread, at most
  * once a commit and not again before hub_listener_begin. It must neither wait nor call the hub. */
 struct hub_listener {
     struct hub *hub;

@@ -76,13 +76,6 @@ void owner_map_note(struct owner_map *map, const struct owner_map_journal *journ
     pthread_mutex_unlock(&map->lock);
 }
 
-static bool may_be_of(uint32_t owner, struct owner_map_keys keys) {
-    bool answer = owner == UNKNOWN;
-    for (size_t i = 0; i < keys.count; i++)
-        answer |= owner == hash_of(keys.keys[i]);
-    return answer;
-}
-
 struct owner_map_run owner_map_next(struct owner_map *map, const struct owner_map_journal *journal,
                                     struct owner_map_keys keys, uint64_t seq, uint64_t end_seq) {
     struct owner_map_run run = {end_seq, 0, 0};
@@ -95,7 +88,10 @@ struct owner_map_run owner_map_next(struct owner_map *map, const struct owner_ma
             block = NULL;
         for (; seq < end_seq && seq / BLOCK_FRAMES == number && !has_ended; seq++) {
             uint32_t owner = block ? block->owners[seq % BLOCK_FRAMES] : UNKNOWN;
-            bool is_found = may_be_of(owner, keys);
+            /* It may be of these principals. */
+            bool is_found = owner == UNKNOWN;
+            for (size_t i = 0; i < keys.count; i++)
+                is_found |= owner == hash_of(keys.keys[i]);
             has_ended = !is_found && run.count > 0;
             if (is_found && run.count == 0)
                 run.seq = seq;

@@ -207,13 +207,11 @@ static enum relay_answer attempt_frame(struct relay *relay, struct slice topic,
     int size =
         snprintf(id, sizeof(id), "%.*s/%" PRIu64, (int)topic.size, topic.data, frame->content.seq);
     buffer_clear(&relay->text);
-    enum status status = buffer_append_byte(&relay->text, '{');
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&relay->text, frame->forms[FRAME_FULL]);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&relay->text, '}');
+    buffer_append_byte(&relay->text, '{');
+    buffer_append_slice(&relay->text, frame->forms[FRAME_FULL]);
+    buffer_append_byte(&relay->text, '}');
     return attempt_text(relay, (struct relay_message){.topic = topic, .id = {id, (size_t)size}},
-                        status);
+                        buffer_status(&relay->text));
 }
 
 static enum relay_answer attempt_document(struct relay *relay,
@@ -452,17 +450,6 @@ static void retry_held(struct relay *relay) {
             memcpy(relay->state.refusal, relay->error, sizeof(relay->error));
     }
     publish_stats(relay);
-}
-
-/* Until there may be frames, or the next held document is due. */
-static uint64_t idle_ms(const struct relay *relay) {
-    const struct relay_held *held = next_held(relay);
-    if (!held)
-        return IDLE_MS;
-    uint64_t now_ns = clock_now().mono_ns;
-    uint64_t next_ns = held->retry_ns > relay->held_ns ? held->retry_ns : relay->held_ns;
-    uint64_t delay_ms = next_ns > now_ns ? (next_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 0;
-    return delay_ms < IDLE_MS ? delay_ms : IDLE_MS;
 }
 
 /* Frames that these entries keep back have been passed. */
@@ -719,10 +706,22 @@ static void *relay_main(void *user) {
             save(relay);
         if (is_ending(relay))
             break;
-        if (relay->is_stopped || relay->suspect_count > 0)
+        if (relay->is_stopped || relay->suspect_count > 0) {
             back_off(relay, !relay->is_stopped && !has_more);
-        else if (!has_more)
-            wait_ms(relay, idle_ms(relay), true);
+            continue;
+        }
+        if (has_more)
+            continue;
+        /* Until there may be frames, or the next held document is due. */
+        const struct relay_held *held = next_held(relay);
+        uint64_t idle_ms = IDLE_MS;
+        if (held) {
+            uint64_t now_ns = clock_now().mono_ns;
+            uint64_t next_ns = held->retry_ns > relay->held_ns ? held->retry_ns : relay->held_ns;
+            uint64_t due_ms = next_ns > now_ns ? (next_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 0;
+            idle_ms = due_ms < IDLE_MS ? due_ms : IDLE_MS;
+        }
+        wait_ms(relay, idle_ms, true);
     }
     if (relay->is_unsaved)
         save(relay);

@@ -158,35 +158,29 @@ void relay_state_load(struct relay_state *state, struct store_session *session, 
 
 /* ---- writing ---- */
 
-static enum status write_state(const struct relay_state *state, struct buffer *text) {
-    enum status status = STATUS_OK;
-    for (unsigned i = 0; status == STATUS_OK && i < DOCUMENT_KIND_COUNT; i++)
-        if (state->positions.is_known[i])
-            status = buffer_printf(text, "position %s %" PRIu64 " %s\n",
-                                   document_kind_name((enum document_kind)i),
-                                   state->positions.at[i].seq, state->positions.at[i].epoch.text);
-    for (size_t i = 0; status == STATUS_OK && i < state->held_count; i++) {
-        const struct relay_held *held = &state->held[i];
-        if (!held->is_suspect)
-            status = buffer_printf(text, "held %s %" PRIu64 " %" PRIu64 " %s\n",
-                                   document_kind_name(held->kind), held->since_ms,
-                                   held->settled_seq, held->key);
-    }
-    if (status == STATUS_OK && relay_state_waiting(state).count > 0)
-        status = buffer_printf(text, "refusal %s\n", state->refusal);
-    if (status == STATUS_OK && state->failing_since_ms > 0)
-        status =
-            buffer_printf(text, "failing %" PRIu64 " %s\n", state->failing_since_ms, state->error);
-    return status;
-}
-
 enum status relay_state_save(const struct relay_state *state, struct writer *writer,
                              const char *folder, enum label_sink sink) {
     struct sink_name name = name_of(sink);
     char path[PATH_BYTES_MAX];
     struct buffer text;
     buffer_init(&text, RELAY_STATE_BYTES_MAX);
-    enum status status = write_state(state, &text);
+    for (unsigned i = 0; i < DOCUMENT_KIND_COUNT; i++)
+        if (state->positions.is_known[i])
+            buffer_printf(&text, "position %s %" PRIu64 " %s\n",
+                          document_kind_name((enum document_kind)i), state->positions.at[i].seq,
+                          state->positions.at[i].epoch.text);
+    for (size_t i = 0; i < state->held_count; i++) {
+        const struct relay_held *held = &state->held[i];
+        if (!held->is_suspect)
+            buffer_printf(&text, "held %s %" PRIu64 " %" PRIu64 " %s\n",
+                          document_kind_name(held->kind), held->since_ms, held->settled_seq,
+                          held->key);
+    }
+    if (relay_state_waiting(state).count > 0)
+        buffer_printf(&text, "refusal %s\n", state->refusal);
+    if (state->failing_since_ms > 0)
+        buffer_printf(&text, "failing %" PRIu64 " %s\n", state->failing_since_ms, state->error);
+    enum status status = buffer_status(&text);
     const struct store_property property = {slice_of(name.text),
                                             text.size > 0 ? buffer_slice(&text) : SLICE("")};
     if (status == STATUS_OK)

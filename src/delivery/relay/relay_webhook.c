@@ -11,16 +11,6 @@ struct webhook {
     const char *key;
 };
 
-/* 408, 425 and 429 ask for another attempt, and codes of 500 and more may be about any message. */
-static enum relay_answer answer_of(unsigned http_status) {
-    if (http_status >= 200 && http_status < 300)
-        return RELAY_TAKEN;
-    return http_status >= 400 && http_status < 500 && http_status != 408 && http_status != 425 &&
-                   http_status != 429
-               ? RELAY_REFUSED
-               : RELAY_FAILED;
-}
-
 static enum relay_answer webhook_send(void *user, const struct relay_message *message, int stop_fd,
                                       char error[RELAY_ERROR_BYTES_MAX]) {
     struct webhook *webhook = user;
@@ -38,7 +28,11 @@ static enum relay_answer webhook_send(void *user, const struct relay_message *me
         return RELAY_UNREACHABLE;
     }
     snprintf(error, RELAY_ERROR_BYTES_MAX, "the receiver answered %u", http_status);
-    return answer_of(http_status);
+    if (http_status >= 200 && http_status < 300)
+        return RELAY_TAKEN;
+    bool may_pass = http_status < 400 || http_status >= 500 || http_status == 408 ||
+                    http_status == 425 || http_status == 429;
+    return may_pass ? RELAY_FAILED : RELAY_REFUSED;
 }
 
 static void webhook_close(void *user) {
@@ -48,15 +42,10 @@ static void webhook_close(void *user) {
     free(webhook);
 }
 
-/* Where the path begins: the end of the text if there is none. */
-static const char *path_of(const char *url) {
-    const char *mark = strstr(url, "://");
-    const char *host = mark ? mark + 3 : url;
-    return host + strcspn(host, "/?");
-}
-
 enum status relay_webhook_open(struct relay_target *target, const char *url, const char *key) {
-    const char *path = path_of(url);
+    const char *mark = strstr(url, "://");
+    const char *path = mark ? mark + 3 : url;
+    path += strcspn(path, "/?");
     char *server = strndup(url, (size_t)(path - url));
     struct webhook *made = calloc(1, sizeof(*made));
     enum status status = server && made ? STATUS_OK : STATUS_OUT_OF_MEMORY;

@@ -81,7 +81,7 @@ void notice_resume(const struct session *session, char text[124]) {
 
 /* ---- whole notices ---- */
 
-/* Sends the body and frees it. error: what the client is told, STATUS_OK for no error. */
+/* Sends the body and frees it. error: the code for the client, STATUS_OK for no error. */
 static enum status send_body(struct session *session, const char *name, enum status error,
                              struct buffer *body, struct buffer *out) {
     enum status status = buffer_status(body);

@@ -42,7 +42,8 @@ struct outlet_table {
     /* The peer has shown a token, its first or another. Any status but STATUS_OK: the principal has
      * too many connections. */
     MUST_CHECK enum status (*admit)(struct outlet *outlet, const struct principal *principal);
-    /* The peer has shown a wrong token. Returns after how many milliseconds it may be told. */
+    /* The peer has shown a wrong token. Returns after how many milliseconds it may get the
+     * answer. */
     MUST_CHECK uint64_t (*charge_failure)(struct outlet *outlet);
     void (*pause_reading)(struct outlet *outlet);
     void (*resume_reading)(struct outlet *outlet);

@@ -99,17 +99,6 @@ static void heartbeat_expired(struct deadline *deadline) {
     session_send(session, status);
 }
 
-static void evict(struct session *session) {
-    struct cause_names names;
-    struct cause cause = session_cause(session, session_furthest_behind(session), &names);
-    enum status status = STATUS_OK;
-    cause.close_code = session->close_code = CLOSE_SLOW_CONSUMER;
-    telemetry_evicted(session->delivery->shared->telemetry, cause);
-    if (session->dialect->slow)
-        status = session->dialect->slow(session, &session->replies);
-    session_close_with(session, status);
-}
-
 static void strike_check_expired(struct deadline *deadline) {
     struct session_strikes *strikes = container_of(deadline, struct session_strikes, deadline);
     struct session *session = strikes->session;
@@ -135,7 +124,14 @@ static void strike_check_expired(struct deadline *deadline) {
     if (strikes->strikes.count > strikes_before)
         session_count(session, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
     if (is_over) {
-        evict(session);
+        struct cause_names names;
+        struct cause cause = session_cause(session, session_furthest_behind(session), &names);
+        enum status status = STATUS_OK;
+        cause.close_code = session->close_code = CLOSE_SLOW_CONSUMER;
+        telemetry_evicted(session->delivery->shared->telemetry, cause);
+        if (session->dialect->slow)
+            status = session->dialect->slow(session, &session->replies);
+        session_close_with(session, status);
     } else if (seen.is_blocked || seen.was_blocked || strikes->strikes.count > 0) {
         io_loop_deadline(session->delivery->io, &strikes->deadline, DEADLINE_STRIKE_CHECK);
     } else {

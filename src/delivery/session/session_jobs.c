@@ -238,20 +238,6 @@ static void job_run(struct call *call, struct store_session *store) {
 
 /* ---- back on the loop ---- */
 
-static void open_done(struct session *session, enum status status) {
-    struct session_opening *opening = session->work->opening;
-    session->work->opening = NULL;
-    if (opening->status == STATUS_OK)
-        opening->status = status;
-    for (size_t i = 0; i < opening->count; i++)
-        subscriber_read_back(opening->subscribers[i], opening->status);
-    if (session_is_open(session))
-        session->dialect->opened(session, opening);
-    else if (session->dialect->opening_gone)
-        session->dialect->opening_gone(opening);
-    free(opening);
-}
-
 static void end_job(struct session *session, enum status status) {
     struct session_work *work = session->work;
     /* While the job still counts as under way, so that its results are taken back below. */
@@ -261,7 +247,17 @@ static void end_job(struct session *session, enum status status) {
     work->job = SESSION_JOB_NONE;
     work->reading = NULL;
     if (job == SESSION_JOB_OPEN) {
-        open_done(session, status);
+        struct session_opening *opening = work->opening;
+        work->opening = NULL;
+        if (opening->status == STATUS_OK)
+            opening->status = status;
+        for (size_t i = 0; i < opening->count; i++)
+            subscriber_read_back(opening->subscribers[i], opening->status);
+        if (session_is_open(session))
+            session->dialect->opened(session, opening);
+        else if (session->dialect->opening_gone)
+            session->dialect->opening_gone(opening);
+        free(opening);
     } else if (job == SESSION_JOB_LOOKUP) {
         struct session_lookup *lookup = work->lookup;
         work->lookup = NULL;

@@ -120,9 +120,8 @@ static enum status append_file(const struct snapshot *snapshot, uint64_t offset,
 static enum status append_owned(struct slice text, struct slice owners,
                                 const struct principal *principal, struct buffer *out) {
     struct snapshot_owner row;
-    enum status status = STATUS_OK;
     bool is_first = true;
-    while (status == STATUS_OK && owners.size > 0) {
+    while (owners.size > 0) {
         if (!snapshot_owner_read(&owners, &row) || row.document_bytes > text.size)
             return STATUS_INTERNAL_ERROR;
         struct slice document = {text.data, row.document_bytes};
@@ -132,12 +131,11 @@ static enum status append_owned(struct slice text, struct slice owners,
         if (!principal_may_read(principal, &row.owner))
             continue;
         if (!is_first)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = buffer_append_slice(out, document);
+            buffer_append_byte(out, ',');
+        buffer_append_slice(out, document);
         is_first = false;
     }
-    return status;
+    return buffer_status(out);
 }
 
 static enum status count_owned(struct slice owners, const struct principal *principal,
@@ -305,22 +303,16 @@ static enum status part_end(struct building *building) {
     return STATUS_OK;
 }
 
-/* Whether the document belongs to the snapshot as it is. After the first damage the build only
- * looks for more. */
-static bool takes_document(struct building *building, const struct store_document *document) {
+static enum status each_document(void *user, const struct store_document *document) {
+    struct building *building = user;
     struct snapshot_build *build = building->build;
     bool is_absent = !document->payload.data &&
                      (!build->finds_missing || document->entity_ref <= build->absent_ref);
     if (!is_absent && !store_document_is_whole(document))
         build->damaged_refs[build->damaged_count++] = document->entity_ref;
-    return !is_absent && build->damaged_count == 0;
-}
-
-static enum status each_document(void *user, const struct store_document *document) {
-    struct building *building = user;
-    if (!takes_document(building, document))
-        return building->build->damaged_count == SNAPSHOT_DAMAGES_MAX ? STATUS_LIMIT_REACHED
-                                                                      : STATUS_OK;
+    /* After the first damage the build only looks for more. */
+    if (is_absent || build->damaged_count > 0)
+        return build->damaged_count == SNAPSHOT_DAMAGES_MAX ? STATUS_LIMIT_REACHED : STATUS_OK;
     size_t bytes = document->payload.size + document->key.size + MEMBERS_BYTES_MAX;
     enum status status = STATUS_OK;
     if (building->count == SNAPSHOT_PART_DOCUMENTS_MAX ||
