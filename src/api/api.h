@@ -1,18 +1,14 @@
-/* The context of the handlers of api/.
- * Filled before the loops start; then read-only for every loop's thread, except for its atomics.
- * Memory: the struct outlives every exchange; appends has one element for each loop.
- * Errors: none.
- * A handler gets it with api_of(exchange). */
+/* The context of the handlers of api/. A handler gets it with api_of(exchange).
+ * Thread: filled before the loops start; then read-only for every loop, except for its atomics.
+ * Memory: the struct outlives every exchange; appends has one element for each loop. */
 #ifndef API_API_H
 #define API_API_H
 
 #include <stdatomic.h>
 
-#include "api/append/append_memory.h"
-#include "api/batch/batch_shares.h"
-#include "api/batch/spool.h"
+#include "api/batch_shares.h"
 #include "api/file_thread.h"
-#include "api/store_health.h"
+#include "api/spool.h"
 #include "authority/writer.h"
 #include "cluster/fanout.h"
 #include "cluster/nodes.h"
@@ -22,6 +18,13 @@
 #include "hub/hub.h"
 #include "projector/projector.h"
 #include "retention/retention.h"
+
+struct append_memory;
+
+struct store_health {
+    atomic_uint_fast64_t failed_at_ms; /* by the monotonic clock; 0: the last append worked */
+    atomic_bool is_moved;              /* the files of the store are not at their path */
+};
 
 struct api {
     struct http *http;
@@ -60,18 +63,11 @@ static inline struct api *api_of(const struct exchange *exchange) {
     return exchange->http->api;
 }
 
-static inline struct append_memory *api_appends(const struct exchange *exchange) {
-    return &exchange->http->api->appends[exchange->loop->index];
-}
-
-static inline struct append_parser *api_parser(const struct exchange *exchange) {
-    return &api_appends(exchange)->parser;
-}
-
 /* The producer whose token the request has; NULL: an operator. */
 static inline const struct principal *api_producer(const struct exchange *exchange) {
     return principal_is_operator(exchange->principal) ? NULL : exchange->principal;
 }
+
 /* STATUS_OK while the token or key of the exchange may append: the body may come long after the
  * head that was admitted. */
 MUST_CHECK enum status api_check_producer(const struct exchange *exchange);

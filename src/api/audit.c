@@ -25,31 +25,15 @@ struct log_page {
     uint64_t events_read;
 };
 
-/* Moves the cursor past an event of another owner. The cursor has the event's millisecond but not
- * its id, which belongs to the owner. */
-static void skip_event(struct log_page *page, const struct event_cursor *hidden) {
-    struct uuid first = uuid7_first(hidden->timestamp_ms);
-    struct event_cursor cursor = event_cursor_of(&first);
-    if (!page->at.given || event_cursor_compare(&cursor, &page->at.cursor) > 0)
-        page->at = (struct query_cursor){.given = true, .cursor = cursor};
-}
-
 /* A page may end only after its starting cursor, or the client would request it for ever. */
 static bool has_advanced(const struct log_page *page) {
     return page->at.given &&
            (!page->after.given || event_cursor_compare(&page->at.cursor, &page->after.cursor) > 0);
 }
 
-static enum status put_event(struct log_page *page, const struct store_event *event) {
-    struct buffer *out = &page->read->out;
-    enum status status = page->count > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
-    page->count++;
-    page->at = (struct query_cursor){.given = true, .cursor = event_cursor_of(&event->cursor)};
-    return status == STATUS_OK ? event_write_json(out, event) : status;
-}
-
 static enum status page_event(void *user, const struct store_event *event) {
     struct log_page *page = user;
+    struct buffer *out = &page->read->out;
     bool may_read;
     struct event_cursor cursor = event_cursor_of(&event->cursor);
     /* A cursor may be in the future. Events that are appended before that time are not after it. */
@@ -59,43 +43,39 @@ static enum status page_event(void *user, const struct store_event *event) {
     enum status status = viewer_check(page->viewer, event->entity_ref, event, &may_read);
     if (status != STATUS_OK)
         return status;
-    bool is_full = page->count == page->read->limit || page->read->out.size >= AUDIT_PAGE_BYTES;
+    bool is_full = page->count == page->read->limit || out->size >= AUDIT_PAGE_BYTES;
     if ((may_read && is_full) ||
         (page->events_read++ >= AUDIT_PAGE_READS_MAX && has_advanced(page))) {
         page->read->has_more = true;
         return STATUS_LIMIT_REACHED;
     }
-    if (may_read)
-        return put_event(page, event);
-    skip_event(page, &cursor);
+    if (may_read) {
+        page->at = (struct query_cursor){.given = true, .cursor = cursor};
+        if (page->count++ > 0)
+            buffer_append_byte(out, ',');
+        return buffer_note(out, event_write_json(out, event));
+    }
+    /* The cursor moves past an event of another owner by the event's millisecond. The id of that
+     * event belongs to its owner. */
+    struct uuid first = uuid7_first(cursor.timestamp_ms);
+    cursor = event_cursor_of(&first);
+    if (!page->at.given || event_cursor_compare(&cursor, &page->at.cursor) > 0)
+        page->at = (struct query_cursor){.given = true, .cursor = cursor};
     return STATUS_OK;
-}
-
-static enum status page_begin(struct log_page *page, struct store_session *session) {
-    struct store_read *read = page->read;
-    enum status status = STATUS_OK;
-    if (page->after.given)
-        status = store_read_find_cursor(read, session, &page->after, &page->log_id);
-    page->at = page->after;
-    page->has_started = true;
-    return status == STATUS_OK ? buffer_append_slice(&read->out, SLICE("{\"items\":[")) : status;
-}
-
-static enum status page_end(struct log_page *page) {
-    struct store_read *read = page->read;
-    enum status status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
-    if (status == STATUS_OK)
-        status = query_cursor_write(&read->out, &page->at);
-    return status == STATUS_OK
-               ? buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false")
-               : status;
 }
 
 /* One slice. The walk ends before its limit at the end of the log or of the page. */
 static void read_page(struct store_read *read, struct store_session *session) {
     struct log_page *page = read->state;
     struct viewer viewer;
-    enum status status = page->has_started ? STATUS_OK : page_begin(page, session);
+    enum status status = STATUS_OK;
+    if (!page->has_started) {
+        if (page->after.given)
+            status = store_read_find_cursor(read, session, &page->after, &page->log_id);
+        page->at = page->after;
+        page->has_started = true;
+        buffer_append_slice(&read->out, SLICE("{\"items\":["));
+    }
     uint64_t until_log_id = page->log_id + STORE_TASK_ROWS;
     viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
     page->viewer = &viewer;
@@ -105,19 +85,13 @@ static void read_page(struct store_read *read, struct store_session *session) {
         status = STATUS_OK;
     viewer_release(&viewer);
     page->viewer = NULL;
+    read->status = status;
     read->runs_again = !read->has_more && page->log_id >= until_log_id;
-    read->status = status == STATUS_OK && !read->runs_again ? page_end(page) : status;
-}
-
-static struct log_page *page_new(struct store_read *read, const struct query_cursor *after) {
-    struct log_page *page = calloc(1, sizeof(*page));
-    if (!page)
-        return NULL;
-    page->read = read;
-    page->after = *after;
-    read->state = page;
-    read->state_free = free;
-    return page;
+    if (read->runs_again)
+        return;
+    buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
+    query_cursor_write(&read->out, &page->at);
+    buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
 }
 
 void handle_audit_list(struct exchange *exchange) {
@@ -136,9 +110,15 @@ void handle_audit_list(struct exchange *exchange) {
     struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_page);
     if (!read)
         return;
-    read->limit = limit;
-    if (page_new(read, &after))
-        store_read_post(read);
-    else
+    struct log_page *page = calloc(1, sizeof(*page));
+    if (!page) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    page->read = read;
+    page->after = after;
+    read->state = page;
+    read->state_free = free;
+    read->limit = limit;
+    store_read_post(read);
 }

@@ -53,8 +53,7 @@ struct census {
     uint64_t after_number;
     uint64_t limit;
     size_t loop_count;
-    enum status (*write)(struct census *census, struct row **rows, size_t count,
-                         struct buffer *out);
+    void (*write)(struct census *census, struct row **rows, size_t count, struct buffer *out);
     struct loop_rows loops[HTTP_LOOPS_MAX];
 };
 
@@ -139,28 +138,6 @@ static int compare_slices(struct slice a, struct slice b) {
     return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
 }
 
-/* The place of the name among the rows, or where it belongs. */
-static size_t find_name(const struct loop_rows *rows, struct slice name) {
-    size_t low = 0;
-    for (size_t high = rows->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (compare_slices(row_name(rows->order[middle]), name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Keeps the first rows only. A name that is dropped is never among them again. */
-static struct row *insert_name(struct loop_rows *rows, size_t at, size_t rows_max) {
-    struct row *row =
-        rows->count < rows_max ? &rows->rows[rows->count++] : rows->order[rows_max - 1];
-    memmove(&rows->order[at + 1], &rows->order[at], (rows->count - 1 - at) * sizeof(struct row *));
-    rows->order[at] = row;
-    return row;
-}
-
 static bool visit_principal(struct conn_walk *walk, struct conn *conn) {
     struct census *census = container_of(walk, struct census, walk);
     struct loop_rows *rows = &census->loops[conn_io(conn)->index];
@@ -171,12 +148,26 @@ static bool visit_principal(struct conn_walk *walk, struct conn *conn) {
         (census->after.data && compare_slices(row_name(&seen), census->after) <= 0))
         return true;
     add_subscriptions(&seen, conn);
-    size_t at = find_name(rows, row_name(&seen));
+    /* The index of the name among the rows, or where it belongs. */
+    size_t at = 0;
+    for (size_t high = rows->count; at < high;) {
+        size_t middle = at + (high - at) / 2;
+        if (compare_slices(row_name(rows->order[middle]), row_name(&seen)) < 0)
+            at = middle + 1;
+        else
+            high = middle;
+    }
     if (at < rows->count && slice_equal(row_name(rows->order[at]), row_name(&seen))) {
         rows->order[at]->connections++;
         rows->order[at]->topics += seen.topics;
     } else if (at < rows_max) {
-        *insert_name(rows, at, rows_max) = seen;
+        /* Only the first rows are kept. A name that is dropped is never among them again. */
+        struct row *row =
+            rows->count < rows_max ? &rows->rows[rows->count++] : rows->order[rows_max - 1];
+        memmove(&rows->order[at + 1], &rows->order[at],
+                (rows->count - 1 - at) * sizeof(struct row *));
+        rows->order[at] = row;
+        *row = seen;
     }
     return true;
 }
@@ -191,75 +182,63 @@ static int compare_rows(const void *a, const void *b) {
     return compare_slices(row_name(first), row_name(second));
 }
 
-static enum status write_end(struct buffer *out, struct slice cursor, bool has_more) {
-    enum status status = buffer_append_slice(out, SLICE("],\"next_cursor\":"));
-    if (status == STATUS_OK)
-        status =
-            has_more ? json_write_string(out, cursor) : buffer_append_slice(out, SLICE("null"));
-    if (status == STATUS_OK)
-        status = buffer_printf(out, ",\"has_more\":%s}\n", has_more ? "true" : "false");
-    return status;
+static void write_end(struct buffer *out, struct slice cursor, bool has_more) {
+    buffer_append_slice(out, SLICE("],\"next_cursor\":"));
+    if (has_more)
+        json_write_string(out, cursor);
+    else
+        buffer_append_slice(out, SLICE("null"));
+    buffer_printf(out, ",\"has_more\":%s}\n", has_more ? "true" : "false");
 }
 
-static enum status write_connection(struct buffer *out, const struct row *row) {
-    struct object_writer object = object_begin(out);
-    object_number(&object, SLICE("id"), row->number);
-    object_text(&object, SLICE("request_id"),
-                row->request_id[0] ? slice_of(row->request_id) : (struct slice){NULL, 0});
-    object_text(&object, SLICE("principal"),
-                row->name_size > 0 ? row_name(row) : (struct slice){NULL, 0});
-    object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(row->dialect)));
-    object_text(&object, SLICE("remote_address"), (struct slice){row->peer, row->peer_size});
-    object_number(&object, SLICE("topics"), row->topics);
-    object_number(&object, SLICE("lag"), row->lag);
-    object_number(&object, SLICE("since"), row->since_ms);
-    return object_end(&object);
-}
-
-static enum status write_connections(struct census *census, struct row **rows, size_t count,
-                                     struct buffer *out) {
+static void write_connections(struct census *census, struct row **rows, size_t count,
+                              struct buffer *out) {
     char cursor[24];
     size_t shown = count < census->limit ? count : (size_t)census->limit;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < shown; i++) {
+    for (size_t i = 0; i < shown; i++) {
+        const struct row *row = rows[i];
         if (i > 0)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = write_connection(out, rows[i]);
+            buffer_append_byte(out, ',');
+        struct object_writer object = object_begin(out);
+        object_number(&object, SLICE("id"), row->number);
+        object_text(&object, SLICE("request_id"),
+                    row->request_id[0] ? slice_of(row->request_id) : (struct slice){NULL, 0});
+        object_text(&object, SLICE("principal"),
+                    row->name_size > 0 ? row_name(row) : (struct slice){NULL, 0});
+        object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(row->dialect)));
+        object_text(&object, SLICE("remote_address"), (struct slice){row->peer, row->peer_size});
+        object_number(&object, SLICE("topics"), row->topics);
+        object_number(&object, SLICE("lag"), row->lag);
+        object_number(&object, SLICE("since"), row->since_ms);
+        object_close(&object);
     }
     snprintf(cursor, sizeof(cursor), "%llu",
              (unsigned long long)(shown > 0 ? rows[shown - 1]->number : 0));
-    return status == STATUS_OK ? write_end(out, slice_of(cursor), count > shown) : status;
-}
-
-static enum status write_principal(struct buffer *out, const struct row *row) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("principal"), row_name(row));
-    object_number(&object, SLICE("connections"), row->connections);
-    object_number(&object, SLICE("subscriptions"), row->topics);
-    return object_end(&object);
+    write_end(out, slice_of(cursor), count > shown);
 }
 
 /* Rows of one name, from several loops, are neighbours. */
-static enum status write_principals(struct census *census, struct row **rows, size_t count,
-                                    struct buffer *out) {
+static void write_principals(struct census *census, struct row **rows, size_t count,
+                             struct buffer *out) {
     struct slice last = {NULL, 0};
-    enum status status = STATUS_OK;
     size_t shown = 0;
     size_t i = 0;
-    while (status == STATUS_OK && i < count && shown < census->limit) {
+    while (i < count && shown < census->limit) {
         struct row sum = *rows[i++];
         for (; i < count && slice_equal(row_name(rows[i]), row_name(&sum)); i++) {
             sum.connections += rows[i]->connections;
             sum.topics += rows[i]->topics;
         }
         if (shown++ > 0)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = write_principal(out, &sum);
+            buffer_append_byte(out, ',');
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("principal"), row_name(&sum));
+        object_number(&object, SLICE("connections"), sum.connections);
+        object_number(&object, SLICE("subscriptions"), sum.topics);
+        object_close(&object);
         last = row_name(rows[i - 1]);
     }
-    return status == STATUS_OK ? write_end(out, last, i < count) : status;
+    write_end(out, last, i < count);
 }
 
 static void answer(struct exchange_call *call) {
@@ -270,22 +249,16 @@ static void answer(struct exchange_call *call) {
         count += census->loops[i].count;
     struct row **rows = malloc((count + 1) * sizeof(struct row *));
     buffer_init(&out, CENSUS_ANSWER_BYTES_MAX);
-    enum status status = rows ? call->call.status : STATUS_OUT_OF_MEMORY;
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&out, SLICE("{\"items\":["));
-    if (status == STATUS_OK) {
+    buffer_append_slice(&out, SLICE("{\"items\":["));
+    if (rows) {
         size_t filled = 0;
         for (size_t i = 0; i < census->loop_count; i++)
             for (size_t j = 0; j < census->loops[i].count; j++)
                 rows[filled++] = census->loops[i].order[j];
         qsort(rows, count, sizeof(struct row *), compare_rows);
-        status = census->write(census, rows, count, &out);
+        census->write(census, rows, count, &out);
     }
-    struct exchange *exchange = call->exchange;
-    if (status == STATUS_OK)
-        exchange_answer_json(exchange, 200, buffer_slice(&out));
-    else
-        exchange_answer_status(exchange, status);
+    exchange_answer_text(call->exchange, rows ? call->call.status : STATUS_OUT_OF_MEMORY, &out);
     buffer_release(&out);
     free(rows);
 }
@@ -294,18 +267,6 @@ static void answer(struct exchange_call *call) {
 
 static void walk_done(struct conn_walk *walk) {
     call_return_post(&container_of(walk, struct census, walk)->call.call);
-}
-
-static enum status make_rows(struct census *census) {
-    size_t rows_max = (size_t)census->limit + 1;
-    for (size_t i = 0; i < census->loop_count; i++) {
-        struct loop_rows *rows = &census->loops[i];
-        rows->rows = malloc(rows_max * sizeof(*rows->rows));
-        rows->order = malloc(rows_max * sizeof(struct row *));
-        if (!rows->rows || !rows->order)
-            return STATUS_OUT_OF_MEMORY;
-    }
-    return STATUS_OK;
 }
 
 static struct census *census_new(struct exchange *exchange) {
@@ -333,8 +294,13 @@ static void begin(struct census *census, enum status status, const char *message
         status = query_number(exchange, SLICE("limit"), 1, LIST_PAGE_ITEMS_MAX, &census->limit);
     if (status == STATUS_OK)
         status = query_text(exchange, SLICE("prefix"), &census->prefix_text, &census->prefix);
-    if (status == STATUS_OK)
-        status = make_rows(census);
+    for (size_t i = 0; status == STATUS_OK && i < census->loop_count; i++) {
+        struct loop_rows *rows = &census->loops[i];
+        rows->rows = malloc(((size_t)census->limit + 1) * sizeof(*rows->rows));
+        rows->order = malloc(((size_t)census->limit + 1) * sizeof(struct row *));
+        if (!rows->rows || !rows->order)
+            status = STATUS_OUT_OF_MEMORY;
+    }
     if (status != STATUS_OK) {
         exchange_answer_error(
             exchange,
@@ -346,12 +312,20 @@ static void begin(struct census *census, enum status status, const char *message
     conn_walk_post(&census->walk);
 }
 
-static enum status read_dialect(struct census *census) {
+void handle_connections(struct exchange *exchange) {
+    struct census *census = census_new(exchange);
+    if (!census)
+        return;
+    census->walk.visit = visit_connection;
+    census->write = write_connections;
     struct buffer memory;
     struct slice name = {NULL, 0};
-    buffer_init(&memory, QUERY_TEXT_BYTES_MAX);
-    enum status status = query_text(census->call.exchange, SLICE("dialect"), &memory, &name);
     int dialect = 0;
+    buffer_init(&memory, QUERY_TEXT_BYTES_MAX);
+    enum status status =
+        query_number(exchange, SLICE("after"), 0, JSON_INTEGER_MAX, &census->after_number);
+    if (status == STATUS_OK)
+        status = query_text(exchange, SLICE("dialect"), &memory, &name);
     while (status == STATUS_OK && name.data && dialect < LABEL_DIALECT_COUNT &&
            !slice_equal(name, slice_of(label_dialect_name((enum label_dialect)dialect))))
         dialect++;
@@ -360,19 +334,6 @@ static enum status read_dialect(struct census *census) {
         status = dialect < LABEL_DIALECT_COUNT ? STATUS_OK : STATUS_INVALID_REQUEST;
     }
     buffer_release(&memory);
-    return status;
-}
-
-void handle_connections(struct exchange *exchange) {
-    struct census *census = census_new(exchange);
-    if (!census)
-        return;
-    census->walk.visit = visit_connection;
-    census->write = write_connections;
-    enum status status =
-        query_number(exchange, SLICE("after"), 0, JSON_INTEGER_MAX, &census->after_number);
-    if (status == STATUS_OK)
-        status = read_dialect(census);
     begin(
         census, status,
         "after is the id of a connection, limit a whole number from 1 to 1000, dialect one of the "

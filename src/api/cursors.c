@@ -125,23 +125,6 @@ static enum status find_topic(struct store_read *read, struct store_session *ses
     return status;
 }
 
-static void log_denied(struct store_read *read, const struct plan_row *row, enum status status) {
-    struct exchange *exchange = read->exchange;
-    char name[PRINCIPAL_NAME_BYTES_MAX];
-    const struct cause cause = {.connection = slice_of(exchange->request_id),
-                                .principal = {name, principal_name(exchange->principal, name)},
-                                .topic = row->topic_name,
-                                .dialect = LABEL_DIALECT_HTTP};
-    telemetry_refused(exchange->http->telemetry, cause, status);
-}
-
-/* Nothing but what follows from the request. */
-static enum status hide(struct store_read *read, const struct topic_cursor *cursor,
-                        struct plan_row *row) {
-    row->has_window = false;
-    return name_by_rule(read->state, cursor, row);
-}
-
 /* ---- the cost of the replay --------------------------------------------------------------- */
 
 /* If the principal may not read every frame of a topic, only the readable frames count. */
@@ -174,29 +157,6 @@ static enum status measure_row(void *user, const struct store_journal_row *row,
     return status;
 }
 
-static enum status measure_readable(const struct store_read *read, struct store_session *session,
-                                    uint64_t count, struct plan_row *row) {
-    const struct store_topic *topic = &row->topic;
-    struct measure measure = {.replay = &row->replay};
-    viewer_init(&measure.viewer, session, read->exchange->principal, row->grant.view);
-    enum status status =
-        topic->entity_ref > 0
-            ? store_walk_entity_events(session, topic->entity_ref, row->from_seq, count, &measure,
-                                       measure_event)
-            : store_walk_journal(session, topic->ref, row->from_seq, count, &measure, measure_row);
-    viewer_release(&measure.viewer);
-    return status;
-}
-
-static enum status measure_all(struct store_session *session, uint64_t count,
-                               struct plan_row *row) {
-    struct store_replay replay = {0};
-    enum status status = store_measure_replay(session, &row->topic, row->from_seq, count, &replay);
-    row->replay.frame_count += replay.frame_count;
-    row->replay.payload_bytes += replay.payload_bytes;
-    return status;
-}
-
 /* A client that must rebootstrap gets a snapshot if the topic has one. Otherwise it gets the frames
  * that the topic still holds, within the budget. */
 static void measure_begin(struct plan *plan) {
@@ -216,14 +176,29 @@ static void measure_begin(struct plan *plan) {
         plan->stage = PLAN_MEASURE;
 }
 
-static enum status measure_slice(struct store_read *read, struct store_session *session) {
+/* One slice. */
+static enum status plan_measure(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
     struct plan_row *row = &plan->row;
+    const struct store_topic *topic = &row->topic;
     uint64_t left = row->window.head_seq - row->from_seq;
     uint64_t count = left < STORE_TASK_ROWS ? left : STORE_TASK_ROWS;
-    enum status status = row->grant.view == GRANT_VIEW_ALL
-                             ? measure_all(session, count, row)
-                             : measure_readable(read, session, count, row);
+    enum status status;
+    if (row->grant.view == GRANT_VIEW_ALL) {
+        struct store_replay replay = {0};
+        status = store_measure_replay(session, topic, row->from_seq, count, &replay);
+        row->replay.frame_count += replay.frame_count;
+        row->replay.payload_bytes += replay.payload_bytes;
+    } else {
+        struct measure measure = {.replay = &row->replay};
+        viewer_init(&measure.viewer, session, read->exchange->principal, row->grant.view);
+        status = topic->entity_ref > 0
+                     ? store_walk_entity_events(session, topic->entity_ref, row->from_seq, count,
+                                                &measure, measure_event)
+                     : store_walk_journal(session, topic->ref, row->from_seq, count, &measure,
+                                          measure_row);
+        viewer_release(&measure.viewer);
+    }
     plan->slice_rows += count;
     row->from_seq += count;
     if (row->from_seq == row->window.head_seq)
@@ -232,27 +207,6 @@ static enum status measure_slice(struct store_read *read, struct store_session *
 }
 
 /* ---- the decision ------------------------------------------------------------------------- */
-
-static enum status judge_slice(struct store_read *read, struct store_session *session) {
-    struct plan *plan = read->state;
-    struct plan_row *row = &plan->row;
-    const struct replay_reader reader = {.policy = row->policy,
-                                         .principal = read->exchange->principal,
-                                         .view = row->grant.view,
-                                         .now_ms = clock_now().wall_ms,
-                                         .rows_max = row->rows_max};
-    uint64_t before = plan->judged.rows;
-    enum status status =
-        replay_budget_judge(session, &row->topic, &reader, &row->continuity, &plan->judged);
-    plan->slice_rows += plan->judged.rows - before;
-    if (status != STATUS_OK || plan->judged.has_more)
-        return status;
-    row->is_measured = !plan->judged.is_short;
-    plan->stage = PLAN_WRITE;
-    if (row->is_measured)
-        measure_begin(plan);
-    return STATUS_OK;
-}
 
 static enum status judge_begin(struct plan *plan, struct store_session *session) {
     struct plan_row *row = &plan->row;
@@ -275,6 +229,28 @@ static enum status judge_begin(struct plan *plan, struct store_session *session)
     return status;
 }
 
+/* One slice: counts the frames of a row that is over the budget. */
+static enum status plan_judge(struct store_read *read, struct store_session *session) {
+    struct plan *plan = read->state;
+    struct plan_row *row = &plan->row;
+    const struct replay_reader reader = {.policy = row->policy,
+                                         .principal = read->exchange->principal,
+                                         .view = row->grant.view,
+                                         .now_ms = clock_now().wall_ms,
+                                         .rows_max = row->rows_max};
+    uint64_t before = plan->judged.rows;
+    enum status status =
+        replay_budget_judge(session, &row->topic, &reader, &row->continuity, &plan->judged);
+    plan->slice_rows += plan->judged.rows - before;
+    if (status != STATUS_OK || plan->judged.has_more)
+        return status;
+    row->is_measured = !plan->judged.is_short;
+    plan->stage = PLAN_WRITE;
+    if (row->is_measured)
+        measure_begin(plan);
+    return STATUS_OK;
+}
+
 static enum status plan_cursor(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
     struct plan_row *row = &plan->row;
@@ -290,15 +266,23 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
         return status;
     if (row->grant.status == STATUS_OK && row->is_conflict)
         row->grant = (struct grant){STATUS_STREAM_ID_CONFLICT, GRANT_VIEW_NONE};
-    if (row->grant.status != STATUS_OK) {
-        log_denied(read, row, row->grant.status);
-        return hide(read, cursor, row);
+    bool is_denied = row->grant.status != STATUS_OK;
+    if (is_denied || row->grant.view == GRANT_VIEW_NONE) {
+        struct exchange *exchange = read->exchange;
+        char name[PRINCIPAL_NAME_BYTES_MAX];
+        const struct cause cause = {.connection = slice_of(exchange->request_id),
+                                    .principal = {name, principal_name(exchange->principal, name)},
+                                    .topic = row->topic_name,
+                                    .dialect = LABEL_DIALECT_HTTP};
+        telemetry_refused(exchange->http->telemetry, cause,
+                          is_denied ? row->grant.status : STATUS_OWNER_MISMATCH);
     }
-    if (row->grant.view == GRANT_VIEW_NONE)
-        log_denied(read, row, STATUS_OWNER_MISMATCH);
-    if (grant_view_is_pending(row->grant.view))
-        status = hide(read, cursor, row);
-    if (status != STATUS_OK)
+    if (is_denied || grant_view_is_pending(row->grant.view)) {
+        /* The answer has nothing but what follows from the request. */
+        row->has_window = false;
+        status = name_by_rule(plan, cursor, row);
+    }
+    if (status != STATUS_OK || is_denied)
         return status;
     if (row->has_window) {
         row->policy = policy_of(api_of(read->exchange)->policies, row->topic_name);
@@ -309,186 +293,136 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
 
 /* ---- the answer --------------------------------------------------------------------------- */
 
-static enum status write_name(struct buffer *out, const char *before, struct slice name) {
-    enum status status = buffer_append_slice(out, slice_of(before));
-    if (status != STATUS_OK)
-        return status;
-    return name.data ? json_write_string(out, name) : buffer_append_slice(out, SLICE("null"));
+static void write_name(struct buffer *out, const char *before, struct slice name) {
+    buffer_append_slice(out, slice_of(before));
+    if (name.data)
+        json_write_string(out, name);
+    else
+        buffer_append_slice(out, SLICE("null"));
 }
 
-static enum status write_denied(struct buffer *out, const struct plan_row *row,
-                                uint64_t after_seq) {
-    return buffer_printf(out,
-                         ",\"after_seq\":%llu,\"decision\":\"denied\",\"reason_codes\":[\"%s\"",
-                         (unsigned long long)after_seq, status_code(row->grant.status));
-}
-
-static enum status write_decision(struct buffer *out, const struct continuity *continuity) {
-    bool resumes = continuity->decision == CONTINUITY_RESUME;
-    enum status status = buffer_printf(
-        out, ",\"after_seq\":%llu,\"decision\":\"%s\",\"reason_codes\":[",
-        (unsigned long long)continuity->after_seq, resumes ? "resume" : "rebootstrap");
-    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++)
-        status =
-            buffer_printf(out, "%s\"%s\"", i > 0 ? "," : "", reason_code(continuity->reasons[i]));
-    return status;
-}
-
-static enum status write_cost(struct buffer *out, const struct plan_row *row) {
-    if (row->grant.status == STATUS_OK && !row->is_measured)
-        return buffer_append_slice(out, SLICE("],\"replay_events\":null,\"replay_bytes\":null"));
-    return buffer_printf(out, "],\"replay_events\":%llu,\"replay_bytes\":%llu",
-                         (unsigned long long)row->replay.frame_count,
-                         (unsigned long long)row->replay.payload_bytes);
-}
-
-static enum status write_row(struct buffer *out, const struct plan_row *row, uint64_t after_seq) {
-    enum status status = write_name(out, "{\"stream_id\":", row->stream_id);
-    if (status == STATUS_OK)
-        status = write_name(out, ",\"topic\":", row->topic_name);
-    if (status == STATUS_OK)
-        status = row->grant.status == STATUS_OK ? write_decision(out, &row->continuity)
-                                                : write_denied(out, row, after_seq);
-    if (status == STATUS_OK)
-        status = write_cost(out, row);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"window\":"));
-    if (status != STATUS_OK)
-        return status;
-    if (!row->has_window)
-        return buffer_append_slice(out, SLICE("null}"));
-    return buffer_printf(
+static void write_row(struct buffer *out, const struct plan_row *row, uint64_t after_seq) {
+    const struct continuity *continuity = &row->continuity;
+    bool is_denied = row->grant.status != STATUS_OK;
+    write_name(out, "{\"stream_id\":", row->stream_id);
+    write_name(out, ",\"topic\":", row->topic_name);
+    buffer_printf(out, ",\"after_seq\":%llu,\"decision\":\"%s\",\"reason_codes\":[",
+                  (unsigned long long)(is_denied ? after_seq : continuity->after_seq),
+                  is_denied                                   ? "denied"
+                  : continuity->decision == CONTINUITY_RESUME ? "resume"
+                                                              : "rebootstrap");
+    if (is_denied)
+        buffer_printf(out, "\"%s\"", status_code(row->grant.status));
+    for (size_t i = 0; !is_denied && i < continuity->reason_count; i++)
+        buffer_printf(out, "%s\"%s\"", i > 0 ? "," : "", reason_code(continuity->reasons[i]));
+    if (!is_denied && !row->is_measured)
+        buffer_append_slice(out, SLICE("],\"replay_events\":null,\"replay_bytes\":null"));
+    else
+        buffer_printf(out, "],\"replay_events\":%llu,\"replay_bytes\":%llu",
+                      (unsigned long long)row->replay.frame_count,
+                      (unsigned long long)row->replay.payload_bytes);
+    if (!row->has_window) {
+        buffer_append_slice(out, SLICE(",\"window\":null}"));
+        return;
+    }
+    buffer_printf(
         out,
-        "{\"oldest_seq\":%llu,\"head_seq\":%llu,\"replay_budget_events\":%llu,"
-        "\"qos_tier\":\"%s\"}}",
+        ",\"window\":{\"oldest_seq\":%llu,\"head_seq\":%llu,"
+        "\"replay_budget_events\":%llu,\"qos_tier\":\"%s\"}}",
         (unsigned long long)row->window.oldest_seq, (unsigned long long)row->window.head_seq,
         (unsigned long long)row->window.replay_budget_events, qos_tier_name(row->policy->qos_tier));
 }
 
-static enum status plan_begin(struct store_read *read, struct store_session *session) {
-    struct plan *plan = read->state;
-    enum status status = store_read_state(session, &plan->state);
-    if (status != STATUS_OK)
-        return status;
-    plan->has_started = true;
-    return buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", plan->state.epoch);
-}
-
-static enum status write_key(const struct topic_cursor *cursor, struct buffer *key) {
-    enum status status = buffer_printf(key, "%d %llu %s ", (int)cursor->kind,
-                                       (unsigned long long)cursor->after_seq, cursor->epoch.text);
-    return status == STATUS_OK ? buffer_append_slice(key, cursor->name) : status;
-}
-
-static enum status note_planned(struct plan *plan, struct slice key, size_t offset, size_t size) {
-    struct planned *planned = arena_alloc(&plan->keys, sizeof(*planned));
-    struct slice kept = arena_copy(&plan->keys, key);
-    if (!planned || !kept.data)
-        return STATUS_OUT_OF_MEMORY;
-    *planned = (struct planned){offset, size};
-    return map_insert(&plan->planned, kept, planned);
-}
-
-static enum status copy_planned(struct buffer *out, const struct planned *planned) {
-    enum status status = buffer_reserve(out, planned->size);
-    if (status != STATUS_OK)
-        return status;
-    return buffer_append_slice(out, (struct slice){out->data + planned->offset, planned->size});
-}
-
+/* A cursor that is repeated gets its first answer again. */
 static enum status plan_next(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
+    const struct topic_cursor *cursor = &plan->item.cursor;
+    struct buffer *out = &read->out;
     if (!cursor_list_next(&plan->list, &plan->item)) {
         plan->stage = PLAN_END;
-        return buffer_append_slice(&read->out, SLICE("]}\n"));
+        return buffer_append_slice(out, SLICE("]}\n"));
     }
     buffer_clear(&plan->key);
-    enum status status = write_key(&plan->item.cursor, &plan->key);
-    if (status == STATUS_OK && plan->count++ > 0)
-        status = buffer_append_byte(&read->out, ',');
-    if (status != STATUS_OK)
-        return status;
+    buffer_printf(&plan->key, "%d %llu %s ", (int)cursor->kind,
+                  (unsigned long long)cursor->after_seq, cursor->epoch.text);
+    buffer_append_slice(&plan->key, cursor->name);
+    if (plan->count++ > 0)
+        buffer_append_byte(out, ',');
+    if (buffer_status(&plan->key) != STATUS_OK)
+        return buffer_status(&plan->key);
     const struct planned *planned = map_find(&plan->planned, buffer_slice(&plan->key));
-    return planned ? copy_planned(&read->out, planned) : plan_cursor(read, session);
+    if (!planned)
+        return plan_cursor(read, session);
+    /* The memory must not move while the buffer is copied into itself. */
+    if (buffer_note(out, buffer_reserve(out, planned->size)) != STATUS_OK)
+        return buffer_status(out);
+    return buffer_append_slice(out, (struct slice){out->data + planned->offset, planned->size});
 }
 
 static enum status plan_write(struct store_read *read) {
     struct plan *plan = read->state;
     size_t offset = read->out.size;
-    enum status status = write_row(&read->out, &plan->row, plan->item.cursor.after_seq);
     plan->stage = PLAN_NEXT;
-    return status == STATUS_OK
-               ? note_planned(plan, buffer_slice(&plan->key), offset, read->out.size - offset)
-               : status;
-}
-
-static enum status plan_step(struct store_read *read, struct store_session *session) {
-    const struct plan *plan = read->state;
-    switch (plan->stage) {
-    case PLAN_NEXT:
-        return plan_next(read, session);
-    case PLAN_JUDGE:
-        return judge_slice(read, session);
-    case PLAN_MEASURE:
-        return measure_slice(read, session);
-    case PLAN_WRITE:
-        return plan_write(read);
-    case PLAN_END:
-        return STATUS_OK;
-    }
-    return STATUS_INTERNAL_ERROR;
+    write_row(&read->out, &plan->row, plan->item.cursor.after_seq);
+    struct planned *planned = arena_alloc(&plan->keys, sizeof(*planned));
+    struct slice key = arena_copy(&plan->keys, buffer_slice(&plan->key));
+    if (!planned || !key.data)
+        return STATUS_OUT_OF_MEMORY;
+    *planned = (struct planned){offset, read->out.size - offset};
+    return map_insert(&plan->planned, key, planned);
 }
 
 /* One slice. */
 static void read_plan(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
     uint64_t end = plan->count + OPENING_SLICE_TOPICS;
-    enum status status = plan->has_started ? STATUS_OK : plan_begin(read, session);
+    enum status status = STATUS_OK;
+    if (!plan->has_started) {
+        status = store_read_state(session, &plan->state);
+        plan->has_started = status == STATUS_OK;
+        buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", plan->state.epoch);
+    }
     plan->slice_rows = 0;
     while (status == STATUS_OK && plan->stage != PLAN_END && plan->slice_rows < STORE_TASK_ROWS &&
            plan->count < end)
-        status = plan_step(read, session);
+        switch (plan->stage) {
+        case PLAN_NEXT:
+            status = plan_next(read, session);
+            break;
+        case PLAN_JUDGE:
+            status = plan_judge(read, session);
+            break;
+        case PLAN_MEASURE:
+            status = plan_measure(read, session);
+            break;
+        case PLAN_WRITE:
+            status = plan_write(read);
+            break;
+        case PLAN_END:
+            break;
+        }
     plan->rows += plan->slice_rows;
     read->runs_again = plan->stage != PLAN_END;
     read->status = status;
 }
 
 static void plan_answer(struct store_read *read) {
-    if (read->status != STATUS_OK)
-        exchange_answer_status(read->exchange, read->status);
-    else
-        exchange_answer_json(read->exchange, 200, buffer_slice(&read->out));
+    exchange_answer_text(read->exchange, read->status, &read->out);
 }
 
 /* ---- the request -------------------------------------------------------------------------- */
 
-static void answer_bad_cursor(struct exchange *exchange, enum status status, uint64_t index) {
-    char details[48];
-    int size = snprintf(details, sizeof(details), "{\"index\":%llu}", (unsigned long long)index);
-    exchange_answer_error(
-        exchange, &(struct exchange_error){.status = status,
-                                           .message = index == CURSORS_PLAN_CURSORS_MAX
-                                                          ? "A plan takes up to 1000 cursors."
-                                                          : NULL,
-                                           .details = {details, (size_t)size}});
-}
-
-/* Checks all cursors before the store is read. On failure *index is that of the invalid cursor. */
-static enum status check_cursors(struct cursor_list *list, uint64_t *index) {
-    struct cursor_list_item item;
-    for (*index = 0; cursor_list_next(list, &item); ++*index) {
-        if (*index == CURSORS_PLAN_CURSORS_MAX)
-            return STATUS_INVALID_REQUEST;
-        if (item.status != STATUS_OK)
-            return item.status;
-    }
-    return STATUS_OK;
-}
-
-static struct plan *plan_new(struct store_read *read) {
+void handle_cursors_plan(struct exchange *exchange) {
+    const struct json_limits limits = {CURSORS_PLAN_BYTES_MAX, JSON_DEPTH_MAX};
+    struct slice text = buffer_slice(&exchange->body);
+    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_plan);
+    if (!read)
+        return;
     struct plan *plan = calloc(1, sizeof(*plan));
-    if (!plan)
-        return NULL;
+    if (!plan) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
     cursor_list_init(&plan->list);
     buffer_init(&plan->name, STREAM_ID_BYTES_MAX);
     buffer_init(&plan->key, CURSORS_PLAN_BYTES_MAX);
@@ -497,26 +431,25 @@ static struct plan *plan_new(struct store_read *read) {
     read->state = plan;
     read->state_free = plan_free;
     read->answer = plan_answer;
-    return plan;
-}
-
-void handle_cursors_plan(struct exchange *exchange) {
-    const struct json_limits limits = {CURSORS_PLAN_BYTES_MAX, JSON_DEPTH_MAX};
-    struct slice text = buffer_slice(&exchange->body);
-    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_plan);
-    if (!read)
-        return;
-    struct plan *plan = plan_new(read);
-    uint64_t bad_index;
-    enum status status =
-        plan ? cursor_list_begin(&plan->list, text, &limits) : STATUS_OUT_OF_MEMORY;
+    enum status status = cursor_list_begin(&plan->list, text, &limits);
     if (status != STATUS_OK) {
         exchange_answer_status(exchange, status);
         return;
     }
-    status = check_cursors(&plan->list, &bad_index);
+    /* All cursors are checked before the store is read. */
+    struct cursor_list_item item = {.status = STATUS_OK};
+    uint64_t index = 0;
+    for (; status == STATUS_OK && cursor_list_next(&plan->list, &item); index++)
+        status = index == CURSORS_PLAN_CURSORS_MAX ? STATUS_INVALID_REQUEST : item.status;
     if (status != STATUS_OK) {
-        answer_bad_cursor(exchange, status, bad_index);
+        char details[48];
+        bool is_too_long = --index == CURSORS_PLAN_CURSORS_MAX;
+        snprintf(details, sizeof(details), "{\"index\":%llu}", (unsigned long long)index);
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){
+                                  .status = status,
+                                  .message = is_too_long ? "A plan has up to 1000 cursors." : NULL,
+                                  .details = slice_of(details)});
         return;
     }
     status = cursor_list_begin(&plan->list, text, &limits);

@@ -2,34 +2,18 @@
 #include "api/handlers.h"
 #include "authority/event_json.h"
 #include "http/store_read.h"
-#include "wire/canonical.h"
-#include "wire/json.h"
-
-static enum status write_entity(struct buffer *out, const struct store_entity *entity,
-                                uint64_t now_ms) {
-    switch (entity->kind) {
-    case ENTITY_RUN:
-        return run_write_json(out, entity);
-    case ENTITY_WORKER:
-        return worker_write_json(out, entity, now_ms);
-    case ENTITY_TOPIC:
-    case ENTITY_AUDIT:
-    case ENTITY_KIND_COUNT:
-        break;
-    }
-    return STATUS_INTERNAL_ERROR;
-}
+#include "wire/object_writer.h"
 
 static void read_entity(struct store_read *read, struct store_session *session) {
     struct store_entity entity;
-    enum status status = store_read_entity(read, session, &entity);
-    if (status == STATUS_OK)
-        status = buffer_printf(&read->out, "{\"%s\":", entity_kind_name(entity.kind));
-    if (status == STATUS_OK)
-        status = write_entity(&read->out, &entity, read->now_ms);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("}\n"));
-    read->status = status;
+    struct buffer *out = &read->out;
+    read->status = store_read_entity(read, session, &entity);
+    if (read->status != STATUS_OK)
+        return;
+    buffer_printf(out, "{\"%s\":", entity_kind_name(entity.kind));
+    buffer_note(out, entity.kind == ENTITY_RUN ? run_write_json(out, &entity)
+                                               : worker_write_json(out, &entity, read->now_ms));
+    buffer_append_slice(out, SLICE("}\n"));
 }
 
 static void handle_entity(struct exchange *exchange, enum entity_kind kind) {
@@ -62,49 +46,12 @@ static enum status take_event(void *user, const struct store_event *event) {
     return STATUS_OK;
 }
 
-static enum status write_text_or_null(struct buffer *out, const char *name, struct slice text) {
-    enum status status = buffer_printf(out, ",\"%s\":", name);
-    if (status != STATUS_OK)
-        return status;
-    return text.data ? json_write_string(out, text) : buffer_append_slice(out, SLICE("null"));
-}
-
-static enum status write_receipt(struct buffer *out, const struct store_entity *run,
-                                 const struct receipt *first, const struct receipt *last) {
-    char first_hash[PAYLOAD_HASH_SIZE], last_hash[PAYLOAD_HASH_SIZE];
-    char event_id[UUID_TEXT_SIZE], cursor_text[EVENT_CURSOR_SIZE_MAX];
-    struct event_cursor cursor = event_cursor_of(&last->cursor);
-    size_t cursor_size = event_cursor_encode(&cursor, cursor_text);
-    payload_hash_text(first->chain_hash, first_hash);
-    payload_hash_text(last->chain_hash, last_hash);
-    uuid_format(&last->event_id, event_id);
-    enum status status =
-        buffer_append_slice(out, SLICE("{\"schema\":\"openagents.receipt.v1\",\"run_id\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(out, run->id);
-    if (status == STATUS_OK)
-        status = write_text_or_null(out, "status", run->status);
-    if (status == STATUS_OK)
-        status = write_text_or_null(out, "owner_user_id", run->owner.user_id);
-    if (status == STATUS_OK)
-        status = write_text_or_null(out, "owner_guest_scope", run->owner.guest_scope);
-    if (status == STATUS_OK)
-        status = write_text_or_null(out, "org_id", run->owner.org_id);
-    if (status == STATUS_OK)
-        status = buffer_printf(
-            out,
-            ",\"event_count\":%llu,\"first_hash\":\"%s\",\"last_hash\":\"%s\",\"head\":{\"seq\":"
-            "%llu,\"event_id\":\"%.*s\",\"cursor\":\"%.*s\"}}\n",
-            (unsigned long long)last->seq, first_hash, last_hash, (unsigned long long)last->seq,
-            UUID_TEXT_SIZE, event_id, (int)cursor_size, cursor_text);
-    return status;
-}
-
 /* Sequences have no gaps: the last one is the count. */
 static void read_receipt(struct store_read *read, struct store_session *session) {
     struct store_entity run;
     struct receipt first = {.seq = 0};
     struct receipt last = {.seq = 0};
+    char event_id[UUID_TEXT_SIZE], cursor_text[EVENT_CURSOR_SIZE_MAX];
     enum status status = store_read_entity(read, session, &run);
     if (status == STATUS_OK && run.head_seq == 0)
         status = STATUS_RUN_NOT_FOUND;
@@ -114,9 +61,30 @@ static void read_receipt(struct store_read *read, struct store_session *session)
         status = store_walk_entity_events(session, run.ref, run.head_seq - 1, 1, &last, take_event);
     if (status == STATUS_OK && (first.seq != 1 || last.seq != run.head_seq))
         status = STATUS_INTERNAL_ERROR;
-    if (status == STATUS_OK)
-        status = write_receipt(&read->out, &run, &first, &last);
     read->status = status;
+    if (status != STATUS_OK)
+        return;
+    struct event_cursor cursor = event_cursor_of(&last.cursor);
+    uuid_format(&last.event_id, event_id);
+    struct object_writer receipt = object_begin(&read->out);
+    object_text(&receipt, SLICE("schema"), SLICE("openagents.receipt.v1"));
+    object_text(&receipt, SLICE("run_id"), run.id);
+    object_text(&receipt, SLICE("status"), run.status);
+    object_text(&receipt, SLICE("owner_user_id"), run.owner.user_id);
+    object_text(&receipt, SLICE("owner_guest_scope"), run.owner.guest_scope);
+    object_text(&receipt, SLICE("org_id"), run.owner.org_id);
+    object_number(&receipt, SLICE("event_count"), last.seq);
+    object_hash(&receipt, SLICE("first_hash"), first.chain_hash);
+    object_hash(&receipt, SLICE("last_hash"), last.chain_hash);
+    object_json(&receipt, SLICE("head"), SLICE(""));
+    struct object_writer head = object_begin(&read->out);
+    object_number(&head, SLICE("seq"), last.seq);
+    object_text(&head, SLICE("event_id"), (struct slice){event_id, UUID_TEXT_SIZE});
+    object_text(&head, SLICE("cursor"),
+                (struct slice){cursor_text, event_cursor_encode(&cursor, cursor_text)});
+    object_close(&head);
+    object_close(&receipt);
+    buffer_append_byte(&read->out, '\n');
 }
 
 void handle_run_receipt(struct exchange *exchange) {

@@ -27,12 +27,10 @@ static enum status list_event(void *user, const struct store_event *event) {
         list->read->has_more = true;
         return STATUS_LIMIT_REACHED;
     }
-    enum status status = list->count > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
-    if (status == STATUS_OK)
-        status = event_write_json(out, event);
-    list->count++;
+    if (list->count++ > 0)
+        buffer_append_byte(out, ',');
     list->last_seq = event->seq;
-    return status;
+    return buffer_note(out, event_write_json(out, event));
 }
 
 /* A position of another history is stale, as it is in the entity's topic. */
@@ -59,40 +57,31 @@ static enum status check_lineage(struct store_read *read, struct store_session *
     return is_stale ? STATUS_STALE_CURSOR : STATUS_OK;
 }
 
-/* Sets the position of a time. */
-static enum status find_since(struct store_read *read, struct store_session *session,
-                              const struct store_entity *entity) {
-    const struct store_topic topic = {
-        .entity_ref = entity->ref, .oldest_seq = 1, .head_seq = entity->head_seq};
-    return read->has_since ? topic_since_find(session, &topic, read->since_ms, &read->after_seq)
-                           : STATUS_OK;
-}
-
 static void read_list(struct store_read *read, struct store_session *session) {
     struct event_list list = {.read = read};
+    struct buffer *out = &read->out;
     struct store_entity entity;
     enum status status = store_read_entity(read, session, &entity);
-    if (status == STATUS_OK)
-        status = find_since(read, session, &entity);
+    if (status == STATUS_OK && read->has_since) {
+        const struct store_topic topic = {
+            .entity_ref = entity.ref, .oldest_seq = 1, .head_seq = entity.head_seq};
+        status = topic_since_find(session, &topic, read->since_ms, &read->after_seq);
+    }
     list.last_seq = read->after_seq;
     if (status == STATUS_OK)
         status = check_lineage(read, session, &entity);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("{\"events\":["));
+    buffer_append_slice(out, SLICE("{\"events\":["));
     if (status == STATUS_OK)
         status = store_walk_entity_events(session, entity.ref, read->after_seq, read->limit + 1,
                                           &list, list_event);
     if (status == STATUS_LIMIT_REACHED && read->has_more)
         status = STATUS_OK;
-    if (status == STATUS_OK && read->names_epoch)
-        status = buffer_printf(&read->out, "],\"next_after_seq\":\"%llu@%s\"",
-                               (unsigned long long)list.last_seq, read->epoch.text);
-    else if (status == STATUS_OK)
-        status = buffer_printf(&read->out, "],\"next_after_seq\":%llu",
-                               (unsigned long long)list.last_seq);
-    if (status == STATUS_OK)
-        status =
-            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
+    if (read->names_epoch)
+        buffer_printf(out, "],\"next_after_seq\":\"%llu@%s\"", (unsigned long long)list.last_seq,
+                      read->epoch.text);
+    else
+        buffer_printf(out, "],\"next_after_seq\":%llu", (unsigned long long)list.last_seq);
+    buffer_printf(out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
     read->status = status;
 }
 
@@ -148,11 +137,9 @@ static enum status replay_event(void *user, const struct store_event *event) {
     struct store_read *read = user;
     if (event->seq > read->until_seq || read->out.size >= REPLAY_PAGE_BYTES)
         return STATUS_LIMIT_REACHED;
-    enum status status = event_write_json(&read->out, event);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&read->out, '\n');
     read->after_seq = event->seq;
-    return status;
+    buffer_note(&read->out, event_write_json(&read->out, event));
+    return buffer_append_byte(&read->out, '\n');
 }
 
 /* Reads one page. Events that are appended after the first page was read are not part of the

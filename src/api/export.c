@@ -42,17 +42,6 @@ static void export_free(void *memory) {
     free(work);
 }
 
-static enum status put_event(struct export_work *work, const struct store_event *event,
-                             struct buffer *out) {
-    work->last = (struct query_cursor){.given = true, .cursor = event_cursor_of(&event->cursor)};
-    if (work->count++ == 0)
-        work->first = work->last;
-    if (work->format == EXPORT_CSV)
-        return event_write_csv(out, event);
-    enum status status = event_write_json(out, event);
-    return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
-}
-
 static enum status export_event(void *user, const struct store_event *event) {
     struct store_read *read = user;
     struct export_work *work = read->state;
@@ -63,7 +52,15 @@ static enum status export_event(void *user, const struct store_event *event) {
     if (status != STATUS_OK)
         return status;
     work->log_id = event->log_id;
-    return may_read ? put_event(work, event, &read->out) : STATUS_OK;
+    if (!may_read)
+        return STATUS_OK;
+    work->last = (struct query_cursor){.given = true, .cursor = event_cursor_of(&event->cursor)};
+    if (work->count++ == 0)
+        work->first = work->last;
+    if (work->format == EXPORT_CSV)
+        return buffer_note(&read->out, event_write_csv(&read->out, event));
+    buffer_note(&read->out, event_write_json(&read->out, event));
+    return buffer_append_byte(&read->out, '\n');
 }
 
 static enum status export_begin(struct store_read *read, struct store_session *session) {
@@ -83,36 +80,29 @@ static enum status export_begin(struct store_read *read, struct store_session *s
         if (status == STATUS_OK && log_id < work->until_log_id)
             work->until_log_id = log_id;
     }
-    if (status == STATUS_OK && work->format == EXPORT_CSV)
-        status = buffer_append_slice(&read->out, SLICE(EVENT_CSV_HEADER));
+    if (work->format == EXPORT_CSV)
+        buffer_append_slice(&read->out, SLICE(EVENT_CSV_HEADER));
     work->has_started = true;
     return status;
 }
 
-static enum status write_manifest(struct export_work *work, struct buffer *out) {
+/* The last line: what the file must contain to be whole. */
+static void write_manifest(struct export_work *work, struct buffer *out) {
     bool csv = work->format == EXPORT_CSV;
     uint8_t digest[SHA256_BYTES];
     sha256_final(&work->hash, digest);
-    enum status status =
-        buffer_printf(out, "%s{\"format\":\"%s\",\"count\":%llu,\"first_cursor\":",
-                      csv ? "#manifest," : "{\"manifest\":", csv ? "csv" : "ndjson",
-                      (unsigned long long)work->count);
-    if (status == STATUS_OK)
-        status = query_cursor_write(out, &work->first);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"last_cursor\":"));
-    if (status == STATUS_OK)
-        status = query_cursor_write(out, &work->last);
-    /* Behind the last event it says nothing: an import parts from this log there. */
-    if (status == STATUS_OK && work->has_fork && work->fork_log_id < work->until_log_id)
-        status = buffer_printf(out, ",\"fork_log_id\":%llu", (unsigned long long)work->fork_log_id);
-    if (status == STATUS_OK)
-        status =
-            buffer_printf(out, ",\"bytes\":%llu,\"sha256\":\"", (unsigned long long)work->bytes);
-    if (status == STATUS_OK)
-        status = buffer_append_hex(out, digest, sizeof(digest));
-    return status == STATUS_OK ? buffer_append_slice(out, csv ? SLICE("\"}\r\n") : SLICE("\"}}\n"))
-                               : status;
+    buffer_printf(out, "%s{\"format\":\"%s\",\"count\":%llu,\"first_cursor\":",
+                  csv ? "#manifest," : "{\"manifest\":", csv ? "csv" : "ndjson",
+                  (unsigned long long)work->count);
+    query_cursor_write(out, &work->first);
+    buffer_append_slice(out, SLICE(",\"last_cursor\":"));
+    query_cursor_write(out, &work->last);
+    /* A fork point behind the last event says nothing: an import parts from this log there. */
+    if (work->has_fork && work->fork_log_id < work->until_log_id)
+        buffer_printf(out, ",\"fork_log_id\":%llu", (unsigned long long)work->fork_log_id);
+    buffer_printf(out, ",\"bytes\":%llu,\"sha256\":\"", (unsigned long long)work->bytes);
+    buffer_append_hex(out, digest, sizeof(digest));
+    buffer_append_slice(out, csv ? SLICE("\"}\r\n") : SLICE("\"}}\n"));
 }
 
 /* Reads one page. */
@@ -137,7 +127,7 @@ static void read_export(struct store_read *read, struct store_session *session) 
     sha256_update(&work->hash, read->out.data, read->out.size);
     work->bytes += read->out.size;
     if (status == STATUS_OK && !read->has_more)
-        status = write_manifest(work, &read->out);
+        write_manifest(work, &read->out);
     viewer_release(&viewer);
     work->viewer = NULL;
     read->status = status;

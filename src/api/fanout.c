@@ -1,6 +1,10 @@
-/* The state of fan-out: the driver, the counters of delivery, the windows of the busiest topics. */
+/* The state of fan-out: the driver, the counters of delivery, the windows of the busiest topics,
+ * and the nodes over the store. */
+#include <stdlib.h>
+
 #include "api/api.h"
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "delivery/telemetry.h"
 #include "http/store_read.h"
 #include "store/enforced_window.h"
@@ -9,6 +13,7 @@
 #define TOPIC_LIMIT_DEFAULT 20
 #define TOPIC_LIMIT_MAX     200
 #define CAUSES_SHOWN        32
+#define NOTE_OF_LOSS        "appends and delivery go on; other nodes notice commits at their poll interval"
 
 /* ---- delivery ---- */
 
@@ -23,21 +28,9 @@ static bool add_cause(void *user, const struct cause *cause) {
     return ++list->count < CAUSES_SHOWN;
 }
 
-static void put_causes(struct object_writer *object, struct api *api) {
+static void write_delivery(struct buffer *out, struct api *api) {
     const struct cause_filter filter = {.disconnected_only = true};
-    struct cause_list list = {object->out, 0};
-    object_json(object, SLICE("recent_disconnect_causes"), SLICE("["));
-    causes_walk(api->telemetry->causes, &filter, &list, add_cause);
-    buffer_append_byte(object->out, ']');
-}
-
-static uint64_t active_consumers(struct api *api) {
-    uint64_t mono_ms = clock_mono_now_ms();
-    return consumers_active(api->consumers, mono_ms) +
-           metrics_get_all(METRIC_SYNC_SOCKET_CONNECTIONS);
-}
-
-static enum status write_delivery(struct buffer *out, struct api *api) {
+    struct cause_list list = {out, 0};
     struct object_writer object = object_begin(out);
     object_number(&object, SLICE("total_polls"), metrics_get_all(METRIC_FANOUT_POLLS));
     object_number(&object, SLICE("throttled_polls"),
@@ -48,63 +41,55 @@ static enum status write_delivery(struct buffer *out, struct api *api) {
     object_number(&object, SLICE("slow_consumer_evictions"),
                   metrics_get_all(METRIC_SYNC_SLOW_CONSUMER_EVICTIONS));
     object_number(&object, SLICE("served_messages"), metrics_get_all(METRIC_FANOUT_FRAMES));
-    object_number(&object, SLICE("active_consumers"), active_consumers(api));
-    put_causes(&object, api);
-    return object_end(&object);
+    object_number(&object, SLICE("active_consumers"),
+                  consumers_active(api->consumers, clock_mono_now_ms()) +
+                      metrics_get_all(METRIC_SYNC_SOCKET_CONNECTIONS));
+    object_json(&object, SLICE("recent_disconnect_causes"), SLICE("["));
+    causes_walk(api->telemetry->causes, &filter, &list, add_cause);
+    buffer_append_byte(out, ']');
+    object_close(&object);
 }
 
 /* ---- the windows ---- */
 
-static void put_window(struct object_writer *object, const struct policy *policy,
-                       const struct store_topic *topic) {
+static void write_topic(struct buffer *out, const struct policy *policy,
+                        const struct topic_counts *counts, const struct store_topic *topic) {
     const struct topic_window window = enforced_window(topic, policy);
-    uint64_t oldest = window.oldest_seq;
-    uint64_t head = window.head_seq;
-    object_number(object, SLICE("oldest_sequence"), oldest);
-    object_number(object, SLICE("head_sequence"), head);
-    object_number(object, SLICE("queue_depth"), head > 0 && head >= oldest ? head - oldest + 1 : 0);
-    object_number(object, SLICE("dropped_messages"), oldest > 0 ? oldest - 1 : 0);
-}
-
-static void put_violations(struct object_writer *object, const struct topic_counts *counts) {
     const uint64_t *violations = counts->violations;
     const char *last = counts->last_violation_reason;
-    object_number(object, SLICE("publish_rate_limited_count"), violations[VIOLATION_PUBLISH_RATE]);
-    object_number(object, SLICE("frame_size_rejected_count"), violations[VIOLATION_FRAME_SIZE]);
-    object_number(object, SLICE("stale_cursor_budget_exceeded_count"),
-                  violations[VIOLATION_REPLAY_BUDGET]);
-    object_number(object, SLICE("stale_cursor_retention_floor_count"),
-                  violations[VIOLATION_RETENTION_FLOOR]);
-    object_text(object, SLICE("last_violation_reason"),
-                last ? slice_of(last) : (struct slice){NULL, 0});
-}
-
-/* null where no limit applies. */
-static void put_limits(struct object_writer *object, const struct policy *policy,
-                       struct slice topic) {
-    if (topic_has_documents_only(topic_kind_of(topic, NULL))) {
-        object_json(object, SLICE("publish_class"), SLICE("null"));
-        object_json(object, SLICE("publish_rate_limit_per_second"), SLICE("null"));
-        object_json(object, SLICE("max_payload_bytes"), SLICE("null"));
-        return;
-    }
-    object_text(object, SLICE("publish_class"),
-                slice_of(publish_class_name(policy->publish_class)));
-    object_number(object, SLICE("publish_rate_limit_per_second"), policy->publish_rate_per_second);
-    object_number(object, SLICE("max_payload_bytes"), policy->max_payload_bytes);
-}
-
-static enum status write_topic(struct buffer *out, const struct policy *policy,
-                               const struct topic_counts *counts, const struct store_topic *topic) {
+    uint64_t oldest = window.oldest_seq;
+    uint64_t head = window.head_seq;
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), counts->topic);
     object_text(&object, SLICE("topic_class"), slice_of(topic_class_name(policy->topic_class)));
     object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
     object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
-    put_window(&object, policy, topic);
-    put_limits(&object, policy, counts->topic);
-    put_violations(&object, counts);
-    return object_end(&object);
+    object_number(&object, SLICE("oldest_sequence"), oldest);
+    object_number(&object, SLICE("head_sequence"), head);
+    object_number(&object, SLICE("queue_depth"),
+                  head > 0 && head >= oldest ? head - oldest + 1 : 0);
+    object_number(&object, SLICE("dropped_messages"), oldest > 0 ? oldest - 1 : 0);
+    /* null if no limit applies. */
+    if (topic_has_documents_only(topic_kind_of(counts->topic, NULL))) {
+        object_json(&object, SLICE("publish_class"), SLICE("null"));
+        object_json(&object, SLICE("publish_rate_limit_per_second"), SLICE("null"));
+        object_json(&object, SLICE("max_payload_bytes"), SLICE("null"));
+    } else {
+        object_text(&object, SLICE("publish_class"),
+                    slice_of(publish_class_name(policy->publish_class)));
+        object_number(&object, SLICE("publish_rate_limit_per_second"),
+                      policy->publish_rate_per_second);
+        object_number(&object, SLICE("max_payload_bytes"), policy->max_payload_bytes);
+    }
+    object_number(&object, SLICE("publish_rate_limited_count"), violations[VIOLATION_PUBLISH_RATE]);
+    object_number(&object, SLICE("frame_size_rejected_count"), violations[VIOLATION_FRAME_SIZE]);
+    object_number(&object, SLICE("stale_cursor_budget_exceeded_count"),
+                  violations[VIOLATION_REPLAY_BUDGET]);
+    object_number(&object, SLICE("stale_cursor_retention_floor_count"),
+                  violations[VIOLATION_RETENTION_FLOOR]);
+    object_text(&object, SLICE("last_violation_reason"),
+                last ? slice_of(last) : (struct slice){NULL, 0});
+    object_close(&object);
 }
 
 struct shown_topics {
@@ -130,104 +115,62 @@ static enum status add_stored(void *user, const struct store_topic *topic) {
 
 /* The busiest topics of this process. After a restart there are few; topics of the store follow,
  * the oldest first. */
-static enum status topics_shown(struct store_read *read, struct store_session *session,
-                                struct shown_topics *shown) {
-    struct topic_counts *busiest = NULL;
-    *shown = (struct shown_topics){.arena = &read->arena, .limit = (size_t)read->limit};
-    shown->counts = arena_alloc(&read->arena, shown->limit * sizeof(shown->counts[0]));
-    if (!shown->counts)
-        return STATUS_OUT_OF_MEMORY;
-    enum status status = topic_activity_top(api_of(read->exchange)->telemetry->activity,
-                                            &read->arena, shown->limit, &busiest, &shown->count);
-    if (status != STATUS_OK)
-        return status;
-    if (shown->count > 0)
-        memcpy(shown->counts, busiest, shown->count * sizeof(shown->counts[0]));
-    /* Enough rows: at most count of them are shown already. */
-    return shown->count < shown->limit
-               ? store_walk_topics(session, 0, shown->limit, shown, add_stored)
-               : STATUS_OK;
-}
-
 static enum status write_windows(struct store_read *read, struct store_session *session) {
     struct api *api = api_of(read->exchange);
-    struct shown_topics shown;
-    enum status status = topics_shown(read, session, &shown);
-    const struct topic_counts *counts = shown.counts;
+    struct shown_topics shown = {.arena = &read->arena, .limit = (size_t)read->limit};
+    struct topic_counts *busiest = NULL;
+    shown.counts = arena_alloc(&read->arena, shown.limit * sizeof(shown.counts[0]));
+    if (!shown.counts)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = topic_activity_top(api->telemetry->activity, &read->arena, shown.limit,
+                                            &busiest, &shown.count);
+    if (status == STATUS_OK && shown.count > 0)
+        memcpy(shown.counts, busiest, shown.count * sizeof(shown.counts[0]));
+    /* Enough rows: at most count of them are shown already. */
+    if (status == STATUS_OK && shown.count < shown.limit)
+        status = store_walk_topics(session, 0, shown.limit, &shown, add_stored);
     for (size_t i = 0; status == STATUS_OK && i < shown.count; i++) {
+        const struct topic_counts *counts = &shown.counts[i];
         struct store_topic topic = {0};
-        status = store_load_topic(session, counts[i].topic, &read->arena, &topic);
+        status = store_load_topic(session, counts->topic, &read->arena, &topic);
         /* A topic whose only publish was refused does not exist, but has counters. */
         if (status == STATUS_NOT_FOUND)
             status = STATUS_OK;
-        if (status == STATUS_OK && i > 0)
-            status = buffer_append_byte(&read->out, ',');
-        if (status == STATUS_OK)
-            status = write_topic(&read->out, policy_of(api->policies, counts[i].topic), &counts[i],
-                                 &topic);
+        if (i > 0)
+            buffer_append_byte(&read->out, ',');
+        write_topic(&read->out, policy_of(api->policies, counts->topic), counts, &topic);
     }
     return status;
 }
 
 /* ---- the answers ---- */
 
-static enum status write_metrics(struct store_read *read, struct store_session *session) {
-    enum status status = buffer_append_slice(&read->out, SLICE("\"delivery_metrics\":"));
-    if (status == STATUS_OK)
-        status = write_delivery(&read->out, api_of(read->exchange));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE(",\"topic_windows\":["));
-    if (status == STATUS_OK)
-        status = write_windows(read, session);
-    return status == STATUS_OK ? buffer_append_slice(&read->out, SLICE("]}\n")) : status;
-}
-
-static enum status write_driver(struct store_read *read) {
-    struct fanout_status status = fanout_status(api_of(read->exchange)->fanout);
-    return buffer_printf(&read->out, "{\"driver\":\"%s\",", fanout_kind_name(status.kind));
+static void write_metrics(struct store_read *read, struct store_session *session) {
+    buffer_append_slice(&read->out, SLICE("\"delivery_metrics\":"));
+    write_delivery(&read->out, api_of(read->exchange));
+    buffer_append_slice(&read->out, SLICE(",\"topic_windows\":["));
+    read->status = write_windows(read, session);
+    buffer_append_slice(&read->out, SLICE("]}\n"));
 }
 
 static void read_metrics(struct store_read *read, struct store_session *session) {
-    read->status = write_driver(read);
-    if (read->status == STATUS_OK)
-        read->status = write_metrics(read, session);
+    struct fanout_status status = fanout_status(api_of(read->exchange)->fanout);
+    buffer_printf(&read->out, "{\"driver\":\"%s\",", fanout_kind_name(status.kind));
+    write_metrics(read, session);
 }
 
 /* ---- the drivers ---- */
 
-static const char *note_of(enum fanout_state state) {
-    switch (state) {
-    case FANOUT_ACTIVE:
-        return "commits wake the io loops of this process";
-    case FANOUT_CONNECTING:
-        return "the first attempt to connect is under way";
-    case FANOUT_CONNECTED:
-        return "commits wake other nodes";
-    case FANOUT_RECONNECTING:
-    case FANOUT_DOWN:
-        return "appends and delivery go on; other nodes notice commits at their poll interval";
-    case FANOUT_STATE_COUNT:
-        break;
-    }
-    return "";
-}
-
-static void put_counts(struct object_writer *object, const struct fanout_status *status) {
-    object_text(object, SLICE("channel"), slice_of(status->channel));
-    object_number(object, SLICE("lag"), status->lag);
-    object_text(object, SLICE("last_error"),
-                *status->error ? slice_of(status->error) : (struct slice){NULL, 0});
-    object_number(object, SLICE("last_error_at_ms"), status->failed_ms);
-    object_number(object, SLICE("connects"), status->connects);
-    object_number(object, SLICE("failures"), status->failures);
-    object_number(object, SLICE("hints_sent"), status->sent);
-    object_number(object, SLICE("hints_received"), status->received);
-    object_number(object, SLICE("hints_ignored"), status->ignored);
-}
-
 /* The loops of a process are woken in memory with every driver. */
-static enum status write_hook(struct buffer *out, enum fanout_kind kind,
-                              const struct fanout_status *status) {
+static void write_hook(struct buffer *out, enum fanout_kind kind,
+                       const struct fanout_status *status) {
+    static const char *const notes[FANOUT_STATE_COUNT] = {
+        [FANOUT_ACTIVE] = "commits wake the io loops of this process",
+        [FANOUT_CONNECTING] = "the first attempt to connect is under way",
+        [FANOUT_CONNECTED] = "commits wake other nodes",
+        [FANOUT_RECONNECTING] = NOTE_OF_LOSS,
+        [FANOUT_DOWN] = NOTE_OF_LOSS,
+    };
     bool is_chosen = kind == status->kind;
     enum fanout_state state = kind == FANOUT_MEMORY ? FANOUT_ACTIVE : status->state;
     bool is_used = is_chosen || kind == FANOUT_MEMORY;
@@ -236,24 +179,31 @@ static enum status write_hook(struct buffer *out, enum fanout_kind kind,
     object_text(&object, SLICE("status"),
                 slice_of(is_used ? fanout_state_name(state) : "inactive"));
     object_text(&object, SLICE("note"),
-                slice_of(is_used ? note_of(state) : "RUNTIME_FANOUT_DRIVER names another driver"));
-    if (is_chosen && kind != FANOUT_MEMORY)
-        put_counts(&object, status);
-    return object_end(&object);
+                slice_of(is_used ? notes[state] : "RUNTIME_FANOUT_DRIVER names another driver"));
+    if (is_chosen && kind != FANOUT_MEMORY) {
+        object_text(&object, SLICE("channel"), slice_of(status->channel));
+        object_number(&object, SLICE("lag"), status->lag);
+        object_text(&object, SLICE("last_error"),
+                    *status->error ? slice_of(status->error) : (struct slice){NULL, 0});
+        object_number(&object, SLICE("last_error_at_ms"), status->failed_ms);
+        object_number(&object, SLICE("connects"), status->connects);
+        object_number(&object, SLICE("failures"), status->failures);
+        object_number(&object, SLICE("hints_sent"), status->sent);
+        object_number(&object, SLICE("hints_received"), status->received);
+        object_number(&object, SLICE("hints_ignored"), status->ignored);
+    }
+    object_close(&object);
 }
 
 static void read_hooks(struct store_read *read, struct store_session *session) {
     struct fanout_status status = fanout_status(api_of(read->exchange)->fanout);
-    read->status = write_driver(read);
-    for (unsigned i = 0; read->status == STATUS_OK && i < FANOUT_KIND_COUNT; i++) {
-        read->status = buffer_append_slice(&read->out, i == 0 ? SLICE("\"hooks\":[") : SLICE(","));
-        if (read->status == STATUS_OK)
-            read->status = write_hook(&read->out, (enum fanout_kind)i, &status);
+    buffer_printf(&read->out, "{\"driver\":\"%s\",", fanout_kind_name(status.kind));
+    for (unsigned i = 0; i < FANOUT_KIND_COUNT; i++) {
+        buffer_append_slice(&read->out, i == 0 ? SLICE("\"hooks\":[") : SLICE(","));
+        write_hook(&read->out, (enum fanout_kind)i, &status);
     }
-    if (read->status == STATUS_OK)
-        read->status = buffer_append_slice(&read->out, SLICE("],"));
-    if (read->status == STATUS_OK)
-        read->status = write_metrics(read, session);
+    buffer_append_slice(&read->out, SLICE("],"));
+    write_metrics(read, session);
 }
 
 static void handle(struct exchange *exchange,
@@ -284,4 +234,47 @@ void handle_fanout_hooks(struct exchange *exchange) {
 
 void handle_fanout_metrics(struct exchange *exchange) {
     handle(exchange, read_metrics);
+}
+
+/* ---- the nodes ---- */
+
+/* GET /internal/v1/nodes: the nodes over the store, as this node read them last. */
+void handle_nodes(struct exchange *exchange) {
+    const struct api *api = api_of(exchange);
+    struct buffer out;
+    struct node_row *rows = calloc(NODES_MAX, sizeof(*rows));
+    if (!rows) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    size_t count = nodes_list(api->nodes, rows);
+    buffer_init(&out, NODES_ANSWER_BYTES_MAX);
+    buffer_printf(&out, "{\"node_id\":\"%s\",\"role\":\"%s\",\"nodes\":[", nodes_self(api->nodes),
+                  writer_has_role(api->writer) ? "writer" : "follower");
+    for (size_t i = 0; i < count; i++) {
+        const struct node_row *row = &rows[i];
+        if (i > 0)
+            buffer_append_byte(&out, ',');
+        struct object_writer object = object_begin(&out);
+        object_text(&object, SLICE("node_id"), slice_of(row->address.id));
+        object_text(&object, SLICE("address"), slice_of(row->address.text));
+        if (*row->address.operator_text)
+            object_text(&object, SLICE("operator_address"), slice_of(row->address.operator_text));
+        object_text(&object, SLICE("role"), row->is_writer ? SLICE("writer") : SLICE("follower"));
+        object_text(&object, SLICE("status"), row->is_live ? SLICE("live") : SLICE("lost"));
+        object_json(&object, SLICE("is_self"),
+                    row->address.is_self ? SLICE("true") : SLICE("false"));
+        object_text(&object, SLICE("version"), slice_of(row->version));
+        object_number(&object, SLICE("schema_version"), row->schema_version);
+        object_number(&object, SLICE("term"), row->term);
+        object_number(&object, SLICE("log_id"), row->log_id);
+        object_number(&object, SLICE("revocations_seen"), row->revocations_seen);
+        object_number(&object, SLICE("started_at_ms"), row->started_at_ms);
+        object_number(&object, SLICE("seen_ms_ago"), row->age_ms);
+        object_close(&object);
+    }
+    buffer_append_slice(&out, SLICE("]}\n"));
+    free(rows);
+    exchange_answer_text(exchange, STATUS_OK, &out);
+    buffer_release(&out);
 }

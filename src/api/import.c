@@ -10,6 +10,7 @@
  * the store pool, which also opens the files. The file thread closes them. */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -24,10 +25,10 @@
 #include "http/exchange_call.h"
 #include "wire/json_items.h"
 
-#define RECEIVE_BYTES (256u << 10)
-#define DETAILS_BYTES 1024
-#define PROGRESS_MS   1000
-#define NOT_OF_A_LOG  "no request makes such an event"
+#define RECEIVE_BYTES        (256u << 10)
+#define ERROR_LINE_BYTES_MAX 4096
+#define PROGRESS_MS          1000
+#define NOT_OF_A_LOG         "no request makes such an event"
 
 enum import_phase {
     IMPORT_RECEIVE, /* the body is spooled, and each line checked */
@@ -100,20 +101,6 @@ static enum status refuse(struct import_work *work, const char *reason) {
     return STATUS_IMPORT_REFUSED;
 }
 
-static enum status spool(struct import_work *work) {
-    struct slice left = buffer_slice(&work->chunk);
-    while (left.size > 0) {
-        ssize_t written = pwrite(work->spool_fd, left.data, left.size, (off_t)work->spooled_bytes);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return STATUS_STORE_UNAVAILABLE;
-        work->spooled_bytes += (uint64_t)written;
-        left = slice_from(left, (size_t)written);
-    }
-    return STATUS_OK;
-}
-
 /* The line must be the event that the store has at its number. */
 static enum status compare(struct import_work *work, struct store_session *session,
                            const struct store_event *event) {
@@ -125,16 +112,6 @@ static enum status compare(struct import_work *work, struct store_session *sessi
                    stored.entity_kind == event->entity_kind && stored.seq == event->seq &&
                    slice_equal(stored.entity_id, event->entity_id);
     return is_same ? STATUS_OK : refuse(work, "the store holds another event at this position");
-}
-
-static enum status add_request(struct import_work *work, struct json_value value,
-                               const struct import_line *line) {
-    struct append_request *request = &work->group.requests[work->group.request_count];
-    enum status status =
-        import_request_read(&work->parser, value, line, &work->group.arena, request);
-    if (status == STATUS_OK)
-        work->group.request_count++;
-    return status == STATUS_IMPORT_REFUSED ? refuse(work, NOT_OF_A_LOG) : status;
 }
 
 static enum status check_line(struct import_work *work, struct json_value value,
@@ -164,8 +141,16 @@ static enum status take_line(struct import_work *work, struct store_session *ses
     if (line.is_manifest)
         return STATUS_OK;
     line.event.log_id = work->line;
-    if (work->phase == IMPORT_WRITE)
-        return work->line > work->stored_count ? add_request(work, value, &line) : STATUS_OK;
+    if (work->phase == IMPORT_WRITE) {
+        struct append_group *group = &work->group;
+        if (work->line <= work->stored_count)
+            return STATUS_OK;
+        status = import_request_read(&work->parser, value, &line, &group->arena,
+                                     &group->requests[group->request_count]);
+        if (status == STATUS_OK)
+            group->request_count++;
+        return status == STATUS_IMPORT_REFUSED ? refuse(work, NOT_OF_A_LOG) : status;
+    }
     status = import_check_link(&work->check, &line.event, &work->reason);
     if (status != STATUS_OK || work->check.part > 0)
         return status;
@@ -208,23 +193,26 @@ static enum status finish_lines(struct import_work *work, struct store_session *
     return status;
 }
 
-/* Not on the loop, which may have its own descriptor table. */
-static enum status open_files(struct import_work *work) {
-    if (work->spool_fd >= 0)
-        return STATUS_OK;
-    work->spool_fd = file_open_unnamed(work->api->folder, "import");
-    return work->spool_fd >= 0 && import_ids_open(&work->ids, work->api->folder)
-               ? STATUS_OK
-               : STATUS_STORE_UNAVAILABLE;
-}
-
+/* Writes a piece of the body to the spool, and checks its lines. */
 static enum status receive(struct import_work *work, struct store_session *session) {
-    enum status status = open_files(work);
-    if (status == STATUS_OK)
-        status = spool(work);
+    struct slice left = buffer_slice(&work->chunk);
+    /* The files are not opened on the loop, which may have its own descriptor table. */
+    if (work->spool_fd < 0) {
+        work->spool_fd = file_open_unnamed(work->api->folder, "import");
+        if (work->spool_fd < 0 || !import_ids_open(&work->ids, work->api->folder))
+            return STATUS_STORE_UNAVAILABLE;
+    }
+    while (left.size > 0) {
+        ssize_t written = pwrite(work->spool_fd, left.data, left.size, (off_t)work->spooled_bytes);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return STATUS_STORE_UNAVAILABLE;
+        work->spooled_bytes += (uint64_t)written;
+        left = slice_from(left, (size_t)written);
+    }
     work->rest = buffer_slice(&work->chunk);
-    if (status == STATUS_OK)
-        status = take_lines(work, session);
+    enum status status = take_lines(work, session);
     if (status == STATUS_OK && work->body_over)
         status = finish_lines(work, session);
     if (status != STATUS_OK || !work->pass_over)
@@ -233,31 +221,26 @@ static enum status receive(struct import_work *work, struct store_session *sessi
     return import_check_end(&work->check, &work->reason);
 }
 
-static enum status read_spool(struct import_work *work) {
-    buffer_clear(&work->chunk);
-    enum status status = buffer_reserve(&work->chunk, IMPORT_STEP_BYTES);
-    if (status != STATUS_OK)
-        return status;
-    ssize_t size;
-    do
-        size = pread(work->spool_fd, work->chunk.data, IMPORT_STEP_BYTES, (off_t)work->read_bytes);
-    while (size < 0 && errno == EINTR);
-    if (size < 0)
-        return STATUS_STORE_UNAVAILABLE;
-    work->chunk.size = (size_t)size;
-    work->read_bytes += (uint64_t)size;
-    work->rest = buffer_slice(&work->chunk);
-    return STATUS_OK;
-}
-
+/* Reads a piece of the spool, and takes its lines. */
 static enum status read_pass(struct import_work *work, struct store_session *session) {
-    enum status status = STATUS_OK;
-    if (work->rest.size == 0)
-        status = read_spool(work);
+    if (work->rest.size == 0) {
+        buffer_clear(&work->chunk);
+        enum status status = buffer_reserve(&work->chunk, IMPORT_STEP_BYTES);
+        if (status != STATUS_OK)
+            return status;
+        ssize_t size;
+        do
+            size =
+                pread(work->spool_fd, work->chunk.data, IMPORT_STEP_BYTES, (off_t)work->read_bytes);
+        while (size < 0 && errno == EINTR);
+        if (size < 0)
+            return STATUS_STORE_UNAVAILABLE;
+        work->chunk.size = (size_t)size;
+        work->read_bytes += (uint64_t)size;
+        work->rest = buffer_slice(&work->chunk);
+    }
     bool is_end = work->chunk.size == 0;
-    if (status == STATUS_OK && !is_end)
-        status = take_lines(work, session);
-    return status == STATUS_OK && is_end ? finish_lines(work, session) : status;
+    return is_end ? finish_lines(work, session) : take_lines(work, session);
 }
 
 static void begin_pass(struct import_work *work) {
@@ -306,38 +289,31 @@ static void run_step(struct call *call, struct store_session *session) {
 
 /* ---- on the loop ---------------------------------------------------------------------------- */
 
-static enum status write_details(struct import_work *work, struct buffer *out) {
-    return buffer_printf(out, "{\"line\":%llu,\"imported\":%llu}", (unsigned long long)work->line,
-                         (unsigned long long)work->imported_count);
-}
-
 static void fail(struct import_work *work, enum status status) {
     struct exchange *exchange = work->exchange;
-    struct buffer details, line;
-    buffer_init(&details, DETAILS_BYTES);
-    buffer_init(&line, 4 * DETAILS_BYTES);
-    enum status written = write_details(work, &details);
+    struct buffer line;
+    char details[96];
+    snprintf(details, sizeof(details), "{\"line\":%llu,\"imported\":%llu}",
+             (unsigned long long)work->line, (unsigned long long)work->imported_count);
     const struct exchange_error error = {.status = status,
                                          .message =
                                              status == STATUS_IMPORT_REFUSED ? work->reason : NULL,
-                                         .details = buffer_slice(&details)};
+                                         .details = slice_of(details)};
     log_event(LOG_WARN, "import.failed", log_str("status", status_code(status)),
               log_str("reason", work->reason ? work->reason : ""),
               log_int("line", (int64_t)work->line),
               log_int("imported", (int64_t)work->imported_count));
     if (!exchange_is_answered(exchange)) {
         exchange_answer_error(exchange, &error);
-    } else {
-        if (written == STATUS_OK)
-            written = exchange_error_write(exchange, &error, &line);
-        if (written == STATUS_OK)
-            written = buffer_append_byte(&line, '\n');
-        if (written == STATUS_OK)
-            exchange_end(exchange, buffer_slice(&line));
-        else
-            exchange_abort(exchange, status);
+        return;
     }
-    buffer_release(&details);
+    buffer_init(&line, ERROR_LINE_BYTES_MAX);
+    buffer_note(&line, exchange_error_write(exchange, &error, &line));
+    buffer_append_byte(&line, '\n');
+    if (buffer_status(&line) == STATUS_OK)
+        exchange_end(exchange, buffer_slice(&line));
+    else
+        exchange_abort(exchange, status);
     buffer_release(&line);
 }
 
@@ -366,7 +342,7 @@ static void finish(struct import_work *work) {
     exchange_end(work->exchange, (struct slice){text, (size_t)size});
 }
 
-/* Tells the client once a second how far the import is. */
+/* Reports to the client once a second how far the import is. */
 static void advance(struct import_work *work) {
     struct exchange *exchange = work->exchange;
     uint64_t now_ms = clock_mono_ms(&exchange->loop->clock);
@@ -414,14 +390,6 @@ static void group_answer(struct exchange_call *call) {
         advance(work);
 }
 
-static void post_group(struct import_work *work) {
-    work->call.answer = group_answer;
-    exchange_call_begin(&work->call);
-    enum status status = writer_post(work->api->writer, &work->group);
-    if (status != STATUS_OK)
-        exchange_call_fail(&work->call, status);
-}
-
 static void begin_phase(struct import_work *work, enum import_phase phase) {
     work->phase = phase;
     begin_pass(work);
@@ -456,10 +424,15 @@ static void step_answer(struct exchange_call *call) {
         else
             post_step(work);
     } else if (work->phase == IMPORT_WRITE) {
-        if (work->group.request_count > 0)
-            post_group(work);
-        else
+        if (work->group.request_count == 0) {
             finish(work);
+            return;
+        }
+        work->call.answer = group_answer;
+        exchange_call_begin(&work->call);
+        status = writer_post(work->api->writer, &work->group);
+        if (status != STATUS_OK)
+            exchange_call_fail(&work->call, status);
     } else if (work->phase == IMPORT_FORK) {
         begin_phase(work, IMPORT_WRITE);
     } else if (!work->pass_over) {
@@ -503,12 +476,14 @@ static const struct exchange_stream import_stream = {
     .sent = piece_sent,
 };
 
-static struct import_work *work_new(struct exchange *exchange) {
-    struct import_work *work = calloc(1, sizeof(*work));
-    if (!work)
-        return NULL;
+void handle_event_import(struct exchange *exchange) {
     uint64_t line_bytes_max = exchange->http->options.append_bytes_max;
     const struct json_limits limits = {line_bytes_max, JSON_DEPTH_MAX};
+    struct import_work *work = calloc(1, sizeof(*work));
+    if (!work) {
+        exchange_answer_status(exchange, STATUS_STORE_UNAVAILABLE);
+        return;
+    }
     work->exchange = exchange;
     work->api = api_of(exchange);
     work->call =
@@ -526,19 +501,10 @@ static struct import_work *work_new(struct exchange *exchange) {
     work->group.user = work;
     work->spool_fd = -1;
     import_ids_init(&work->ids);
-    if (work->group.requests)
-        return work;
-    work_free(work);
-    return NULL;
-}
-
-void handle_event_import(struct exchange *exchange) {
-    struct import_work *work = work_new(exchange);
-    if (!work) {
-        exchange_answer_status(exchange, STATUS_STORE_UNAVAILABLE);
-        return;
-    }
     exchange->work = work;
     exchange->work_free = work_free;
-    exchange->stream = &import_stream;
+    if (work->group.requests)
+        exchange->stream = &import_stream;
+    else
+        exchange_answer_status(exchange, STATUS_STORE_UNAVAILABLE);
 }

@@ -7,14 +7,15 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
-#include "api/topic_json.h"
 #include "authority/event_json.h"
 #include "authority/run_state.h"
 #include "authority/worker_state.h"
 #include "base/limits.h"
 #include "delivery/access.h"
 #include "http/store_read.h"
-#include "wire/json.h"
+#include "store/enforced_window.h"
+#include "topic/policy.h"
+#include "wire/object_writer.h"
 
 #define LIMIT_DEFAULT 100
 
@@ -55,24 +56,17 @@ static void list_free(void *memory) {
 
 /* ---- rows ---- */
 
-/* False: the page is full, and another row follows. */
-static bool takes_row(struct store_read *read) {
+/* False: the page is full, and the row of that key follows. */
+static bool takes_row(struct store_read *read, struct slice key) {
     struct row_list *list = read->state;
-    bool is_full = list->count == read->limit || read->out.size >= LIST_PAGE_BYTES ||
-                   list->rows_read == LIST_PAGE_READS_MAX;
-    read->has_more = is_full;
+    read->has_more = list->count == read->limit || read->out.size >= LIST_PAGE_BYTES ||
+                     list->rows_read == LIST_PAGE_READS_MAX;
     list->rows_read++;
-    return !is_full;
-}
-
-static enum status note_key(struct row_list *list, struct slice key) {
+    if (read->has_more)
+        return false;
     buffer_clear(&list->last);
-    return buffer_append_slice(&list->last, key);
-}
-
-static enum status begin_item(struct store_read *read) {
-    struct row_list *list = read->state;
-    return list->count++ > 0 ? buffer_append_byte(&read->out, ',') : STATUS_OK;
+    buffer_append_slice(&list->last, key);
+    return true;
 }
 
 static bool matches(struct slice filter, struct slice value) {
@@ -81,21 +75,49 @@ static bool matches(struct slice filter, struct slice value) {
 
 static enum status list_entity(void *user, const struct store_entity *entity) {
     struct store_read *read = user;
+    struct buffer *out = &read->out;
     struct row_list *list = read->state;
     const struct slice *filters = list->filters;
-    if (!takes_row(read))
+    if (!takes_row(read, entity->id))
         return STATUS_LIMIT_REACHED;
-    enum status status = note_key(list, entity->id);
-    if (status != STATUS_OK || !matches(filters[FILTER_STATUS], entity->status) ||
+    if (!matches(filters[FILTER_STATUS], entity->status) ||
         !matches(filters[FILTER_USER], entity->owner.user_id) ||
         !matches(filters[FILTER_GUEST], entity->owner.guest_scope) ||
         !matches(filters[FILTER_ORG], entity->owner.org_id))
-        return status;
-    status = begin_item(read);
-    if (status != STATUS_OK)
-        return status;
-    return entity->kind == ENTITY_RUN ? run_write_json(&read->out, entity)
-                                      : worker_write_json(&read->out, entity, read->now_ms);
+        return buffer_status(&list->last);
+    if (list->count++ > 0)
+        buffer_append_byte(out, ',');
+    return buffer_note(out, entity->kind == ENTITY_RUN
+                                ? run_write_json(out, entity)
+                                : worker_write_json(out, entity, read->now_ms));
+}
+
+/* {topic, stream_id, topic_class, qos_tier, window{oldest_seq, head_seq, replay_budget_events}}. A
+ * topic that does not exist has no window, except built-in ones, which have it before their first
+ * event. A stream id without a topic has no name. */
+static void write_topic(struct buffer *out, const struct policy_table *policies,
+                        const struct topic_address *address) {
+    const struct policy *policy =
+        policy_of(policies, address->topic.data ? address->topic : address->stream_id);
+    const struct store_topic empty = {.oldest_seq = 1};
+    const struct topic_window window =
+        enforced_window(address->exists ? &address->row : &empty, policy);
+    enum topic_kind kind =
+        address->topic.data ? topic_kind_of(address->topic, NULL) : TOPIC_APPLICATION;
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), address->topic);
+    object_text(&object, SLICE("stream_id"), address->stream_id);
+    object_text(&object, SLICE("topic_class"), slice_of(topic_class_name(policy->topic_class)));
+    object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
+    if (address->exists || topic_row(kind)->ownership == TOPIC_SHARED)
+        buffer_printf(out,
+                      ",\"window\":{\"oldest_seq\":%llu,\"head_seq\":%llu,"
+                      "\"replay_budget_events\":%llu}",
+                      (unsigned long long)window.oldest_seq, (unsigned long long)window.head_seq,
+                      (unsigned long long)window.replay_budget_events);
+    else
+        object_json(&object, SLICE("window"), SLICE("null"));
+    object_close(&object);
 }
 
 static enum status list_topic(void *user, const struct store_topic *topic) {
@@ -108,82 +130,61 @@ static enum status list_topic(void *user, const struct store_topic *topic) {
     /* Names are in order: none behind this one has the prefix. */
     if (filters[FILTER_PREFIX].data && !slice_starts(topic->name, filters[FILTER_PREFIX]))
         return STATUS_LIMIT_REACHED;
-    if (!takes_row(read))
+    if (!takes_row(read, topic->name))
         return STATUS_LIMIT_REACHED;
-    enum status status = note_key(list, topic->name);
-    if (status != STATUS_OK || !matches(filters[FILTER_CLASS], class_name))
-        return status;
-    status = begin_item(read);
+    if (!matches(filters[FILTER_CLASS], class_name))
+        return buffer_status(&list->last);
+    if (list->count++ > 0)
+        buffer_append_byte(&read->out, ',');
     const struct topic_address address = {topic->name, topic->stream_id, true, *topic};
-    return status == STATUS_OK ? topic_write_json(&read->out, policies, &address) : status;
+    write_topic(&read->out, policies, &address);
+    return buffer_status(&read->out);
 }
 
 /* ---- a page ---- */
 
-static struct slice given_or_empty(struct slice text) {
-    return text.data ? text : SLICE("");
-}
-
-static enum status read_rows(struct store_read *read, struct store_session *session) {
-    const struct row_list *list = read->state;
-    struct slice after = given_or_empty(list->filters[FILTER_AFTER]);
-    if (read->entity_kind == ENTITY_TOPIC)
-        return store_list_topics(session, given_or_empty(list->filters[FILTER_PREFIX]), after,
-                                 LIST_PAGE_READS_MAX + 1, read, list_topic);
-    return store_list_entities(session, read->entity_kind, after, LIST_PAGE_READS_MAX + 1, read,
-                               list_entity);
-}
-
 static void read_list(struct store_read *read, struct store_session *session) {
     const struct row_list *list = read->state;
-    enum status status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
-    if (status == STATUS_OK)
-        status = read_rows(read, session);
+    const struct slice *filters = list->filters;
+    struct buffer *out = &read->out;
+    struct slice after = filters[FILTER_AFTER].data ? filters[FILTER_AFTER] : SLICE("");
+    struct slice prefix = filters[FILTER_PREFIX].data ? filters[FILTER_PREFIX] : SLICE("");
+    buffer_append_slice(out, SLICE("{\"items\":["));
+    enum status status =
+        read->entity_kind == ENTITY_TOPIC
+            ? store_list_topics(session, prefix, after, LIST_PAGE_READS_MAX + 1, read, list_topic)
+            : store_list_entities(session, read->entity_kind, after, LIST_PAGE_READS_MAX + 1, read,
+                                  list_entity);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
-    if (status == STATUS_OK)
-        status = read->has_more ? json_write_string(&read->out, buffer_slice(&list->last))
-                                : buffer_append_slice(&read->out, SLICE("null"));
-    if (status == STATUS_OK)
-        status =
-            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
+    buffer_append_slice(out, SLICE("],\"next_cursor\":"));
+    if (read->has_more)
+        json_write_string(out, buffer_slice(&list->last));
+    else
+        buffer_append_slice(out, SLICE("null"));
+    buffer_printf(out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
     read->status = status;
 }
 
 /* ---- the request ---- */
 
-static bool class_is_known(struct slice name) {
-    int topic_class = 0;
-    while (topic_class < TOPIC_CLASS_COUNT &&
-           !slice_equal(name, slice_of(topic_class_name((enum topic_class)topic_class))))
-        topic_class++;
-    return topic_class < TOPIC_CLASS_COUNT;
-}
-
 /* A misspelt status or class would match nothing. */
 static const char *fault_of(const struct row_list *list, enum entity_kind kind) {
     struct slice status = list->filters[FILTER_STATUS];
+    struct slice class_name = list->filters[FILTER_CLASS];
     enum run_state run_state;
     enum worker_state worker_state;
+    int topic_class = 0;
     if (status.data && kind == ENTITY_RUN && !run_state_parse(status, &run_state))
         return "status is no state of a run.";
     if (status.data && kind == ENTITY_WORKER && !worker_state_parse(status, &worker_state))
         return "status is no state of a worker.";
-    if (list->filters[FILTER_CLASS].data && !class_is_known(list->filters[FILTER_CLASS]))
-        return "class is no class of topics.";
-    return NULL;
-}
-
-static enum status query_read(struct store_read *read) {
-    struct row_list *list = read->state;
-    enum status status =
-        query_number(read->exchange, SLICE("limit"), 1, LIST_PAGE_ITEMS_MAX, &read->limit);
-    for (size_t i = 0; status == STATUS_OK && i < FILTER_COUNT; i++)
-        status = query_text(read->exchange, slice_of(filter_names[i]), &list->memory[i],
-                            &list->filters[i]);
-    return status;
+    if (!class_name.data)
+        return NULL;
+    while (topic_class < TOPIC_CLASS_COUNT &&
+           !slice_equal(class_name, slice_of(topic_class_name((enum topic_class)topic_class))))
+        topic_class++;
+    return topic_class < TOPIC_CLASS_COUNT ? NULL : "class is no class of topics.";
 }
 
 static void handle_list(struct exchange *exchange, enum entity_kind kind) {
@@ -201,7 +202,11 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
     read->state = list;
     read->state_free = list_free;
     read->limit = LIMIT_DEFAULT;
-    enum status status = query_read(read);
+    enum status status =
+        query_number(exchange, SLICE("limit"), 1, LIST_PAGE_ITEMS_MAX, &read->limit);
+    for (size_t i = 0; status == STATUS_OK && i < FILTER_COUNT; i++)
+        status =
+            query_text(exchange, slice_of(filter_names[i]), &list->memory[i], &list->filters[i]);
     const char *message = status == STATUS_INVALID_REQUEST
                               ? "limit is a whole number from 1 to 1000; a text has 2048 bytes."
                               : NULL;
@@ -242,9 +247,8 @@ static void read_topic(struct store_read *read, struct store_session *session) {
                      ? topic_address_absent(read->id, &read->arena, &address)
                      : topic_address_find(session, read->id, &read->arena, &address);
     if (status == STATUS_OK)
-        status = topic_write_json(&read->out, api_of(read->exchange)->policies, &address);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&read->out, '\n');
+        write_topic(&read->out, api_of(read->exchange)->policies, &address);
+    buffer_append_byte(&read->out, '\n');
     read->status = status;
 }
 

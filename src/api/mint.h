@@ -1,9 +1,10 @@
-/* Minting: reads a JSON request for a token and writes the answer with the token.
- * Any thread.
+/* Minting: reads a JSON request for a token and writes the answer with the token. mint.c also has
+ * the handler of the endpoint.
+ * Thread: any.
  * Memory: the answer is appended to the caller's buffer, whole or not at all.
  * Errors: STATUS_INVALID_REQUEST, STATUS_INVALID_SCOPE and STATUS_FORBIDDEN_SCOPE with a reason;
- * STATUS_INVALID_TTL; those of token_mint and the parser. The answer has the same values as the
- * token. */
+ * STATUS_INVALID_TTL; those of token_mint and the parser.
+ * Invariant: the answer has the same values as the token. */
 #ifndef API_MINT_H
 #define API_MINT_H
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +33,6 @@ static uint64_t fds_by_kernel(void) {
     return stat(FD_FOLDER, &folder) == 0 && folder.st_size > 0 ? (uint64_t)folder.st_size : 0;
 }
 
-static uint64_t count_fds(void) {
-    uint64_t fds = fds_by_kernel();
-    return fds > 0 ? fds : atomic_load(&fds_counted);
-}
-
 void process_stats_refresh(void) {
     static unsigned refreshes;
     if (refreshes++ % REFRESHES_PER_COUNT == 0 && fds_by_kernel() == 0)
@@ -54,14 +50,6 @@ static uint64_t resident_bytes(void) {
     return second ? strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-static uint64_t count_threads(void) {
-    struct stat folder;
-    /* Each thread is a link of the folder, which has two further links. */
-    if (stat("/proc/self/task", &folder) != 0 || folder.st_nlink < 2)
-        return 0;
-    return folder.st_nlink - 2;
-}
-
 static uint64_t nanoseconds(struct timeval time) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_usec * 1000u;
 }
@@ -69,13 +57,17 @@ static uint64_t nanoseconds(struct timeval time) {
 struct process_stats process_stats_read(void) {
     struct rusage usage = {0};
     struct rlimit limit = {0};
+    struct stat threads;
+    uint64_t fds = fds_by_kernel();
     (void)getrusage(RUSAGE_SELF, &usage);
     (void)getrlimit(RLIMIT_NOFILE, &limit);
+    /* Each thread is a link of the folder, which has two further links. */
+    bool has_threads = stat("/proc/self/task", &threads) == 0 && threads.st_nlink >= 2;
     return (struct process_stats){
         .resident_bytes = resident_bytes(),
         .cpu_ns = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
-        .open_fds = count_fds(),
+        .open_fds = fds > 0 ? fds : atomic_load(&fds_counted),
         .max_fds = limit.rlim_cur,
-        .threads = count_threads(),
+        .threads = has_threads ? threads.st_nlink - 2 : 0,
     };
 }

@@ -4,8 +4,6 @@
 #include "delivery/relay/relay.h"
 #include "delivery/repair.h"
 #include "http/store_read.h"
-#include "wire/canonical.h"
-#include "wire/json.h"
 #include "wire/object_writer.h"
 
 #define DRIFT_LIMIT_DEFAULT 100
@@ -37,9 +35,8 @@ static void read_summary(struct store_read *read, struct store_session *session)
     if (status == STATUS_OK)
         status = load_summary(read, session, &entity, &document);
     if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, document.payload);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&read->out, '\n');
+        buffer_append_slice(&read->out, document.payload);
+    buffer_append_byte(&read->out, '\n');
     read->status = status;
 }
 
@@ -58,29 +55,6 @@ void handle_worker_summary(struct exchange *exchange) {
     handle_read(exchange, ENTITY_WORKER, read_summary);
 }
 
-static enum status write_checkpoint(struct buffer *out, struct slice entity_id,
-                                    const struct store_checkpoint *checkpoint) {
-    char hash[PAYLOAD_HASH_SIZE];
-    payload_hash_text(checkpoint->summary_hash, hash);
-    enum status status = buffer_printf(
-        out, "{\"projection_name\":\"%s\",\"entity_id\":", document_kind_name(checkpoint->kind));
-    if (status == STATUS_OK)
-        status = json_write_string(out, entity_id);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"document_id\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(out, checkpoint->document_id);
-    if (status == STATUS_OK)
-        status = buffer_printf(out, ",\"last_runtime_seq\":%llu,\"projection_version\":",
-                               (unsigned long long)checkpoint->last_runtime_seq);
-    if (status == STATUS_OK)
-        status = json_write_string(out, checkpoint->projection_version);
-    if (status == STATUS_OK)
-        status = buffer_printf(out, ",\"summary_hash\":\"%s\",\"last_projected_at\":%llu}\n", hash,
-                               (unsigned long long)checkpoint->last_projected_at_ms);
-    return status;
-}
-
 static void read_checkpoint(struct store_read *read, struct store_session *session) {
     struct store_entity entity;
     struct store_checkpoint checkpoint;
@@ -88,9 +62,19 @@ static void read_checkpoint(struct store_read *read, struct store_session *sessi
     if (status == STATUS_OK)
         status = store_load_checkpoint(session, entity_row(read->entity_kind)->summary, entity.ref,
                                        &read->arena, &checkpoint);
-    if (status == STATUS_OK)
-        status = write_checkpoint(&read->out, read->id, &checkpoint);
     read->status = status;
+    if (status != STATUS_OK)
+        return;
+    struct object_writer object = object_begin(&read->out);
+    object_text(&object, SLICE("projection_name"), slice_of(document_kind_name(checkpoint.kind)));
+    object_text(&object, SLICE("entity_id"), read->id);
+    object_text(&object, SLICE("document_id"), checkpoint.document_id);
+    object_number(&object, SLICE("last_runtime_seq"), checkpoint.last_runtime_seq);
+    object_text(&object, SLICE("projection_version"), checkpoint.projection_version);
+    object_hash(&object, SLICE("summary_hash"), checkpoint.summary_hash);
+    object_number(&object, SLICE("last_projected_at"), checkpoint.last_projected_at_ms);
+    object_close(&object);
+    buffer_append_byte(&read->out, '\n');
 }
 
 void handle_checkpoint(struct exchange *exchange) {
@@ -107,33 +91,29 @@ void handle_checkpoint(struct exchange *exchange) {
 static enum status write_drift(void *user, const struct store_drift *drift) {
     struct store_read *read = user;
     struct buffer *out = &read->out;
-    enum status status = buffer_append_slice(out, read->has_more ? SLICE(",{") : SLICE("{"));
+    if (read->has_more)
+        buffer_append_byte(out, ',');
     read->has_more = true;
-    if (status == STATUS_OK && drift->subject.data) {
-        status = buffer_append_slice(out, SLICE("\"subject\":"));
-        if (status == STATUS_OK)
-            status = json_write_string(out, drift->subject);
-    } else if (status == STATUS_OK) {
-        status = buffer_printf(
-            out, "\"projection_name\":\"%s\",\"entity_id\":", document_kind_name(drift->kind));
-        if (status == STATUS_OK)
-            status = json_write_string(out, drift->entity_id);
+    struct object_writer object = object_begin(out);
+    if (drift->subject.data) {
+        object_text(&object, SLICE("subject"), drift->subject);
+    } else {
+        object_text(&object, SLICE("projection_name"), slice_of(document_kind_name(drift->kind)));
+        object_text(&object, SLICE("entity_id"), drift->entity_id);
     }
-    if (status == STATUS_OK)
-        status = buffer_printf(
-            out,
-            ",\"reason_code\":\"%s\",\"expected_seq\":%llu,\"actual_seq\":%llu,\"seen_at\":%llu}",
-            reason_code(drift->reason), (unsigned long long)drift->expected_seq,
-            (unsigned long long)drift->actual_seq, (unsigned long long)drift->seen_at_ms);
-    return status;
+    object_text(&object, SLICE("reason_code"), slice_of(reason_code(drift->reason)));
+    object_number(&object, SLICE("expected_seq"), drift->expected_seq);
+    object_number(&object, SLICE("actual_seq"), drift->actual_seq);
+    object_number(&object, SLICE("seen_at"), drift->seen_at_ms);
+    object_close(&object);
+    return buffer_status(out);
 }
 
 /* A sink that fails or holds documents lacks documents that the tables have. */
-static enum status write_sink(struct buffer *out, size_t index, struct relay_stats stats) {
+static void write_sink(struct buffer *out, size_t index, struct relay_stats stats) {
     const char *state = stats.held > 0 ? "holding" : "ok";
-    enum status status = index > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
-    if (status != STATUS_OK)
-        return status;
+    if (index > 0)
+        buffer_append_byte(out, ',');
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("sink"), slice_of(label_sink_name(stats.sink)));
     object_text(&object, SLICE("status"), slice_of(stats.failing_since_ms > 0 ? "failing" : state));
@@ -150,21 +130,17 @@ static enum status write_sink(struct buffer *out, size_t index, struct relay_sta
         object_number(&object, SLICE("held_since"), stats.held_since_ms);
         object_text(&object, SLICE("held_reason"), slice_of(stats.refusal));
     }
-    return object_end(&object);
+    object_close(&object);
 }
 
 static void read_drift(struct store_read *read, struct store_session *session) {
-    enum status status = buffer_append_slice(&read->out, SLICE("{\"drift\":["));
-    if (status == STATUS_OK)
-        status = store_walk_drifts(session, read->limit, read, write_drift);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("],\"sinks\":["));
     const struct api *api = api_of(read->exchange);
-    for (size_t i = 0; status == STATUS_OK && i < api->relay_count; i++)
-        status = write_sink(&read->out, i, relay_stats(api->relays[i]));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("]}\n"));
-    read->status = status;
+    buffer_append_slice(&read->out, SLICE("{\"drift\":["));
+    read->status = store_walk_drifts(session, read->limit, read, write_drift);
+    buffer_append_slice(&read->out, SLICE("],\"sinks\":["));
+    for (size_t i = 0; i < api->relay_count; i++)
+        write_sink(&read->out, i, relay_stats(api->relays[i]));
+    buffer_append_slice(&read->out, SLICE("]}\n"));
 }
 
 void handle_drift(struct exchange *exchange) {

@@ -20,50 +20,39 @@
 
 /* ---- one owner in an answer ---- */
 
-static enum status write_limits(struct buffer *out, const struct quota_limits *limits,
-                                const bool *is_shown) {
+static void put_limits(struct buffer *out, const struct quota_limits *limits,
+                       const bool *is_shown) {
     struct object_writer object = object_begin(out);
     for (unsigned i = 0; i < QUOTA_COUNT; i++)
         if (!is_shown || is_shown[i])
             object_number(&object, slice_of(quota_name((enum quota)i)), limits->of[i]);
-    return object_end(&object);
-}
-
-static enum status write_usage(struct buffer *out, const struct store_usage *usage) {
-    struct object_writer object = object_begin(out);
-    object_number(&object, SLICE("bytes_stored"), usage_bytes_stored(usage));
-    object_number(&object, SLICE("events"), usage->events);
-    object_number(&object, SLICE("metadata_bytes"), usage->metadata_bytes);
-    object_number(&object, SLICE("open_runs"), usage->open_runs);
-    object_number(&object, SLICE("open_workers"), usage->open_workers);
-    return object_end(&object);
+    object_close(&object);
 }
 
 /* owner, the quotas that were set for it, all limits that follow, and the usage. */
-static enum status write_owner(struct buffer *out, struct quota_table *table,
-                               const struct store_usage *usage) {
+static void put_owner(struct buffer *out, struct quota_table *table,
+                      const struct store_usage *usage) {
     struct quota_limits limits;
     struct quota_settings settings;
     quota_limits_of(table, usage->owner, &limits, &settings);
-    enum status status = buffer_append_slice(out, SLICE("{\"owner\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(out, usage->owner);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"quotas\":"));
-    if (status == STATUS_OK)
-        status = write_limits(out, &limits, settings.is_set);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"limits\":"));
-    if (status == STATUS_OK)
-        status = write_limits(out, &limits, NULL);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"usage\":"));
-    if (status == STATUS_OK)
-        status = write_usage(out, usage);
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+    struct object_writer owner = object_begin(out);
+    object_text(&owner, SLICE("owner"), usage->owner);
+    buffer_append_slice(out, SLICE(",\"quotas\":"));
+    put_limits(out, &limits, settings.is_set);
+    buffer_append_slice(out, SLICE(",\"limits\":"));
+    put_limits(out, &limits, NULL);
+    buffer_append_slice(out, SLICE(",\"usage\":"));
+    struct object_writer used = object_begin(out);
+    object_number(&used, SLICE("bytes_stored"), usage_bytes_stored(usage));
+    object_number(&used, SLICE("events"), usage->events);
+    object_number(&used, SLICE("metadata_bytes"), usage->metadata_bytes);
+    object_number(&used, SLICE("open_runs"), usage->open_runs);
+    object_number(&used, SLICE("open_workers"), usage->open_workers);
+    object_close(&used);
+    object_close(&owner);
 }
 
-static void refuse(struct exchange *exchange, const char *message) {
+static void refuse_shape(struct exchange *exchange, const char *message) {
     exchange_answer_error(
         exchange, &(struct exchange_error){.status = STATUS_INVALID_REQUEST, .message = message});
 }
@@ -79,7 +68,7 @@ static bool has_owner(struct exchange *exchange) {
             (struct slice){owner.data + prefix_size, owner.size - prefix_size});
     }
     if (!is_owner)
-        refuse(exchange, "An owner is user:ID, guest:SCOPE or org:ID.");
+        refuse_shape(exchange, "An owner is user:ID, guest:SCOPE or org:ID.");
     return is_owner;
 }
 
@@ -123,18 +112,14 @@ static void change_answer(struct exchange_call *call) {
     enum status status = call->call.status == STATUS_OK ? work->status : call->call.status;
     struct buffer out;
     buffer_init(&out, LIST_PAGE_BYTES);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         log_event(
             LOG_INFO, "quotas.changed", log_slice("request_id", exchange_request_id(exchange)),
             log_slice("owner", work->usage.owner), log_int("changed", (int64_t)work->quota_count));
-    if (status == STATUS_OK)
-        status = write_owner(&out, api_of(exchange)->quotas, &work->usage);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&out, '\n');
-    if (status == STATUS_OK)
-        exchange_answer_json(exchange, 200, buffer_slice(&out));
-    else
-        exchange_answer_status(exchange, status);
+        put_owner(&out, api_of(exchange)->quotas, &work->usage);
+        buffer_append_byte(&out, '\n');
+    }
+    exchange_answer_text(exchange, status, &out);
     buffer_release(&out);
 }
 
@@ -194,7 +179,7 @@ static void change(struct exchange *exchange, bool removes_all) {
                 (struct store_quota){work->usage.owner, slice_of(quota_name((enum quota)i)),
                                      given.settings.is_set[i], given.settings.value[i], 0};
     if (fault)
-        refuse(exchange, fault);
+        refuse_shape(exchange, fault);
     else
         record_change(work, removes_all);
 }
@@ -216,8 +201,9 @@ static void read_one(struct store_read *read, struct store_session *session) {
     if (status == STATUS_OK)
         status = store_load_usages(session, &usage, 1);
     if (status == STATUS_OK)
-        status = write_owner(&read->out, table, &usage);
-    read->status = status == STATUS_OK ? buffer_append_byte(&read->out, '\n') : status;
+        put_owner(&read->out, table, &usage);
+    buffer_append_byte(&read->out, '\n');
+    read->status = status;
 }
 
 void handle_quota_get(struct exchange *exchange) {
@@ -252,11 +238,12 @@ static enum status list_owner(void *user, const struct store_usage *usage) {
     if (read->has_more)
         return STATUS_LIMIT_REACHED;
     buffer_clear(&list->last);
-    enum status status = buffer_append_slice(&list->last, usage->owner);
-    if (status == STATUS_OK && list->count++ > 0)
-        status = buffer_append_byte(&read->out, ',');
-    return status == STATUS_OK ? write_owner(&read->out, api_of(read->exchange)->quotas, usage)
-                               : status;
+    buffer_append_slice(&list->last, usage->owner);
+    if (list->count++ > 0)
+        buffer_append_byte(&read->out, ',');
+    put_owner(&read->out, api_of(read->exchange)->quotas, usage);
+    return buffer_status(&list->last) == STATUS_OK ? buffer_status(&read->out)
+                                                   : buffer_status(&list->last);
 }
 
 static enum status list_quotas(struct store_read *read, struct store_session *session) {
@@ -281,20 +268,17 @@ static void read_list(struct store_read *read,
                       struct store_session *session) {
     const struct owner_list *list = read->state;
     enum status status = quota_table_read(api_of(read->exchange)->quotas, session);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
+    buffer_append_slice(&read->out, SLICE("{\"items\":["));
     if (status == STATUS_OK)
         status = rows(read, session);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
-    if (status == STATUS_OK)
-        status = read->has_more ? json_write_string(&read->out, buffer_slice(&list->last))
-                                : buffer_append_slice(&read->out, SLICE("null"));
-    if (status == STATUS_OK)
-        status =
-            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
+    buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
+    if (read->has_more)
+        json_write_string(&read->out, buffer_slice(&list->last));
+    else
+        buffer_append_slice(&read->out, SLICE("null"));
+    buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
     read->status = status;
 }
 
@@ -334,7 +318,8 @@ static void handle_list(struct exchange *exchange,
     if (status == STATUS_OK)
         store_read_post(read);
     else
-        refuse(exchange, "limit is a whole number from 1 to 1000; after has up to 2048 bytes.");
+        refuse_shape(exchange,
+                     "limit is a whole number from 1 to 1000; after has up to 2048 bytes.");
 }
 
 void handle_quotas(struct exchange *exchange) {

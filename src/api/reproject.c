@@ -1,4 +1,4 @@
-/* POST /internal/v1/projectors/reproject: builds documents again from the log, beside the appends.
+/* POST /internal/v1/projectors/reproject: rebuilds documents from the log, beside the appends.
  *
  * The writer runs one job for each entity. Between two jobs it commits the appends that wait. Each
  * rewritten document is sent when it is found. While none is found, white space is sent once a
@@ -28,7 +28,7 @@ struct reproject_work {
     enum document_kind document; /* the kind that is rebuilt now */
     struct buffer id;
     bool all;
-    bool journal; /* the journals are made again at the end */
+    bool journal; /* the journals are rebuilt at the end */
     /* For all entities: the last one that was rebuilt, and the last one that existed at the start.
      */
     uint64_t after_ref;
@@ -41,7 +41,6 @@ struct reproject_work {
     struct store_entity entity;
     struct reproject_result total;
     struct buffer out;
-    enum status out_status;
     uint64_t last_sent_ms;
 };
 
@@ -58,20 +57,14 @@ static void work_free(void *memory) {
 static void on_drift(void *user, const struct reproject_drift *drift) {
     struct reproject_work *work = user;
     struct buffer *out = &work->out;
-    enum status status =
-        buffer_append_slice(out, work->total.drifted > 0 ? SLICE(",\n{") : SLICE("\n{"));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE("\"document_id\":"));
-    if (status == STATUS_OK)
-        status = json_write_string(out, drift->document_key);
-    if (status == STATUS_OK)
-        status = buffer_printf(out,
-                               ",\"reason\":\"%s\",\"message\":\"%s\",\"expected_seq\":%llu,"
-                               "\"actual_seq\":%llu}",
-                               reason_code(drift->reason), drift->message,
-                               (unsigned long long)drift->expected_seq,
-                               (unsigned long long)drift->actual_seq);
-    work->out_status = status;
+    buffer_append_slice(out, work->total.drifted > 0 ? SLICE(",\n{") : SLICE("\n{"));
+    buffer_append_slice(out, SLICE("\"document_id\":"));
+    json_write_string(out, drift->document_key);
+    buffer_printf(out,
+                  ",\"reason\":\"%s\",\"message\":\"%s\",\"expected_seq\":%llu,"
+                  "\"actual_seq\":%llu}",
+                  reason_code(drift->reason), drift->message,
+                  (unsigned long long)drift->expected_seq, (unsigned long long)drift->actual_seq);
 }
 
 static void on_commit(void *user, const struct store_batch *batch) {
@@ -103,23 +96,6 @@ static enum status find_next(struct reproject_work *work, struct store_session *
     return status;
 }
 
-static enum status find_entity(struct reproject_work *work, struct store_session *session) {
-    arena_reset(&work->arena);
-    work->entity = (struct store_entity){.ref = 0};
-    if (!work->all)
-        return store_load_entity(session, document_row(work->document)->entity,
-                                 buffer_slice(&work->id), &work->arena, &work->entity);
-    enum status status = find_next(work, session);
-    while (status == STATUS_OK && work->entity.ref == 0 &&
-           work->document + 1 < DOCUMENT_KIND_COUNT) {
-        work->document++;
-        work->after_ref = 0;
-        status = find_next(work, session);
-    }
-    work->after_ref = work->entity.ref;
-    return status;
-}
-
 static enum status rebuild_entity(struct reproject_work *work, struct store_session *session) {
     const struct reproject_options options = {
         .kind = work->entity.kind,
@@ -139,7 +115,7 @@ static enum status rebuild_entity(struct reproject_work *work, struct store_sess
     work->total.events += result.events;
     work->total.drifted += result.drifted;
     work->total.repaired += result.repaired;
-    return status == STATUS_OK ? work->out_status : status;
+    return status == STATUS_OK ? buffer_status(&work->out) : status;
 }
 
 struct topic_page {
@@ -148,7 +124,7 @@ struct topic_page {
     bool has_more;
 };
 
-/* Readers of the topic find their position stale, and begin again. */
+/* Subscribers of the topic find their position stale, and bootstrap. */
 static enum status announce_topic(void *user, const struct store_topic *topic) {
     struct topic_page *page = user;
     const struct store_batch batch = {.topics = topic, .topic_count = 1};
@@ -175,12 +151,28 @@ static enum status rebuild_journals(struct reproject_work *work, struct store_se
 
 static void run_step(struct call *call, struct store_session *store) {
     struct reproject_work *work = container_of(call, struct reproject_work, call.call);
-    work->status = find_entity(work, store);
-    if (work->status == STATUS_OK && work->entity.ref > 0)
-        work->status = rebuild_entity(work, store);
+    enum status status;
+    arena_reset(&work->arena);
+    work->entity = (struct store_entity){.ref = 0};
+    if (work->all) {
+        status = find_next(work, store);
+        while (status == STATUS_OK && work->entity.ref == 0 &&
+               work->document + 1 < DOCUMENT_KIND_COUNT) {
+            work->document++;
+            work->after_ref = 0;
+            status = find_next(work, store);
+        }
+        work->after_ref = work->entity.ref;
+    } else {
+        status = store_load_entity(store, document_row(work->document)->entity,
+                                   buffer_slice(&work->id), &work->arena, &work->entity);
+    }
+    if (status == STATUS_OK && work->entity.ref > 0)
+        status = rebuild_entity(work, store);
     work->is_over = !work->all || work->entity.ref == 0;
-    if (work->status == STATUS_OK && work->is_over && work->journal)
-        work->status = rebuild_journals(work, store);
+    if (status == STATUS_OK && work->is_over && work->journal)
+        status = rebuild_journals(work, store);
+    work->status = status;
 }
 
 /* ---- on the loop ---------------------------------------------------------------------------- */
@@ -207,19 +199,31 @@ static void post_step(struct reproject_work *work) {
         exchange_call_writer(&work->call);
 }
 
-static enum status write_end(struct reproject_work *work) {
-    return buffer_printf(
-        &work->out,
-        "],\n\"entities\":%llu,\"events\":%llu,\"drifted\":%llu,"
-        "\"repaired\":%llu}\n",
-        (unsigned long long)work->total.entities, (unsigned long long)work->total.events,
-        (unsigned long long)work->total.drifted, (unsigned long long)work->total.repaired);
-}
-
 /* Sends the output. The next step follows when the connection has taken it. */
-static void send_output(struct reproject_work *work) {
+static void step_answer(struct exchange_call *call) {
+    struct reproject_work *work = container_of(call, struct reproject_work, call);
     struct exchange *exchange = work->exchange;
-    work->last_sent_ms = clock_mono_ms(&exchange->loop->clock);
+    uint64_t now_ms = clock_mono_ms(&exchange->loop->clock);
+    enum status status = call->call.status == STATUS_OK ? work->status : call->call.status;
+    if (status == STATUS_OK && work->is_over)
+        status = buffer_printf(
+            &work->out,
+            "],\n\"entities\":%llu,\"events\":%llu,\"drifted\":%llu,"
+            "\"repaired\":%llu}\n",
+            (unsigned long long)work->total.entities, (unsigned long long)work->total.events,
+            (unsigned long long)work->total.drifted, (unsigned long long)work->total.repaired);
+    else if (status == STATUS_OK && work->out.size == 0 &&
+             now_ms - work->last_sent_ms >= PROGRESS_MS)
+        status = buffer_append_byte(&work->out, '\n');
+    if (status != STATUS_OK) {
+        fail(work, status);
+        return;
+    }
+    if (work->out.size == 0) {
+        post_step(work);
+        return;
+    }
+    work->last_sent_ms = now_ms;
     if (!exchange_is_answered(exchange))
         exchange_begin(exchange, 200, SLICE("application/json"));
     if (work->is_over) {
@@ -228,23 +232,6 @@ static void send_output(struct reproject_work *work) {
         buffer_clear(&work->out);
         post_step(work);
     }
-}
-
-static void step_answer(struct exchange_call *call) {
-    struct reproject_work *work = container_of(call, struct reproject_work, call);
-    struct exchange *exchange = work->exchange;
-    enum status status = call->call.status == STATUS_OK ? work->status : call->call.status;
-    if (status == STATUS_OK && work->is_over)
-        status = write_end(work);
-    else if (status == STATUS_OK && work->out.size == 0 &&
-             clock_mono_ms(&exchange->loop->clock) - work->last_sent_ms >= PROGRESS_MS)
-        status = buffer_append_byte(&work->out, '\n');
-    if (status != STATUS_OK)
-        fail(work, status);
-    else if (work->out.size > 0)
-        send_output(work);
-    else
-        post_step(work);
 }
 
 static void piece_sent(struct exchange *exchange) {
@@ -295,21 +282,6 @@ static void run(struct exchange *exchange) {
     post_step(exchange->work);
 }
 
-static void record_reproject(struct reproject_work *work) {
-    struct record *record = record_new(work->exchange, 1);
-    if (!record)
-        return;
-    struct object_writer event = record_begin(record);
-    if (work->all) {
-        object_json(&event, SLICE("journal"), work->journal ? SLICE("true") : SLICE("false"));
-    } else {
-        enum entity_kind kind = document_row((enum document_kind)work->document)->entity;
-        object_text(&event, slice_of(entity_row(kind)->id_member), buffer_slice(&work->id));
-    }
-    record_end(record, &event, "operator.reprojected");
-    record_post(record, run);
-}
-
 void handle_reproject(struct exchange *exchange) {
     struct reproject_work *work = calloc(1, sizeof(*work));
     if (!work) {
@@ -320,7 +292,6 @@ void handle_reproject(struct exchange *exchange) {
     work->api = api_of(exchange);
     work->call =
         (struct exchange_call){.call.run = run_step, .exchange = exchange, .answer = step_answer};
-    work->out_status = STATUS_OK;
     buffer_init(&work->id, ID_BYTES_MAX);
     buffer_init(&work->out, REPROJECT_ANSWER_BYTES_MAX);
     arena_init(&work->arena, REPROJECT_ARENA_BYTES_MAX);
@@ -337,10 +308,21 @@ void handle_reproject(struct exchange *exchange) {
                                              "\"journal\":true."});
         return;
     }
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&work->out, SLICE("{\"rewritten\":["));
-    if (status == STATUS_OK)
-        record_reproject(work);
-    else
+    if (status != STATUS_OK) {
         exchange_answer_status(exchange, status);
+        return;
+    }
+    buffer_append_slice(&work->out, SLICE("{\"rewritten\":["));
+    struct record *record = record_new(exchange, 1);
+    if (!record)
+        return;
+    struct object_writer event = record_begin(record);
+    if (work->all) {
+        object_json(&event, SLICE("journal"), work->journal ? SLICE("true") : SLICE("false"));
+    } else {
+        enum entity_kind kind = document_row(work->document)->entity;
+        object_text(&event, slice_of(entity_row(kind)->id_member), buffer_slice(&work->id));
+    }
+    record_end(record, &event, "operator.reprojected");
+    record_post(record, run);
 }

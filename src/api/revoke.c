@@ -2,6 +2,11 @@
  *
  *   record ──▶ writer: durable ──▶ in memory ──▶ every loop: sweep ──▶ other nodes: the same
  *          ──▶ answer
+ *
+ * The events of the audit log come first, so that none is missing. The writer stores the rows in
+ * one job, which any node may run. Then the revocations are in memory, where admission reads them,
+ * and each loop ends its sessions and requests of these principals. The last loop that has done so
+ * lets the other nodes know. The answer waits until all nodes have confirmed, or for five seconds.
  */
 #include "api/revoke.h"
 
@@ -13,6 +18,106 @@
 #include "api/record.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "wire/json.h"
+
+#define DEPTH_MAX 4
+
+/* ---- the request -------------------------------------------------------------------------- */
+
+/* The first fields are the lists, in the order of enum revocation_kind. */
+enum field { FIELD_REASON = REVOCATION_KIND_COUNT, FIELD_COUNT };
+
+static bool decode(struct revoke_request *request, struct json_value value, size_t bytes_max,
+                   struct slice *text) {
+    struct buffer *texts = &request->texts;
+    size_t begin = texts->size;
+    /* The buffer has room: a decoded text is never longer than the request. */
+    if (value.kind != JSON_KIND_STRING || json_string_decode(value, texts) != STATUS_OK)
+        return false;
+    *text = (struct slice){texts->data + begin, texts->size - begin};
+    return text->size > 0 && text->size <= bytes_max;
+}
+
+static bool read_list(struct revoke_request *request, enum revocation_kind kind,
+                      struct json_value list) {
+    struct json_value element;
+    if (list.kind == JSON_KIND_NULL)
+        return true;
+    if (list.kind != JSON_KIND_ARRAY)
+        return false;
+    struct json_iterator elements = json_iterate(list);
+    while (json_next_element(&elements, &element)) {
+        struct store_revocation *revocation = &request->revocations[request->count];
+        if (request->count == REVOKE_IDS_MAX)
+            return false;
+        *revocation = (struct store_revocation){.kind = kind, .reason = request->reason};
+        if (!decode(request, element, REVOCATION_ID_BYTES_MAX, &revocation->id))
+            return false;
+        request->count++;
+        request->counts[kind]++;
+    }
+    return true;
+}
+
+enum status revoke_request_read(struct slice text, struct revoke_request *request,
+                                const char **message) {
+    const struct json_limits limits = {REVOKE_BYTES_MAX, DEPTH_MAX};
+    struct json_field fields[FIELD_COUNT] = {
+        [REVOCATION_SESSION] = {.name = SLICE("session_ids")},
+        [REVOCATION_DEVICE] = {.name = SLICE("device_ids")},
+        [REVOCATION_TOKEN] = {.name = SLICE("jtis")},
+        [FIELD_REASON] = {.name = SLICE("reason")},
+    };
+    const struct json_field *reason = &fields[FIELD_REASON];
+    struct json_value object, name, value;
+    size_t present = 0;
+    request->count = 0;
+    memset(request->counts, 0, sizeof(request->counts));
+    request->reason = (struct slice){NULL, 0};
+    buffer_init(&request->texts, text.size + 1);
+    *message = NULL;
+    enum status status = json_read_object(text, &limits, fields, FIELD_COUNT);
+    if (status != STATUS_OK)
+        return status;
+    *message = "It has session_ids, device_ids, jtis and reason, and no other members.";
+    if (json_parse(text, &limits, &object) != STATUS_OK)
+        return STATUS_INVALID_REQUEST;
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        present += fields[i].present;
+    struct json_iterator members = json_iterate(object);
+    while (json_next_member(&members, &name, &value))
+        present--;
+    if (present != 0)
+        return STATUS_INVALID_REQUEST;
+    status = buffer_reserve(&request->texts, text.size + 1);
+    if (status != STATUS_OK)
+        goto out;
+    status = STATUS_INVALID_REQUEST;
+    *message = "The reason is text of 1 to 512 bytes.";
+    if (reason->present && reason->value.kind != JSON_KIND_NULL &&
+        !decode(request, reason->value, REVOKE_REASON_BYTES_MAX, &request->reason))
+        goto out;
+    *message =
+        "Ids are texts of 1 to 640 bytes in the lists session_ids, device_ids and jtis, at most "
+        "1000 of them.";
+    for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
+        if (fields[kind].present &&
+            !read_list(request, (enum revocation_kind)kind, fields[kind].value))
+            goto out;
+    *message = "The request names nothing to revoke: session_ids, device_ids or jtis.";
+    if (request->count > 0)
+        status = STATUS_OK;
+out:
+    if (status != STATUS_OK)
+        revoke_request_release(request);
+    return status;
+}
+
+void revoke_request_release(struct revoke_request *request) {
+    buffer_release(&request->texts);
+}
+
+/* ---- the work ----------------------------------------------------------------------------- */
 
 static void work_free(void *memory) {
     struct revoke_work *work = memory;
@@ -41,30 +146,6 @@ static void sweep_done(struct sweep *sweep) {
     writer_beat_post(api->writer);
 }
 
-/* Adds all revocations, even if one of them finds no room. Returns the first failure. */
-static enum status remember(const struct revoke_work *work) {
-    struct revocations *revocations = work->exchange->http->gate.revocations;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < work->request.count; i++) {
-        const struct store_revocation *one = &work->request.revocations[i];
-        enum status added =
-            revocations_add(revocations, one->kind, one->id, one->expires_at_ms, work->forget_ms);
-        if (status == STATUS_OK)
-            status = added;
-    }
-    return status;
-}
-
-/* Logged before the sweep: the sweep may log so many lines that some are dropped. */
-static void log_revocation(const struct revoke_work *work) {
-    const struct revoke_request *request = &work->request;
-    log_event(LOG_INFO, "sessions.revoked", log_str("request_id", work->exchange->request_id),
-              log_int("sessions", (int64_t)request->counts[REVOCATION_SESSION]),
-              log_int("devices", (int64_t)request->counts[REVOCATION_DEVICE]),
-              log_int("tokens", (int64_t)request->counts[REVOCATION_TOKEN]),
-              log_slice("reason", request->reason.data ? request->reason : SLICE("-")));
-}
-
 void revoke_add(struct revoke_work *work, enum revocation_kind kind, struct slice id) {
     struct revoke_request *request = &work->request;
     assert(request->count < REVOKE_IDS_MAX);
@@ -79,9 +160,10 @@ void revoke_add(struct revoke_work *work, enum revocation_kind kind, struct slic
 
 static void job_run(struct writer_job *job, struct store_session *session) {
     struct revoke_work *work = container_of(job, struct revoke_work, job);
+    const struct revoke_request *request = &work->request;
     const struct api *api = api_of(work->exchange);
     work->status = work->first ? work->first(work, session) : STATUS_OK;
-    if (work->status == STATUS_OK && work->request.count == 0) {
+    if (work->status == STATUS_OK && request->count == 0) {
         /* Other nodes read what first changed with their next beat. */
         if (api->is_shared)
             fanout_nudge(api->fanout, api->epoch);
@@ -90,8 +172,8 @@ static void job_run(struct writer_job *job, struct store_session *session) {
     }
     struct store_progress progress;
     if (work->status == STATUS_OK)
-        work->status = store_put_revocations(session, work->request.revocations,
-                                             work->request.count, work->forget_ms);
+        work->status =
+            store_put_revocations(session, request->revocations, request->count, work->forget_ms);
     if (work->status == STATUS_OK && api->is_shared) {
         work->status = store_read_progress(session, 0, &progress);
         work->wait.serial = progress.revocation_serial;
@@ -100,32 +182,28 @@ static void job_run(struct writer_job *job, struct store_session *session) {
         call_return_post(&work->call);
         return;
     }
-    work->status = remember(work);
-    log_revocation(work);
+    /* All are added, even if one of them finds no room. The first failure counts. */
+    for (size_t i = 0; i < request->count; i++) {
+        const struct store_revocation *one = &request->revocations[i];
+        enum status added = revocations_add(work->exchange->http->gate.revocations, one->kind,
+                                            one->id, one->expires_at_ms, work->forget_ms);
+        if (work->status == STATUS_OK)
+            work->status = added;
+    }
+    /* Logged before the sweep: the sweep may log so many lines that some are dropped. */
+    log_event(LOG_INFO, "sessions.revoked", log_str("request_id", work->exchange->request_id),
+              log_int("sessions", (int64_t)request->counts[REVOCATION_SESSION]),
+              log_int("devices", (int64_t)request->counts[REVOCATION_DEVICE]),
+              log_int("tokens", (int64_t)request->counts[REVOCATION_TOKEN]),
+              log_slice("reason", request->reason.data ? request->reason : SLICE("-")));
     sweep_post(&work->sweep, work->exchange->http);
 }
 
 /* ---- on the loop ---- */
 
-static void count_and_log(struct revoke_work *work) {
-    size_t sessions = atomic_load(&work->sweep.session_count);
-    size_t requests = atomic_load(&work->sweep.request_count);
-    for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
-        if (work->request.counts[kind] > 0)
-            metrics_add(METRIC_AUTH_REVOCATIONS, METRIC_LABELS(kind), work->request.counts[kind]);
-    metrics_add(METRIC_AUTH_REVOKED_CONNECTIONS, METRIC_PLAIN, sessions + requests);
-    log_event(LOG_INFO, "sessions.swept",
-              log_slice("request_id", exchange_request_id(work->exchange)),
-              log_int("connections", (int64_t)sessions), log_int("requests", (int64_t)requests));
-}
-
 static void answer_revoked(struct revoke_work *work) {
     const struct revoke_request *request = &work->request;
     struct buffer out;
-    if (work->status != STATUS_OK) {
-        exchange_answer_status(work->exchange, work->status);
-        return;
-    }
     buffer_init(&out, 1024);
     struct object_writer object = object_begin(&out);
     object_number(&object, SLICE("sessions_revoked"), request->counts[REVOCATION_SESSION]);
@@ -136,13 +214,9 @@ static void answer_revoked(struct revoke_work *work) {
     object_number(&object, SLICE("remembered_until"), work->expires_at_ms);
     object_number(&object, SLICE("nodes_confirmed"), work->wait.confirmed);
     object_number(&object, SLICE("nodes_unconfirmed"), work->wait.unconfirmed);
-    enum status status = object_end(&object);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(&out, '\n');
-    if (status == STATUS_OK)
-        exchange_answer_json(work->exchange, 200, buffer_slice(&out));
-    else
-        exchange_answer_status(work->exchange, status);
+    object_close(&object);
+    buffer_append_byte(&out, '\n');
+    exchange_answer_text(work->exchange, work->status, &out);
     buffer_release(&out);
 }
 
@@ -150,8 +224,18 @@ static void answer_revoked(struct revoke_work *work) {
 static void revoke_done(struct call *call) {
     struct revoke_work *work = container_of(call, struct revoke_work, call);
     enum status status = call->status == STATUS_OK ? work->status : call->status;
-    if (status == STATUS_OK && work->request.count > 0)
-        count_and_log(work);
+    if (status == STATUS_OK && work->request.count > 0) {
+        size_t sessions = atomic_load(&work->sweep.session_count);
+        size_t requests = atomic_load(&work->sweep.request_count);
+        for (size_t i = 0; i < REVOCATION_KIND_COUNT; i++)
+            if (work->request.counts[i] > 0)
+                metrics_add(METRIC_AUTH_REVOCATIONS, METRIC_LABELS(i), work->request.counts[i]);
+        metrics_add(METRIC_AUTH_REVOKED_CONNECTIONS, METRIC_PLAIN, sessions + requests);
+        log_event(LOG_INFO, "sessions.swept",
+                  log_slice("request_id", exchange_request_id(work->exchange)),
+                  log_int("connections", (int64_t)sessions),
+                  log_int("requests", (int64_t)requests));
+    }
     work->status = status;
     if (exchange_unref(work->exchange))
         work->answer(work);
@@ -196,28 +280,8 @@ void revoke_begin(struct revoke_work *work, struct exchange *exchange) {
     }
 }
 
-/* One event for each id, so that a search for an id finds it. */
-static void record_all(struct revoke_work *work) {
-    static const char *const kinds[REVOCATION_KIND_COUNT] = {"session_id", "device_id", "jti"};
-    const struct revoke_request *request = &work->request;
-    struct record *record = record_new(work->exchange, request->count);
-    if (!record)
-        return;
-    for (size_t i = 0; i < request->count; i++) {
-        const struct store_revocation *one = &request->revocations[i];
-        struct object_writer event = record_begin(record);
-        bool is_after = one->kind == REVOCATION_SESSION; /* members are sorted by name */
-        if (is_after)
-            object_text_given(&event, SLICE("reason"), one->reason);
-        object_text(&event, slice_of(kinds[one->kind]), one->id);
-        if (!is_after)
-            object_text_given(&event, SLICE("reason"), one->reason);
-        record_end(record, &event, "operator.token_revoked");
-    }
-    record_post_anyway(record, revoke_post);
-}
-
 void handle_revoke(struct exchange *exchange) {
+    static const char *const kinds[REVOCATION_KIND_COUNT] = {"session_id", "device_id", "jti"};
     const char *message = NULL;
     if (!revoke_is_possible(exchange))
         return;
@@ -235,5 +299,20 @@ void handle_revoke(struct exchange *exchange) {
     exchange->work = work;
     exchange->work_free = work_free;
     revoke_begin(work, exchange);
-    record_all(work);
+    struct record *record = record_new(exchange, work->request.count);
+    if (!record)
+        return;
+    /* One event for each id, so that a search for an id finds it. */
+    for (size_t i = 0; i < work->request.count; i++) {
+        const struct store_revocation *one = &work->request.revocations[i];
+        struct object_writer event = record_begin(record);
+        bool is_after = one->kind == REVOCATION_SESSION; /* members are sorted by name */
+        if (is_after)
+            object_text_given(&event, SLICE("reason"), one->reason);
+        object_text(&event, slice_of(kinds[one->kind]), one->id);
+        if (!is_after)
+            object_text_given(&event, SLICE("reason"), one->reason);
+        record_end(record, &event, "operator.token_revoked");
+    }
+    record_post_anyway(record, revoke_post);
 }

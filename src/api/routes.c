@@ -3,7 +3,7 @@
 #include "api/handlers.h"
 #include "api/key_request.h"
 #include "api/mint.h"
-#include "api/revoke_request.h"
+#include "api/revoke.h"
 #include "base/limits.h"
 #include "dialect/dialects.h"
 

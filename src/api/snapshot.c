@@ -51,81 +51,70 @@ static void work_free(void *memory) {
 
 /* Principals that see the same documents have the same view. The view is part of the tag, because
  * bodies of different views differ. */
-static void view_text(const struct principal *principal, char text[2 * VIEW_BYTES + 1]) {
-    const struct slice parts[] = {principal->identity.user_id, principal->identity.guest_scope,
-                                  principal->identity.org_id};
-    uint8_t digest[SHA256_BYTES];
-    struct sha256 hash;
-    if (principal->read_all) {
-        strcpy(text, "all");
-        return;
-    }
-    sha256_init(&hash);
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        uint64_t size = parts[i].data ? parts[i].size : UINT64_MAX;
-        sha256_update(&hash, &size, sizeof(size));
-        sha256_update(&hash, parts[i].data, parts[i].size);
-    }
-    sha256_final(&hash, digest);
-    sha256_release(&hash);
-    for (size_t i = 0; i < VIEW_BYTES; i++)
-        snprintf(text + 2 * i, 3, "%02x", digest[i]);
-}
-
 static void etag_set(struct snapshot_work *work, bool is_gzip) {
     const struct snapshot *snapshot = work->wait.snapshot;
-    char view[2 * VIEW_BYTES + 1];
-    view_text(work->principal, view);
+    const struct owner *identity = &work->principal->identity;
+    const struct slice parts[] = {identity->user_id, identity->guest_scope, identity->org_id};
+    char view[2 * VIEW_BYTES + 1] = "all";
+    if (!work->principal->read_all) {
+        uint8_t digest[SHA256_BYTES];
+        struct sha256 hash;
+        sha256_init(&hash);
+        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+            uint64_t size = parts[i].data ? parts[i].size : UINT64_MAX;
+            sha256_update(&hash, &size, sizeof(size));
+            sha256_update(&hash, parts[i].data, parts[i].size);
+        }
+        sha256_final(&hash, digest);
+        sha256_release(&hash);
+        for (size_t i = 0; i < VIEW_BYTES; i++)
+            snprintf(view + 2 * i, 3, "%02x", digest[i]);
+    }
     snprintf(work->etag, sizeof(work->etag), "\"%s-%llu-%s%s\"", snapshot->epoch.text,
              (unsigned long long)snapshot->watermark, view, is_gzip ? "-gzip" : "");
 }
 
-static enum status write_head(const struct snapshot *snapshot, struct buffer *out) {
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), snapshot->topic);
-    object_text(&object, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
-    object_number(&object, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
-    object_number(&object, SLICE("cadence_seconds"), snapshot->policy->snapshot_cadence_seconds);
-    object_text(&object, SLICE("source_table"),
-                slice_of(document_row(snapshot->policy->snapshot_document)->source_table));
-    object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch.text));
-    position_put(&object, SLICE("watermark"), snapshot->watermark,
-                 snapshot->has_fork ? &snapshot->epoch : NULL);
-    buffer_append_slice(out, SLICE(",\"documents\":["));
-    return buffer_end(out, object.begin);
-}
-
 /* ---- pages, on a thread of the store pool -------------------------------------------------- */
 
-static enum status append_part(struct snapshot_work *work, struct buffer *out) {
-    size_t begin = out->size;
-    size_t count = 0;
-    enum status status = work->has_documents ? buffer_append_byte(out, ',') : STATUS_OK;
-    if (status == STATUS_OK)
-        status = snapshot_part_read(work->wait.snapshot, work->part, work->principal, out, &count);
-    if (status != STATUS_OK)
-        return status;
-    if (count == 0)
-        buffer_truncate(out, begin);
-    work->has_documents = work->has_documents || count > 0;
-    work->part++;
-    return STATUS_OK;
-}
-
+/* A page: the head of the object if it is the first one, then parts. */
 static enum status append_plain(struct snapshot_work *work, struct buffer *out) {
     const struct snapshot *snapshot = work->wait.snapshot;
-    enum status status = work->has_head ? STATUS_OK : write_head(snapshot, out);
-    work->has_head = true;
+    enum status status = STATUS_OK;
+    if (!work->has_head) {
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("topic"), snapshot->topic);
+        object_text(&object, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
+        object_number(&object, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
+        object_number(&object, SLICE("cadence_seconds"),
+                      snapshot->policy->snapshot_cadence_seconds);
+        object_text(&object, SLICE("source_table"),
+                    slice_of(document_row(snapshot->policy->snapshot_document)->source_table));
+        object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch.text));
+        position_put(&object, SLICE("watermark"), snapshot->watermark,
+                     snapshot->has_fork ? &snapshot->epoch : NULL);
+        buffer_append_slice(out, SLICE(",\"documents\":["));
+        work->has_head = true;
+    }
     for (size_t i = 0; status == STATUS_OK && i < SNAPSHOT_PAGE_PARTS_MAX &&
                        out->size < SNAPSHOT_PAGE_BYTES && work->part < snapshot->part_count;
          i++) {
         work->part = snapshot_part_next(snapshot, work->part, work->principal);
-        if (work->part < snapshot->part_count)
-            status = append_part(work, out);
+        if (work->part == snapshot->part_count)
+            break;
+        size_t begin = out->size;
+        size_t count = 0;
+        if (work->has_documents)
+            buffer_append_byte(out, ',');
+        status = buffer_note(
+            out, snapshot_part_read(snapshot, work->part, work->principal, out, &count));
+        if (status == STATUS_OK && count == 0)
+            buffer_truncate(out, begin);
+        work->has_documents = work->has_documents || count > 0;
+        work->part++;
     }
-    if (status == STATUS_OK && work->part == snapshot->part_count)
-        status = buffer_append_slice(out, SLICE("]}\n"));
-    return status;
+    if (work->part == snapshot->part_count)
+        buffer_append_slice(out, SLICE("]}\n"));
+    return buffer_status(out);
 }
 
 static void read_page(struct store_read *read, struct store_session *session) {
@@ -198,21 +187,6 @@ static void gzip_take(struct snapshot_work *work) {
         atomic_fetch_sub(count, 1);
 }
 
-static void answer_unchanged(struct snapshot_work *work) {
-    struct http1_header headers[HEADERS_GZIP];
-    headers_fill(work, headers);
-    exchange_answer_bare(work->exchange, 304, headers, HEADERS_OF_304);
-}
-
-/* Whether the client has the snapshot, plain or compressed. */
-static bool is_unchanged(struct snapshot_work *work) {
-    etag_set(work, true);
-    if (http1_has_match(work->exchange->request, slice_of(work->etag)))
-        return true;
-    etag_set(work, false);
-    return http1_has_match(work->exchange->request, slice_of(work->etag));
-}
-
 static void snapshot_ready(struct snapshot_wait *wait) {
     struct snapshot_work *work = container_of(wait, struct snapshot_work, wait);
     struct exchange *exchange = work->exchange;
@@ -230,8 +204,14 @@ static void snapshot_ready(struct snapshot_wait *wait) {
         exchange_answer_error(exchange, &error);
         return;
     }
-    if (is_unchanged(work)) {
-        answer_unchanged(work);
+    /* The client may have the snapshot, plain or compressed. */
+    for (int is_gzip = 1; is_gzip >= 0; is_gzip--) {
+        etag_set(work, is_gzip);
+        if (!http1_has_match(exchange->request, slice_of(work->etag)))
+            continue;
+        struct http1_header headers[HEADERS_GZIP];
+        headers_fill(work, headers);
+        exchange_answer_bare(exchange, 304, headers, HEADERS_OF_304);
         return;
     }
     gzip_take(work);
@@ -273,4 +253,44 @@ void handle_snapshot(struct exchange *exchange) {
     const struct store_client client = exchange_client(exchange, key);
     snapshot_wait_begin(&work->wait, api_of(exchange)->snapshot_service, exchange->loop, row,
                         &client);
+}
+
+/* ---- the snapshots of the server ---------------------------------------------------------- */
+
+/* GET /internal/v1/khala/snapshots: the snapshots and their cost. */
+void handle_snapshots(struct exchange *exchange) {
+    const struct api *api = api_of(exchange);
+    struct snapshots *snapshots = api->snapshot_service->snapshots;
+    uint64_t now_ms = clock_mono_ms(&exchange->loop->clock);
+    uint64_t rows_read = store_pool_rows_read(api->store_pool) +
+                         store_pool_rows_read(api->snapshot_service->builder);
+    struct snapshots_state state;
+    struct buffer out;
+    size_t count = 0;
+    buffer_init(&out, SNAPSHOTS_ANSWER_BYTES_MAX);
+    buffer_append_slice(&out, SLICE("{\"snapshots\":["));
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++) {
+        if (!snapshots_read_state(snapshots, (enum policy_row)i, now_ms, &state))
+            continue;
+        if (count++ > 0)
+            buffer_append_byte(&out, ',');
+        struct object_writer object = object_begin(&out);
+        object_text(&object, SLICE("topic"), state.topic);
+        object_json(&object, SLICE("building"), state.is_building ? SLICE("true") : SLICE("false"));
+        if (state.has_current) {
+            object_number(&object, SLICE("watermark"), state.watermark);
+            object_number(&object, SLICE("documents"), state.document_count);
+            object_number(&object, SLICE("bytes"), state.file_bytes);
+            object_number(&object, SLICE("age_ms"), state.age_ms);
+        }
+        object_number(&object, SLICE("built"), state.built_count);
+        object_number(&object, SLICE("failed"), state.failed_count);
+        object_number(&object, SLICE("served"), state.served_count);
+        object_close(&object);
+    }
+    buffer_printf(&out, "],\"bytes\":%llu,\"bytes_max\":%llu,\"store_rows_read\":%llu}\n",
+                  (unsigned long long)snapshots_bytes(snapshots),
+                  (unsigned long long)api->snapshots_bytes_max, (unsigned long long)rows_read);
+    exchange_answer_text(exchange, STATUS_OK, &out);
+    buffer_release(&out);
 }

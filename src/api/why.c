@@ -14,16 +14,9 @@ struct why {
     struct buffer out;
     size_t count;
     uint64_t limit;
-    enum status status;
 };
 
-static struct slice class_name_of(const struct api *api, struct slice topic) {
-    return topic.data ? slice_of(topic_class_name(policy_of(api->policies, topic)->topic_class))
-                      : topic;
-}
-
-static enum status write_cause(struct buffer *out, const struct api *api,
-                               const struct cause *cause) {
+static void put_cause(struct buffer *out, const struct api *api, const struct cause *cause) {
     struct object_writer object = object_begin(out);
     object_number(&object, SLICE("at"), cause->at_ms);
     object_text(&object, SLICE("decision"),
@@ -42,7 +35,10 @@ static enum status write_cause(struct buffer *out, const struct api *api,
     object_text(&object, SLICE("principal"), cause->principal);
     object_text(&object, SLICE("peer"), cause->peer);
     object_text(&object, SLICE("topic"), cause->topic);
-    object_text(&object, SLICE("topic_class"), class_name_of(api, cause->topic));
+    object_text(&object, SLICE("topic_class"),
+                cause->topic.data ? slice_of(topic_class_name(
+                                        policy_of(api->policies, cause->topic)->topic_class))
+                                  : cause->topic);
     object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(cause->dialect)));
     if (cause->client.build_id.data) {
         object_text(&object, SLICE("client_build_id"), cause->client.build_id);
@@ -53,38 +49,22 @@ static enum status write_cause(struct buffer *out, const struct api *api,
         object_number(&object, SLICE("close_code"), cause->close_code);
     else
         object_json(&object, SLICE("close_code"), SLICE("null"));
-    return object_end(&object);
+    object_close(&object);
 }
 
 static bool add_cause(void *user, const struct cause *cause) {
     struct why *why = user;
-    if (why->count > 0)
-        why->status = buffer_append_byte(&why->out, ',');
-    if (why->status == STATUS_OK)
-        why->status = write_cause(&why->out, why->api, cause);
-    why->count++;
-    return why->status == STATUS_OK && why->count < why->limit;
-}
-
-static void answer(struct exchange *exchange, const struct cause_filter *filter, uint64_t limit) {
-    struct why why = {.api = api_of(exchange), .limit = limit};
-    buffer_init(&why.out, WHY_ANSWER_BYTES_MAX);
-    why.status = buffer_append_slice(&why.out, SLICE("{\"decisions\":["));
-    if (why.status == STATUS_OK)
-        causes_walk(api_of(exchange)->telemetry->causes, filter, &why, add_cause);
-    if (why.status == STATUS_OK)
-        why.status = buffer_append_slice(&why.out, SLICE("]}\n"));
-    if (why.status == STATUS_OK)
-        exchange_answer_json(exchange, 200, buffer_slice(&why.out));
-    else
-        exchange_answer_status(exchange, why.status);
-    buffer_release(&why.out);
+    if (why->count++ > 0)
+        buffer_append_byte(&why->out, ',');
+    put_cause(&why->out, why->api, cause);
+    return why->count < why->limit;
 }
 
 void handle_why(struct exchange *exchange) {
     struct buffer memory[3];
     struct cause_filter filter = {0};
-    uint64_t limit = LIMIT_DEFAULT;
+    struct why why = {.api = api_of(exchange), .limit = LIMIT_DEFAULT};
+    buffer_init(&why.out, WHY_ANSWER_BYTES_MAX);
     for (size_t i = 0; i < 3; i++)
         buffer_init(&memory[i], QUERY_TEXT_BYTES_MAX);
     enum status status = query_text(exchange, SLICE("connection"), &memory[0], &filter.connection);
@@ -93,11 +73,13 @@ void handle_why(struct exchange *exchange) {
     if (status == STATUS_OK)
         status = query_text(exchange, SLICE("topic"), &memory[2], &filter.topic);
     if (status == STATUS_OK)
-        status = query_number(exchange, SLICE("limit"), 1, LIMIT_MAX, &limit);
+        status = query_number(exchange, SLICE("limit"), 1, LIMIT_MAX, &why.limit);
+    buffer_append_slice(&why.out, SLICE("{\"decisions\":["));
     if (status == STATUS_OK)
-        answer(exchange, &filter, limit);
-    else
-        exchange_answer_status(exchange, status);
+        causes_walk(why.api->telemetry->causes, &filter, &why, add_cause);
+    buffer_append_slice(&why.out, SLICE("]}\n"));
+    exchange_answer_text(exchange, status, &why.out);
+    buffer_release(&why.out);
     for (size_t i = 0; i < 3; i++)
         buffer_release(&memory[i]);
 }

@@ -407,6 +407,16 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     buffer_release(&body);
 }
 
+void exchange_answer_text(struct exchange *exchange, enum status status,
+                          const struct buffer *text) {
+    if (status == STATUS_OK)
+        status = buffer_status(text);
+    if (status == STATUS_OK)
+        exchange_answer_json(exchange, 200, buffer_slice(text));
+    else
+        exchange_answer_status(exchange, status);
+}
+
 void exchange_answer_status(struct exchange *exchange, enum status status) {
     struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
     struct exchange_error error = {.status = status};

@@ -110,6 +110,9 @@ MUST_CHECK enum status exchange_hold(struct exchange *exchange, uint64_t bytes);
 void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
                      struct slice body);
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body);
+/* Answers 200 with the JSON in text, or the failure: the status, or the first one of the appends to
+ * text. */
+void exchange_answer_text(struct exchange *exchange, enum status status, const struct buffer *text);
 /* An answer without a body: 304. */
 void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
                           const struct http1_header *headers, size_t header_count);

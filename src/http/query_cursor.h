@@ -33,7 +33,7 @@ MUST_CHECK bool header_cursor_read(struct exchange *exchange, const char *name, 
 /* The position before the first event of the millisecond. A time of the future is now. */
 struct query_cursor query_cursor_since(uint64_t since_ms, uint64_t now_ms);
 /* The cursor as a JSON string, or null. */
-MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query_cursor *query);
+enum status query_cursor_write(struct buffer *out, const struct query_cursor *query);
 /* Reads since: the time from which the client reads. An invalid one, and one beside another
  * position, is answered here with 400 and the parameter's name. */
 MUST_CHECK bool query_since(struct exchange *exchange, bool *given, uint64_t *since_ms);

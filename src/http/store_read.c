@@ -58,6 +58,8 @@ static void read_run(struct call *call, struct store_session *store) {
     struct store_read *read = container_of(call, struct store_read, call.call);
     read->runs_again = false;
     read->read(read, store);
+    if (read->status == STATUS_OK)
+        read->status = buffer_status(&read->out);
     call->has_more = read->runs_again && read->status == STATUS_OK;
 }
 

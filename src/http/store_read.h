@@ -2,7 +2,8 @@
  * loop.
  * The callback read belongs to a thread of the store pool; everything else to the exchange's loop.
  * Memory: the read is the exchange's work and lives as long as the exchange. out is bounded.
- * Errors: a refusal of the pool or the store is the status of the answer.
+ * Errors: a refusal of the pool or the store is the status of the answer, and so is the first
+ * failure of an append to out.
  * An exchange has at most one read under way. */
 #ifndef HTTP_STORE_READ_H
 #define HTTP_STORE_READ_H

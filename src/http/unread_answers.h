@@ -11,7 +11,7 @@
  * one part in UNREAD_PROGRESS_PART of the bytes that the server holds for it. Otherwise the answer
  * ends as unread: the connection is reset, and the memory is free. Memory is short for all answers
  * while all principals together hold more than UNREAD_SHORT_PRINCIPALS of them may. For batches
- * api/batch/batch_shares.h says when it is short; bytes of the body are progress of a batch too. */
+ * api/batch_shares.h says when it is short; bytes of the body are progress of a batch too. */
 #ifndef HTTP_UNREAD_ANSWERS_H
 #define HTTP_UNREAD_ANSWERS_H
 

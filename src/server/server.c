@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/append.h"
 #include "api/process_stats.h"
 #include "api/routes.h"
 #include "base/limits.h"

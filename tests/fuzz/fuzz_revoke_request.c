@@ -1,6 +1,6 @@
 /* Any bytes as a request to revoke. What is read names something, within its limits, in order of
  * kind; and written down again it is read as the same. */
-#include "api/revoke_request.h"
+#include "api/revoke.h"
 #include "base/utf8.h"
 #include "fuzz.h"
 #include "wire/json.h"

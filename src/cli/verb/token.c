@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "api/mint.h"
-#include "api/revoke_request.h"
+#include "api/revoke.h"
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/cli.h"

@@ -2,7 +2,7 @@
  * that is full at the wrong moment, and groups that return late. */
 #include <stdio.h>
 
-#include "api/api.h"
+#include "api/append.h"
 #include "api/handlers.h"
 #include "api/slow_disk.h"
 #include "authority/writer_fixture.h"

@@ -1,5 +1,5 @@
 /* The shares of principals in the memory of batches. */
-#include "api/batch/batch_shares.h"
+#include "api/batch_shares.h"
 #include "base/limits.h"
 #include "http/unread_answers.h"
 #include "test.h"

@@ -1,5 +1,5 @@
 /* Spools over a real file thread. The test's own thread runs the loop. */
-#include "api/batch/spool.h"
+#include "api/spool.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "api/revoke_request.h"
+#include "api/revoke.h"
 
 #include "../test.h"
 

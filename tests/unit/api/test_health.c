@@ -1,4 +1,4 @@
-#include "api/store_health.h"
+#include "api/health.h"
 
 #include "test.h"
 

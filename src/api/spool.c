@@ -1,4 +1,12 @@
-#include "api/batch/spool.h"
+/* The file of a spool has at most one operation, of which state says the kind. The loop gives the
+ * file to the file thread with it, and has it back when the call returns:
+ *
+ *   memory is over SPOOL_MEMORY_BYTES: memory becomes moving, which is written behind the file
+ *   a take finds no bytes ahead:       the front of the file is read into ahead
+ *
+ * So bytes leave in their order: ahead, the file, moving, memory. A file that was read to its end
+ * is closed at once, because descriptors and disk space are limits that all spools share. */
+#include "api/spool.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -46,38 +54,12 @@ static bool reserve(atomic_size_t *used, size_t amount, uint64_t used_max) {
     return false;
 }
 
-static bool reserve_bytes(struct spool_file *file, size_t bytes) {
-    struct spool_files *files = file->files;
-    struct slice principal = {file->key, file->key_size};
-    if (!reserve(&files->bytes, bytes, files->bytes_max))
-        return false;
-    if (principal.size > 0 &&
-        unread_answers_hold(&files->principals, principal, bytes, true) != STATUS_OK) {
-        atomic_fetch_sub_explicit(&files->bytes, bytes, memory_order_relaxed);
-        return false;
-    }
-    file->held_bytes += bytes;
-    return true;
-}
-
 static void give_back(struct spool_file *file, size_t bytes) {
     atomic_fetch_sub_explicit(&file->files->bytes, bytes, memory_order_relaxed);
     if (file->key_size > 0 && bytes > 0)
         unread_answers_drop(&file->files->principals, (struct slice){file->key, file->key_size},
                             bytes);
     file->held_bytes -= bytes;
-}
-
-static bool open_file(struct spool_file *file) {
-    struct spool_files *files = file->files;
-    if (file->fd >= 0)
-        return true;
-    if (!reserve(&files->file_count, 1, files->files_max))
-        return false;
-    file->fd = file_open_unnamed(files->folder, "answers");
-    if (file->fd < 0)
-        atomic_fetch_sub_explicit(&files->file_count, 1, memory_order_relaxed);
-    return file->fd >= 0;
 }
 
 /* Gives the space back, and the descriptor. */
@@ -88,15 +70,6 @@ static void close_file(struct spool_file *file) {
     file->fd = -1;
     give_back(file, file->held_bytes);
     atomic_fetch_sub_explicit(&file->files->file_count, 1, memory_order_relaxed);
-}
-
-/* A file system that does not count its blocks sets no limit. */
-static bool disk_has_room(const struct spool_file *file) {
-    struct statvfs disk;
-    if (fstatvfs(file->fd, &disk) != 0)
-        return false;
-    return disk.f_blocks == 0 ||
-           (uint64_t)disk.f_bavail * disk.f_frsize >= file->files->disk_free_bytes_min + file->size;
 }
 
 static bool write_whole(const struct spool_file *file) {
@@ -113,10 +86,35 @@ static bool write_whole(const struct spool_file *file) {
     return true;
 }
 
+/* Writes the bytes, within all limits. */
 static bool file_takes(struct spool_file *file) {
-    if (file->offset + file->size > file->files->bytes_max / SPOOL_FILE_PART || !open_file(file) ||
-        !disk_has_room(file) || !reserve_bytes(file, file->size))
+    struct spool_files *files = file->files;
+    struct slice principal = {file->key, file->key_size};
+    struct statvfs disk;
+    if (file->offset + file->size > files->bytes_max / SPOOL_FILE_PART)
         return false;
+    if (file->fd < 0) {
+        if (!reserve(&files->file_count, 1, files->files_max))
+            return false;
+        file->fd = file_open_unnamed(files->folder, "answers");
+        if (file->fd < 0) {
+            atomic_fetch_sub_explicit(&files->file_count, 1, memory_order_relaxed);
+            return false;
+        }
+    }
+    /* A file system that does not count its blocks sets no limit. */
+    if (fstatvfs(file->fd, &disk) != 0 ||
+        (disk.f_blocks > 0 &&
+         (uint64_t)disk.f_bavail * disk.f_frsize < files->disk_free_bytes_min + file->size))
+        return false;
+    if (!reserve(&files->bytes, file->size, files->bytes_max))
+        return false;
+    if (principal.size > 0 &&
+        unread_answers_hold(&files->principals, principal, file->size, true) != STATUS_OK) {
+        atomic_fetch_sub_explicit(&files->bytes, file->size, memory_order_relaxed);
+        return false;
+    }
+    file->held_bytes += file->size;
     if (write_whole(file))
         return true;
     give_back(file, file->size);
@@ -167,28 +165,23 @@ static void begin(struct spool *spool, enum spool_state state) {
 
 static void on_returned(struct call *call);
 
-static struct spool_file *file_new(struct spool *spool) {
-    struct slice key = spool->principal;
-    struct spool_file *file = calloc(1, sizeof(*file) + key.size);
-    if (!file)
-        return NULL;
-    file->spool = spool;
-    file->files = spool->files;
-    file->call.done = on_returned;
-    file->fd = -1;
-    file->key_size = key.size;
-    if (key.size > 0)
-        memcpy(file->key, key.data, key.size);
-    return file;
-}
-
 /* The bytes stay in memory if the file cannot take them. */
 static void begin_write(struct spool *spool) {
-    if (!spool->file)
-        spool->file = file_new(spool);
     if (!spool->file) {
-        spool->is_full = true;
-        return;
+        struct slice key = spool->principal;
+        struct spool_file *file = calloc(1, sizeof(*file) + key.size);
+        if (!file) {
+            spool->is_full = true;
+            return;
+        }
+        file->spool = spool;
+        file->files = spool->files;
+        file->call.done = on_returned;
+        file->fd = -1;
+        file->key_size = key.size;
+        if (key.size > 0)
+            memcpy(file->key, key.data, key.size);
+        spool->file = file;
     }
     if (spool->moving.size == 0) {
         buffer_release(&spool->moving);
@@ -227,34 +220,25 @@ static void begin_next(struct spool *spool) {
         begin_write(spool);
 }
 
-static void on_written(struct spool *spool, enum status status) {
-    if (status != STATUS_OK) {
-        spool->is_full = true;
-        return;
-    }
-    spool->file_end += spool->moving.size;
-    buffer_release(&spool->moving);
-}
-
-static void on_read(struct spool *spool, enum status status, size_t size) {
-    spool->status = status;
-    spool->ahead.size = size;
-    spool->file_begin += size;
-    if (spool->file_begin == spool->file_end) {
-        spool->file_begin = spool->file_end = 0;
-        spool->is_full = false;
-    }
-}
-
 static void on_returned(struct call *call) {
     struct spool_file *file = container_of(call, struct spool_file, call);
     struct spool *spool = file->spool;
     enum spool_state state = spool->state;
     spool->state = SPOOL_IDLE;
-    if (state == SPOOL_WRITING)
-        on_written(spool, call->status);
-    else
-        on_read(spool, call->status, file->size);
+    if (state == SPOOL_READING) {
+        spool->status = call->status;
+        spool->ahead.size = file->size;
+        spool->file_begin += file->size;
+        if (spool->file_begin == spool->file_end) {
+            spool->file_begin = spool->file_end = 0;
+            spool->is_full = false;
+        }
+    } else if (call->status == STATUS_OK) {
+        spool->file_end += spool->moving.size;
+        buffer_release(&spool->moving);
+    } else {
+        spool->is_full = true;
+    }
     if (file->fd < 0) {
         spool->file = NULL;
         free(file);

@@ -1,21 +1,11 @@
 /* Store health: whether the store accepts appends, by the last appends and the location of its
- * files. Any thread. Memory: two atomics. Errors: none. A failure is forgotten after a while, so
- * that a server without appends recovers. */
-#ifndef API_STORE_HEALTH_H
-#define API_STORE_HEALTH_H
+ * files. health.c also has the handlers of the health checks.
+ * Thread: any.
+ * Invariant: a failure is forgotten after a while, so that a server without appends recovers. */
+#ifndef API_HEALTH_H
+#define API_HEALTH_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "spec/codes.h"
-
-struct writer;
-
-struct store_health {
-    atomic_uint_fast64_t failed_at_ms; /* by the monotonic clock; 0: the last append worked */
-    atomic_bool is_moved;              /* the files of the store are not at their path */
-};
+#include "api/api.h"
 
 /* An append ended with the status. Reads the clock only for a failure. */
 void store_health_note(struct store_health *health, enum status status);

@@ -17,8 +17,8 @@
  * what it holds in each request timeout (unread_progress_min in http/unread_answers.h). Otherwise
  * it ends, and its memory is free. So a principal whose share has shrunk keeps what it holds for as
  * long as its clients make progress. */
-#ifndef API_BATCH_BATCH_SHARES_H
-#define API_BATCH_BATCH_SHARES_H
+#ifndef API_BATCH_SHARES_H
+#define API_BATCH_SHARES_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -15,7 +15,7 @@
  * spool is full, the body waits until the client reads. While the disk is behind, the body waits
  * for a write of the file, and the answer for a read of it.
  *
- * The memory of all batches is divided among their principals (api/batch/batch_shares.h). Beyond
+ * The memory of all batches is divided among their principals (api/batch_shares.h). Beyond
  * the share of its principal a group does not grow. A batch then waits while it has posted groups
  * or unread answers, and otherwise it is refused. A batch that holds much and moves little while
  * memory is short ends as unread (http/unread_answers.h).
@@ -34,9 +34,10 @@
 #include <strings.h>
 
 #include "api/api.h"
-#include "api/append/append_answer.h"
-#include "api/batch/spool.h"
+#include "api/append.h"
 #include "api/handlers.h"
+#include "api/health.h"
+#include "api/spool.h"
 #include "authority/append_order.h"
 #include "authority/append_read.h"
 #include "authority/call.h"
@@ -115,17 +116,6 @@ static void group_free(struct batch_group *group) {
     free(group);
 }
 
-/* Counts the memory beside the groups. The piece that is being sent counts too. */
-static void batch_charge(struct batch *batch) {
-    const struct exchange *exchange = batch->exchange;
-    size_t bytes = batch->items.pending.capacity + batch->input.capacity + batch->page.capacity +
-                   spool_memory_bytes(&batch->spool) +
-                   (exchange->conn ? exchange_sending_bytes(exchange) : 0);
-    batch_shares_charge(&api_of(exchange)->batch_shares, batch->holder, batch->charged_bytes,
-                        bytes);
-    batch->charged_bytes = bytes;
-}
-
 static void batch_free(void *memory) {
     struct batch *batch = memory;
     struct batch_shares *shares = &api_of(batch->exchange)->batch_shares;
@@ -150,13 +140,6 @@ static void batch_free(void *memory) {
 
 static void batch_advance(struct batch *batch);
 
-/* The items of a group that the writer refused are answered too. */
-static void group_refuse(struct batch_group *group, enum status status) {
-    for (size_t i = 0; i < group->group.request_count; i++)
-        if (group->group.requests[i].status == STATUS_OK)
-            append_refuse(&group->group.requests[i], status, NULL);
-}
-
 static void group_returned(struct call *call) {
     struct batch_group *group = container_of(call, struct batch_group, call);
     struct exchange *exchange = group->exchange;
@@ -175,58 +158,30 @@ static void group_done(struct append_group *posted) {
     call_return_post(&group->call);
 }
 
-static struct batch_group *group_new(struct batch *batch) {
-    struct batch_group *group = calloc(1, sizeof(*group));
-    if (!group)
-        return NULL;
-    group->exchange = batch->exchange;
-    group->index_first = batch->item_count;
-    group->call.done = group_returned;
-    group->group.done = group_done;
-    group->group.user = group;
-    group->group.order = &batch->order;
-    arena_init(&group->group.arena, BATCH_GROUP_ARENA_BYTES_MAX);
-    return group;
-}
-
-/* The caller sets all of the request. */
-static struct append_request *group_add(struct batch_group *group) {
-    struct append_group *posted = &group->group;
-    assert(posted->request_count < APPEND_SLICE_REQUESTS_MAX);
-    if (posted->request_count == group->capacity) {
-        size_t capacity = group->capacity ? group->capacity * 4 : REQUESTS_INITIAL;
-        void *requests = realloc(posted->requests, capacity * sizeof(posted->requests[0]));
-        if (!requests)
-            return NULL;
-        posted->requests = requests;
-        group->capacity = capacity;
-    }
-    return &posted->requests[posted->request_count++];
-}
-
-/* Refuses requests that would overtake one of a group that the writer did not take. */
-static void hold_back(const struct batch *batch, struct append_group *group) {
-    for (size_t i = 0; i < group->request_count; i++)
-        if (group->requests[i].status == STATUS_OK &&
-            append_order_blocks(&batch->not_posted, &group->requests[i]))
-            append_refuse(&group->requests[i], STATUS_NOT_ATTEMPTED, NULL);
-}
-
 static void batch_post(struct batch *batch) {
     struct batch_group *group = batch->filling;
+    struct append_request *requests = group->group.requests;
+    size_t count = group->group.request_count;
     batch->filling = NULL;
     batch->group_count++;
     list_push_back(&batch->groups, &group->node);
     exchange_ref(batch->exchange);
     call_begin(&group->call, batch->exchange->loop);
-    hold_back(batch, &group->group);
+    /* A request must not overtake one of a group that the writer did not take. */
+    for (size_t i = 0; i < count; i++)
+        if (requests[i].status == STATUS_OK &&
+            append_order_blocks(&batch->not_posted, &requests[i]))
+            append_refuse(&requests[i], STATUS_NOT_ATTEMPTED, NULL);
     enum status status =
         call_post_group(&group->call, api_of(batch->exchange)->writer, &group->group);
     if (status == STATUS_OK)
         return;
-    group_refuse(group, status);
-    for (size_t i = 0; i < group->group.request_count; i++)
-        append_order_note(&batch->not_posted, &group->group.requests[i]);
+    /* The items of a group that the writer refused are answered too. */
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i].status == STATUS_OK)
+            append_refuse(&requests[i], status, NULL);
+        append_order_note(&batch->not_posted, &requests[i]);
+    }
     call_return_post(&group->call);
 }
 
@@ -235,10 +190,39 @@ static void batch_break(struct batch *batch, enum status status) {
     batch->items_over = true;
 }
 
+/* A request for the next item, in the group that is filled. The caller sets all of it. NULL: no
+ * memory is left. */
+static struct append_request *batch_request(struct batch *batch) {
+    struct batch_group *group = batch->filling;
+    if (!group) {
+        group = calloc(1, sizeof(*group));
+        if (!group)
+            return NULL;
+        group->exchange = batch->exchange;
+        group->index_first = batch->item_count;
+        group->call.done = group_returned;
+        group->group.done = group_done;
+        group->group.user = group;
+        group->group.order = &batch->order;
+        arena_init(&group->group.arena, BATCH_GROUP_ARENA_BYTES_MAX);
+        batch->filling = group;
+    }
+    struct append_group *requests = &group->group;
+    assert(requests->request_count < APPEND_SLICE_REQUESTS_MAX);
+    if (requests->request_count == group->capacity) {
+        size_t capacity = group->capacity ? group->capacity * 4 : REQUESTS_INITIAL;
+        void *memory = realloc(requests->requests, capacity * sizeof(requests->requests[0]));
+        if (!memory)
+            return NULL;
+        requests->requests = memory;
+        group->capacity = capacity;
+    }
+    return &requests->requests[requests->request_count++];
+}
+
 static void batch_item(struct batch *batch, const struct json_item *item) {
-    if (!batch->filling)
-        batch->filling = group_new(batch);
-    struct append_request *request = batch->filling ? group_add(batch->filling) : NULL;
+    struct append_parser *parser = &api_appends(batch->exchange)->parser;
+    struct append_request *request = batch_request(batch);
     if (!request) {
         batch_break(batch, STATUS_OUT_OF_MEMORY);
         return;
@@ -252,10 +236,10 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
         return;
     }
     batch->filling->item_bytes += item->value.raw.size;
-    api_parser(batch->exchange)->producer = api_producer(batch->exchange);
+    parser->producer = api_producer(batch->exchange);
     /* A refusal stays in the request. */
-    enum status status = append_read_item(api_parser(batch->exchange), item->value,
-                                          &batch->filling->group.arena, request);
+    enum status status =
+        append_read_item(parser, item->value, &batch->filling->group.arena, request);
     assert(status == request->status);
     if (status == STATUS_OK)
         batch->sound_count++;
@@ -310,21 +294,19 @@ static bool is_array(const struct batch *batch) {
 
 static enum status page_item(struct batch *batch, uint64_t index,
                              const struct append_request *request) {
-    enum status status = STATUS_OK;
+    struct buffer *page = &batch->page;
     batch->has_answers = true;
     if (request->status == STATUS_OK)
         batch->renewal_count = 0;
     if (batch->errors_only && request->status == STATUS_OK)
         return STATUS_OK;
     if (is_array(batch))
-        status =
-            buffer_append_slice(&batch->page, batch->written_count > 0 ? SLICE(",\n") : SLICE("["));
+        buffer_append_slice(page, batch->written_count > 0 ? SLICE(",\n") : SLICE("["));
     batch->written_count++;
-    if (status == STATUS_OK)
-        status = append_write_item(&batch->page, batch->exchange, index, request);
-    if (status == STATUS_OK && !is_array(batch))
-        status = buffer_append_byte(&batch->page, '\n');
-    return status;
+    buffer_note(page, append_write_item(page, batch->exchange, index, request));
+    if (!is_array(batch))
+        buffer_append_byte(page, '\n');
+    return buffer_status(page);
 }
 
 /* The first posted group, if the writer has returned it. */
@@ -363,14 +345,6 @@ static void batch_begin(struct batch *batch) {
                        is_array(batch) ? SLICE("application/json") : SLICE("application/x-ndjson"));
 }
 
-/* Fills the page with the bytes to send next: spooled ones come first. */
-static enum status page_next(struct batch *batch) {
-    buffer_clear(&batch->page);
-    return spool_is_empty(&batch->spool)
-               ? page_fill(batch)
-               : spool_take(&batch->spool, BATCH_PAGE_BYTES, &batch->page);
-}
-
 /* Moves the answers of returned groups to the spool, while the socket is full or the file of the
  * spool is read. */
 static enum status spool_answers(struct batch *batch) {
@@ -384,14 +358,18 @@ static enum status spool_answers(struct batch *batch) {
     return status;
 }
 
-/* False: the connection is gone, and the batch with it. */
+/* Sends pages while the socket takes them; spooled answers come first. False: the connection is
+ * gone, and the batch with it. */
 static bool batch_answer(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
     enum status status = STATUS_OK;
     bool more = true;
     exchange_ref(exchange);
     while (more && exchange->conn && !exchange_is_sending(exchange)) {
-        status = page_next(batch);
+        buffer_clear(&batch->page);
+        status = spool_is_empty(&batch->spool)
+                     ? page_fill(batch)
+                     : spool_take(&batch->spool, BATCH_PAGE_BYTES, &batch->page);
         if (status != STATUS_OK || batch->page.size == 0)
             break;
         batch_begin(batch);
@@ -405,7 +383,7 @@ static bool batch_answer(struct batch *batch) {
     return exchange_unref(exchange);
 }
 
-/* Before any other answer. */
+/* Answers why the items ended early, before any other answer. */
 static void batch_refuse(struct batch *batch) {
     struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
     struct exchange_error error = {.status = batch->broken, .headers = &retry};
@@ -414,42 +392,37 @@ static void batch_refuse(struct batch *batch) {
     error.header_count =
         batch->broken == STATUS_QUOTA_EXCEEDED || status_http(batch->broken) == 503;
     if (batch->broken == STATUS_QUOTA_EXCEEDED) {
-        (void)snprintf(text, sizeof(text),
-                       "{\"quota\":\"batch_bytes\",\"used\":%llu,\"limit\":%llu}",
-                       (unsigned long long)batch_holder_bytes(batch->holder),
-                       (unsigned long long)batch_shares_quota(shares, batch->holder));
+        snprintf(text, sizeof(text), "{\"quota\":\"batch_bytes\",\"used\":%llu,\"limit\":%llu}",
+                 (unsigned long long)batch_holder_bytes(batch->holder),
+                 (unsigned long long)batch_shares_quota(shares, batch->holder));
         error.details = slice_of(text);
     }
     exchange_answer_error(batch->exchange, &error);
 }
 
-/* Answers the position where the items ended early. The remaining body is read and discarded, so
- * that the connection can be used again. A client may also read this answer and stop. False: the
- * batch has nothing more to do now. */
-static bool batch_report_broken(struct batch *batch) {
-    struct exchange *exchange = batch->exchange;
-    const struct append_request last = {.status = batch->broken};
-    batch->broken_reported = true;
-    /* No answer was sent yet, so a plain error is possible. */
-    if (!exchange_is_answered(exchange)) {
-        batch_refuse(batch);
-        return false;
-    }
-    buffer_clear(&batch->page);
-    enum status status = page_item(batch, batch->item_count, &last);
-    if (status != STATUS_OK) {
-        exchange_abort(exchange, status);
-        return false;
-    }
-    return exchange_send(exchange, buffer_slice(&batch->page));
-}
-
-/* Every item is answered. */
+/* Every item is answered. If the items ended early, the position where they did follows. The
+ * remaining body is read and discarded, so that the connection can be used again. A client may also
+ * read this answer and stop. */
 static void batch_end(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
     struct slice tail = SLICE("");
-    if (batch->broken != STATUS_OK && !batch->broken_reported && !batch_report_broken(batch))
-        return;
+    if (batch->broken != STATUS_OK && !batch->broken_reported) {
+        const struct append_request last = {.status = batch->broken};
+        batch->broken_reported = true;
+        /* No answer was sent yet, so a plain error is possible. */
+        if (!exchange_is_answered(exchange)) {
+            batch_refuse(batch);
+            return;
+        }
+        buffer_clear(&batch->page);
+        enum status status = page_item(batch, batch->item_count, &last);
+        if (status != STATUS_OK) {
+            exchange_abort(exchange, status);
+            return;
+        }
+        if (!exchange_send(exchange, buffer_slice(&batch->page)))
+            return;
+    }
     if (!batch->body_over) {
         exchange_resume(exchange);
         return;
@@ -489,21 +462,17 @@ static void batch_advance(struct batch *batch) {
     /* The connection has a copy of it. */
     if (is_sending)
         buffer_release(&batch->page);
-    batch_charge(batch);
+    /* The memory beside the groups. The piece that is being sent counts too. */
+    size_t bytes = batch->items.pending.capacity + batch->input.capacity + batch->page.capacity +
+                   spool_memory_bytes(&batch->spool) +
+                   (exchange->conn ? exchange_sending_bytes(exchange) : 0);
+    batch_shares_charge(&api_of(exchange)->batch_shares, batch->holder, batch->charged_bytes,
+                        bytes);
+    batch->charged_bytes = bytes;
     if (answered && !is_sending)
         batch_end(batch);
     else if (used_up)
         exchange_resume(exchange);
-}
-
-/* Sound items prolong the deadline of the body, however small they are, but only a few times while
- * the writer stores none of them. Unsound ones do not: two bytes make one. A client with answers in
- * a file must send more, because the space is shared. */
-static void renew_deadline(struct batch *batch) {
-    if (spool_has_file(&batch->spool) || batch->renewal_count == BATCH_RENEWALS_MAX)
-        return;
-    batch->renewal_count++;
-    exchange_renew_deadline(batch->exchange);
 }
 
 static void set_deadline(struct batch *batch) {
@@ -517,27 +486,25 @@ static void set_deadline(struct batch *batch) {
     io_loop_deadline(batch->exchange->loop, &batch->deadline, DEADLINE_BATCH);
 }
 
-/* The disk space of unread answers is shared like the memory. */
-static bool is_short(const struct batch *batch) {
-    struct spool_files *files = &api_of(batch->exchange)->batch_spools;
-    return batch_shares_is_short(&api_of(batch->exchange)->batch_shares, batch->holder) ||
-           (spool_has_file(&batch->spool) &&
-            atomic_load_explicit(&files->bytes, memory_order_relaxed) > files->bytes_max / 4 * 3);
-}
-
 /* While memory is short, a client must move a part of what its batch holds, in one direction or the
  * other. Small batches are left to the deadlines of the connection. */
 void batch_expired(struct deadline *deadline) {
     struct batch *batch = container_of(deadline, struct batch, deadline);
     struct exchange *exchange = batch->exchange;
+    const struct spool_files *files = &api_of(exchange)->batch_spools;
     /* The groups of a connection that is gone return soon. */
     if (!exchange->conn || exchange->state == EXCHANGE_ANSWERED)
         return;
+    /* The disk space of unread answers is shared like the memory. */
+    bool is_short =
+        batch_shares_is_short(&api_of(exchange)->batch_shares, batch->holder) ||
+        (spool_has_file(&batch->spool) &&
+         atomic_load_explicit(&files->bytes, memory_order_relaxed) > files->bytes_max / 4 * 3);
     uint64_t moved_bytes = batch->body_bytes + exchange_taken_bytes(exchange) - batch->moved_bytes;
     bool is_clients_turn =
         !batch->is_fresh && (exchange_is_sending(exchange) ||
                              (batch->group_count == 0 && spool_is_empty(&batch->spool)));
-    if (is_clients_turn && batch->held_bytes > BATCH_HELD_BYTES_MIN && is_short(batch) &&
+    if (is_clients_turn && batch->held_bytes > BATCH_HELD_BYTES_MIN && is_short &&
         moved_bytes < unread_progress_min(batch->held_bytes, true))
         exchange_end_unread(exchange);
     else
@@ -576,8 +543,14 @@ static void batch_body(struct exchange *exchange, struct slice piece) {
     assert(batch->input.size == 0);
     batch->body_bytes += piece.size;
     bool used_up = batch_take(batch, &piece);
-    if (batch->sound_count > sound_before)
-        renew_deadline(batch);
+    /* Sound items prolong the deadline of the body, however small they are, but only a few times
+     * while the writer stores none of them. Unsound ones do not: two bytes make one. A client with
+     * answers in a file must send more, because the space is shared. */
+    if (batch->sound_count > sound_before && !spool_has_file(&batch->spool) &&
+        batch->renewal_count < BATCH_RENEWALS_MAX) {
+        batch->renewal_count++;
+        exchange_renew_deadline(exchange);
+    }
     if (!used_up) {
         exchange_pause(exchange);
         if (buffer_append_slice(&batch->input, piece) != STATUS_OK)
@@ -642,18 +615,6 @@ static bool media_type_is(struct slice value, struct slice wanted) {
     return value.size == wanted.size && strncasecmp(value.data, wanted.data, wanted.size) == 0;
 }
 
-static bool format_of(const struct http1_request *request, enum json_items_format *format) {
-    struct slice type;
-    if (!http1_header_find(request, SLICE("content-type"), &type))
-        return false;
-    *format = JSON_ITEMS_ARRAY;
-    if (media_type_is(type, SLICE("application/json")))
-        return true;
-    *format = JSON_ITEMS_LINES;
-    return media_type_is(type, SLICE("application/x-ndjson")) ||
-           media_type_is(type, SLICE("application/ndjson"));
-}
-
 /* The parameter answers: all of them, or only errors. */
 static enum status read_answers(const struct exchange *exchange, bool *errors_only) {
     char memory[8];
@@ -671,8 +632,11 @@ static enum status read_answers(const struct exchange *exchange, bool *errors_on
 
 void handle_batch(struct exchange *exchange) {
     const struct json_limits limits = {api_of(exchange)->item_bytes_max, JSON_DEPTH_MAX};
-    enum json_items_format format;
-    if (!format_of(exchange->request, &format)) {
+    struct slice type = {"", 0};
+    (void)http1_header_find(exchange->request, SLICE("content-type"), &type);
+    bool is_json = media_type_is(type, SLICE("application/json"));
+    if (!is_json && !media_type_is(type, SLICE("application/x-ndjson")) &&
+        !media_type_is(type, SLICE("application/ndjson"))) {
         exchange_answer_error(exchange,
                               &(struct exchange_error){
                                   .status = STATUS_UNSUPPORTED_MEDIA_TYPE,
@@ -697,7 +661,7 @@ void handle_batch(struct exchange *exchange) {
     list_init(&batch->groups);
     append_order_init(&batch->order);
     append_order_init(&batch->not_posted);
-    json_items_init(&batch->items, format, &limits);
+    json_items_init(&batch->items, is_json ? JSON_ITEMS_ARRAY : JSON_ITEMS_LINES, &limits);
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);
     struct store_client client = exchange_client(exchange, batch->principal);

@@ -1,4 +1,4 @@
-#include "api/batch/batch_shares.h"
+#include "api/batch_shares.h"
 
 #include <assert.h>
 #include <stdlib.h>
