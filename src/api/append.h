@@ -2,18 +2,18 @@
  * the handlers of the endpoints that append one event.
  * Thread: append_memory belongs to its loop; init and release run before and after the loop. The
  * answers are written by any thread.
- * Memory: a loop keeps at most APPEND_WORKS_KEPT works, each with at most APPEND_WORK_KEPT_BYTES in
- * its arena. Answers are appended to the caller's buffer.
+ * Memory: a loop keeps at most APPEND_WORKS_KEPT works, each with at most APPEND_WORK_KEPT_BYTES
+ * in its arena. Answers are appended to the caller's buffer.
  * Errors: NULL when no memory is left; the buffer keeps the failure of an append to it.
- * Invariant: a refusal has all that a client needs to correct its request: the actual sequence, how
- * long to wait, the state, the setting, or the largest size. */
+ * Invariant: a refusal has all that a client needs to correct its request: the actual sequence,
+ * how long to wait, the state, the setting, or the largest size. */
 #ifndef API_APPEND_H
 #define API_APPEND_H
 
 #include "api/api.h"
 #include "authority/append_read.h"
 #include "base/buffer.h"
-#include "http/exchange_call.h"
+#include "http/exchange.h"
 
 /* One append from its request until its answer. */
 struct append_work {

@@ -1,8 +1,10 @@
-/* Shares of batches: how the memory of open batches is divided among the principals that have some.
- * Any thread: the counts are atomic, and a lock guards the table. init and release belong to the
- * main thread. Memory: one holder for each principal with open batches, which its batches share.
- * STATUS_LIMIT_REACHED or STATUS_QUOTA_EXCEEDED for a principal that may take no more memory now,
- * STATUS_OUT_OF_MEMORY.
+/* Shares of batches: how the memory of open batches is divided among the principals that have
+ * some.
+ * Thread: any: the counts are atomic, and a lock guards the table. init and release belong to the
+ * main thread.
+ * Memory: one holder for each principal with open batches, which its batches share.
+ * Errors: STATUS_LIMIT_REACHED or STATUS_QUOTA_EXCEEDED for a principal that may take no more
+ * memory now, STATUS_OUT_OF_MEMORY.
  *
  * The rule. An eighth of the memory is a reserve that only the operator uses. The other bytes are
  * divided by the number of principals with open batches and one more, so a newcomer finds a share.
@@ -15,8 +17,8 @@
  * Memory is short for a principal that has used three quarters of its share, and for all while
  * three quarters of the divided bytes are used. A batch whose memory is short must move a part of
  * what it holds in each request timeout (unread_progress_min in http/unread_answers.h). Otherwise
- * it ends, and its memory is free. So a principal whose share has shrunk keeps what it holds for as
- * long as its clients make progress. */
+ * it ends, and its memory is free. So a principal whose share has shrunk keeps what it holds for
+ * as long as its clients make progress. */
 #ifndef API_BATCH_SHARES_H
 #define API_BATCH_SHARES_H
 

@@ -1,7 +1,9 @@
 /* The handlers behind the routes, one file for each subject.
- * Each handler runs on its connection's loop, with the whole body; a stream's handler with the
- * head. Memory: the exchange owns the handler's state (exchange->work). Errors: a handler answers
- * its own errors. Each handler answers its exchange once, at once or in a later turn of the same
+ * Thread: each handler runs on its connection's loop, with the whole body; a stream's handler with
+ * the head.
+ * Memory: the exchange owns the handler's state (exchange->work).
+ * Errors: a handler answers its own errors.
+ * Invariant: each handler answers its exchange once, at once or in a later turn of the same
  * loop. */
 #ifndef API_HANDLERS_H
 #define API_HANDLERS_H

@@ -22,7 +22,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "http/exchange_call.h"
+#include "http/exchange.h"
 #include "wire/json_items.h"
 
 #define RECEIVE_BYTES        (256u << 10)

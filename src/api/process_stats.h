@@ -1,7 +1,9 @@
 /* Statistics of this process from the kernel.
- * process_stats_refresh belongs to the main thread, which may block; process_stats_read to any
- * thread. Memory: none. Errors: none; an unknown value is 0. process_stats_read is cheap enough for
- * an io loop, however many descriptors are open. */
+ * Thread: process_stats_refresh belongs to the main thread, which may block; process_stats_read to
+ * any.
+ * Errors: an unknown value is 0.
+ * Invariant: process_stats_read is cheap enough for an io loop, however many descriptors are
+ * open. */
 #ifndef API_PROCESS_STATS_H
 #define API_PROCESS_STATS_H
 

@@ -1,10 +1,10 @@
 /* The record of what operators do: operator.* events of the audit log, without an owner. Only
  * operator keys and tokens with runtime.read_all see them.
- * Belongs to the exchange's loop.
+ * Thread: the exchange's loop.
  * Memory: a record holds the exchange and its events until next has run.
  * Errors: the status of the append is answered, and next does not run.
- * An act is recorded before it happens, so that none is missing in the log; one that then fails is
- * recorded too. No secret and no token is ever part of a record. */
+ * Invariant: an act is recorded before it happens, so that none is missing in the log; one that
+ * then fails is recorded too. No secret and no token is ever part of a record. */
 #ifndef API_RECORD_H
 #define API_RECORD_H
 

@@ -12,7 +12,7 @@
 #include "authority/append_read.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "http/exchange_call.h"
+#include "http/exchange.h"
 #include "projector/reproject.h"
 #include "wire/json.h"
 

@@ -1,21 +1,22 @@
 /* A revocation under way: rows first, then memory, then every loop, then the other nodes. The
  * request names ids of sessions, devices and tokens, with a reason.
  * Thread: first belongs to the writer's; everything else to the exchange's loop. Any thread may
- * read a request. Memory: the work is the exchange's, alone or at the beginning of a larger struct.
- * One buffer holds the decoded texts of a request; revoke_request_release frees it. Errors: the
- * status of the answer. revoke_request_read: STATUS_INVALID_REQUEST with a static message, or the
- * status of the JSON parser. Invariant: a revocation that was stored is never taken back, and the
- * answer survives a crash. No revoked token is admitted after the sweep, and nothing is delivered
- * to a revoked principal after the answer. A request with an unknown member is refused, because
- * that member might matter. */
+ * read a request.
+ * Memory: the work is the exchange's, alone or at the beginning of a larger struct. One buffer
+ * holds the decoded texts of a request; revoke_request_release frees it.
+ * Errors: the status of the answer. revoke_request_read: STATUS_INVALID_REQUEST with a static
+ * message, or the status of the JSON parser.
+ * Invariant: a revocation that was stored is never taken back, and the answer survives a crash. No
+ * revoked token is admitted after the sweep, and nothing is delivered to a revoked principal after
+ * the answer. A request with an unknown member is refused, because that member might matter. */
 #ifndef API_REVOKE_H
 #define API_REVOKE_H
 
 #include "authority/call.h"
 #include "base/limits.h"
 #include "cluster/nodes.h"
+#include "http/conn_walk.h"
 #include "http/exchange.h"
-#include "http/sweep.h"
 #include "store/store.h"
 
 struct revoke_request {

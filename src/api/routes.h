@@ -1,8 +1,6 @@
-/* The table of routes: method, path, handler and admission of every request.
- * Read-only; any thread.
- * Memory: static.
- * Errors: none.
- * Each pair of method and path appears once. */
+/* The table of routes: method, path, handler and admission of every request. Read-only.
+ * Thread: any.
+ * Invariant: each pair of method and path appears once. */
 #ifndef API_ROUTES_H
 #define API_ROUTES_H
 

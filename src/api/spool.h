@@ -5,12 +5,14 @@
  *
  * Thread: a spool belongs to its owner's loop, which never waits for the disk: the file thread
  * opens, writes, reads and closes the file (api/file_thread.h). A spool has at most one such
- * operation at a time, and the owner keeps it until the operation has returned. All loops share the
- * counts of files and of their bytes. Memory: SPOOL_MEMORY_BYTES and one append, twice while a
- * write is under way, and the bytes that a take wants. Errors: spool_append: STATUS_OUT_OF_MEMORY.
- * spool_take: the same, and STATUS_STORE_UNAVAILABLE when the file cannot be read. A disk that is
- * nearly full, or a limit of the files, only ends the room. Invariant: bytes come out in the order
- * in which they went in. */
+ * operation at a time, and the owner keeps it until the operation has returned. All loops share
+ * the counts of files and of their bytes.
+ * Memory: SPOOL_MEMORY_BYTES and one append, twice while a write is under way, and the bytes that
+ * a take wants.
+ * Errors: spool_append: STATUS_OUT_OF_MEMORY. spool_take: the same, and STATUS_STORE_UNAVAILABLE
+ * when the file cannot be read. A disk that is nearly full, or a limit of the files, only ends the
+ * room.
+ * Invariant: bytes come out in the order in which they went in. */
 #ifndef API_SPOOL_H
 #define API_SPOOL_H
 

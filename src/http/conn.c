@@ -1,6 +1,18 @@
+/* A connection is a state machine (set_state) over a transport:
+ *
+ *   READING ──request──▶ HANDLING ──answer──▶ WRITING ──written──▶ READING, or LINGERING ──▶ CLOSED
+ *      │                    └──upgrade──▶ PUSHING (a session)
+ *      └──ROUTE_STREAM──▶ STREAMING: the body and the answer in pieces, at the same time
+ *
+ * conn_consume passes input to the parser while the state wants bytes. What arrives meanwhile is
+ * kept, up to CONN_UNREAD_BYTES_MAX, and consumed when the answer is written. Each state in which
+ * the peer must act has a deadline; a state in which the server must act has none, but may watch
+ * for the end of the peer. Closing is a state: the memory is freed when the transport has closed.
+ */
 #include "http/conn.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 
 #include "base/metrics.h"
@@ -64,6 +76,33 @@ static struct conn *conn_of(struct transport *transport) {
     return container_of(transport, struct conn, transport);
 }
 
+/* ---- memory for requests ---- */
+
+struct conn_http *conn_http_new(const struct http1_limits *limits) {
+    struct conn_http *http = calloc(1, sizeof(*http));
+    if (!http)
+        return NULL;
+    http1_parser_init(&http->parser, limits);
+    buffer_init(&http->unread, CONN_UNREAD_BYTES_MAX);
+    buffer_init(&http->out, CONN_OUT_BYTES_MAX);
+    return http;
+}
+
+/* No further request is read; the answer may still be sent. Does nothing for NULL. */
+static void release_input(struct conn_http *http) {
+    if (!http)
+        return;
+    http1_parser_release(&http->parser);
+    buffer_release(&http->unread);
+}
+
+void conn_http_free(struct conn_http *http) {
+    release_input(http);
+    if (http)
+        buffer_release(&http->out);
+    free(http);
+}
+
 /* ---- closing ---- */
 
 static void on_closed(struct transport *transport) {
@@ -102,7 +141,7 @@ void conn_close(struct conn *conn) {
     conn_share_return_principal(&conn_loop(conn)->http->conn_shares, &conn->principal_share);
     conn_share_return(&conn_loop(conn)->http->conn_shares, &conn->address_share);
     list_remove(&conn->node);
-    conn_http_release_input(conn->http);
+    release_input(conn->http);
 }
 
 void conn_reset(struct conn *conn) {
@@ -119,16 +158,10 @@ bool conn_has_unsent(const struct conn *conn) {
  * passes, or the peer has sent too much. */
 void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
-    conn_http_release_input(conn->http);
+    release_input(conn->http);
     if (transport_end(&conn->transport))
         set_deadline(conn, DEADLINE_LINGER);
     else
-        conn_close(conn);
-}
-
-static void discard(struct conn *conn, size_t size) {
-    conn->lingered_bytes += (uint32_t)size;
-    if (conn->lingered_bytes > CONN_LINGER_BYTES_MAX)
         conn_close(conn);
 }
 
@@ -182,13 +215,6 @@ void conn_renew_deadline(struct conn *conn) {
     stream_deadline(conn);
 }
 
-/* A body must arrive at a minimum rate: single bytes do not prolong its deadline. */
-static void body_arrived(struct conn *conn, size_t size) {
-    conn->http->fresh_body_bytes += size;
-    if (conn->http->fresh_body_bytes >= CONN_BODY_BYTES_MIN)
-        conn_renew_deadline(conn);
-}
-
 /* The bytes of http->out are written. True when more of the answer may follow. */
 static bool conn_sent(struct conn *conn) {
     conn->is_sending = false;
@@ -203,21 +229,17 @@ static bool conn_sent(struct conn *conn) {
     return true;
 }
 
-static void conn_pushed(struct conn *conn) {
-    push_unref(conn->pushed);
-    conn->pushed = NULL;
-    /* A connection that lingers has sent its last message. */
-    if (conn->state == CONN_PUSHING)
-        session_writable(conn->session);
-}
-
 static void on_written(struct transport *transport, int error) {
     struct conn *conn = conn_of(transport);
     if (error != 0)
         conn_close(conn);
-    else if (conn->pushed)
-        conn_pushed(conn);
-    else if (conn->state == CONN_WRITING)
+    else if (conn->pushed) {
+        push_unref(conn->pushed);
+        conn->pushed = NULL;
+        /* A connection that lingers has sent its last message. */
+        if (conn->state == CONN_PUSHING)
+            session_writable(conn->session);
+    } else if (conn->state == CONN_WRITING)
         conn_written(conn);
     else if (conn_sent(conn)) {
         /* The socket was full, so the peer has read: it may read before it sends more. */
@@ -344,8 +366,12 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
         events_of(conn)->head(conn, http1_parser_request(&conn->http->parser));
         return;
     case HTTP1_EVENT_BODY:
-        if (is_stream)
-            body_arrived(conn, event->piece.size);
+        /* A body must arrive at a minimum rate: single bytes do not prolong its deadline. */
+        if (is_stream) {
+            conn->http->fresh_body_bytes += event->piece.size;
+            if (conn->http->fresh_body_bytes >= CONN_BODY_BYTES_MIN)
+                conn_renew_deadline(conn);
+        }
         events_of(conn)->body(conn, event->piece);
         return;
     case HTTP1_EVENT_DONE:
@@ -379,8 +405,8 @@ void conn_probe_chunked(struct conn *conn) {
     send_interim(conn, SLICE("0"));
 }
 
-/* Only to bytes does a peer that has closed both sides answer with a reset. Every HTTP/1.1 client
- * accepts an interim answer. Bytes that the peer has not confirmed are such a test already. */
+/* A peer that has closed both sides answers bytes with a reset. Every HTTP/1.1 client accepts an
+ * interim answer. Bytes that the peer has not confirmed are such a test already. */
 static void probe_peer(struct conn *conn, enum transport_peer_state peer) {
     const struct http1_request *request = http1_parser_request(&conn->http->parser);
     if (conn->state == CONN_STREAMING && peer == TRANSPORT_PEER_ENDED)
@@ -456,12 +482,6 @@ static void conn_await(struct conn *conn) {
         kind == DEADLINE_UNREAD ? set_unread_deadline(conn) : set_deadline(conn, kind);
 }
 
-static void conn_await_turn(struct conn *conn, struct slice input) {
-    conn_keep_unread(conn, input);
-    if (conn->state == CONN_READING)
-        set_deadline(conn, DEADLINE_TURN);
-}
-
 /* Bytes after the request that opened a session belong to the session. */
 static void session_read(struct conn *conn, struct slice input) {
     conn_http_free(conn->http);
@@ -496,9 +516,11 @@ static void conn_consume(struct conn *conn, struct slice input) {
             conn_event(conn, &event);
     }
     conn->is_consuming = false;
-    if (conn->state == CONN_READING && requests_left == 0 && input.size > 0)
-        conn_await_turn(conn, input);
-    else if (conn_wants_bytes(conn))
+    if (conn->state == CONN_READING && requests_left == 0 && input.size > 0) {
+        conn_keep_unread(conn, input);
+        if (conn->state == CONN_READING)
+            set_deadline(conn, DEADLINE_TURN);
+    } else if (conn_wants_bytes(conn))
         conn_await(conn);
     else if (conn->state == CONN_PUSHING)
         session_read(conn, input);
@@ -509,12 +531,15 @@ static void conn_consume(struct conn *conn, struct slice input) {
 static void on_received(struct transport *transport, struct slice input) {
     struct conn *conn = conn_of(transport);
     conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn_io(conn)->clock));
-    if (conn->state == CONN_LINGERING)
-        discard(conn, input.size);
-    else if (conn->state == CONN_PUSHING)
+    if (conn->state == CONN_PUSHING) {
         session_received(conn->session, input);
-    else
+    } else if (conn->state != CONN_LINGERING) {
         conn_consume(conn, input);
+    } else {
+        conn->lingered_bytes += (uint32_t)input.size;
+        if (conn->lingered_bytes > CONN_LINGER_BYTES_MAX)
+            conn_close(conn);
+    }
 }
 
 static void on_opened(struct transport *transport) {

@@ -1,22 +1,37 @@
 /* A connection: bytes in, requests to the exchange above it, answers out, one request at a time.
- * A connection belongs to its loop's thread.
+ * Thread: a connection belongs to its loop.
  * Memory: between requests a connection holds no buffer, and as a session nothing of HTTP.
  * Errors: a peer's mistake is reported by the refused event and the connection closes after the
  * answer; a peer that stops reading or sending is closed by its deadline.
- * A connection does not read while an answer is due or a streaming handler is busy, so a peer that
- * pipelines cannot pile up work. */
+ * Invariant: a connection does not read while an answer is due or a streaming handler is busy, so
+ * a peer that pipelines cannot pile up work. */
 #ifndef HTTP_CONN_H
 #define HTTP_CONN_H
 
 #include "base/limits.h"
 #include "delivery/session/outlet.h"
-#include "http/conn_http.h"
 #include "http/http.h"
 #include "net/transport.h"
+#include "wire/http1.h"
 
 struct conn;
 struct exchange;
 struct session;
+
+/* Bytes that arrive before the answer to an earlier request. */
+#define CONN_UNREAD_BYTES_MAX LOOP_READ_BYTES
+
+/* The part of a connection that requests and answers need. It is freed when the connection becomes
+ * a session, because most connections of a busy server are idle sessions. */
+struct conn_http {
+    struct http1_parser parser;
+    struct buffer unread;    /* bytes after the request that is being handled */
+    struct buffer out;       /* the one bounded slot of bytes to be written */
+    size_t fresh_body_bytes; /* arrived of a streamed body since its deadline was set */
+    size_t unread_bytes;     /* unread of the answer when its deadline was set */
+    uint64_t written_bytes;  /* written of all answers */
+    unsigned chunk_zeros;    /* sent since the last chunk, to learn whether the peer is gone */
+};
 
 enum conn_state {
     CONN_READING,   /* waits for a request, or reads one */
@@ -141,6 +156,10 @@ bool conn_has_unsent(const struct conn *conn);
 void conn_linger(struct conn *conn);
 /* The handler made progress with a body that it reads in pieces. */
 void conn_renew_deadline(struct conn *conn);
+
+/* The limits outlive it. NULL: no memory is left. */
+struct conn_http *conn_http_new(const struct http1_limits *limits);
+void conn_http_free(struct conn_http *http);
 
 /* For conn_outlet.c: the exchange is gone, and input goes to the session. */
 void conn_start_session(struct conn *conn, struct session *session);

@@ -23,25 +23,6 @@ struct handed {
     struct sockaddr_storage peer;
 };
 
-static void log_refused(struct http_loop *loop, const struct conn *conn) {
-    const struct conn_limits *limits = &loop->http->conn_limits;
-    uint64_t held_count;
-    if (log_gate_pass(&loop->refused_log, clock_mono_ms(&loop->io->clock), &held_count))
-        log_event(LOG_WARN, "accept.refused", log_str("code", status_code(conn->refusal)),
-                  log_int("connections", (int64_t)conn_limits_count(limits)),
-                  log_int("connections_max", (int64_t)limits->conn_max),
-                  log_int("unauthenticated_max", (int64_t)limits->unauthenticated_max),
-                  log_int("held_back", (int64_t)held_count));
-}
-
-static void log_no_memory(struct http_loop *loop) {
-    uint64_t held_count;
-    if (log_gate_pass(&loop->no_memory_log, clock_mono_ms(&loop->io->clock), &held_count))
-        log_event(LOG_ERROR, "accept.no_memory",
-                  log_int("connections", (int64_t)atomic_load(&loop->conn_count)),
-                  log_int("held_back", (int64_t)held_count));
-}
-
 void conn_count_refusal(const struct conn *conn) {
     enum label_connection_limit limit = LABEL_CONNECTION_LIMIT_TOTAL;
     if (conn->ticket.rank == CONN_RANK_UNAUTHENTICATED)
@@ -66,16 +47,6 @@ void conn_displace_asked(struct loop_task *task) {
         close_refused(ticket);
 }
 
-static void wake_up(struct conn_tickets *tickets) {
-    struct http_loop *loop = container_of(tickets, struct http_loop, tickets);
-    if (atomic_exchange(&loop->displace_posted, true))
-        return;
-    /* A loop that has ended has no connections. */
-    enum status status = io_loop_post(loop->io, &loop->displace);
-    assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
-    (void)status;
-}
-
 /* A connection without a socket, in its loop's list. NULL: no memory. */
 static struct conn *conn_new(struct http_loop *loop) {
     struct conn *conn = slab_take(&loop->conn_memory, sizeof(*conn));
@@ -97,7 +68,9 @@ static struct conn *conn_new(struct http_loop *loop) {
 /* Closes the connection that must give way to the new one, or the new one: then false. */
 static bool take_ticket(struct conn *conn, const struct sockaddr *peer) {
     struct http_loop *loop = conn_loop(conn);
+    const struct conn_limits *limits = &loop->http->conn_limits;
     uint64_t now_ms = clock_mono_ms(&loop->io->clock);
+    uint64_t held_count;
     bool is_allowed =
         conn->is_operators ||
         conn_share_take_address(&loop->http->conn_shares, &conn->address_share, peer) == STATUS_OK;
@@ -105,10 +78,23 @@ static bool take_ticket(struct conn *conn, const struct sockaddr *peer) {
     struct conn_displaced displaced =
         is_allowed ? conn_ticket_take(&loop->tickets, &conn->ticket, conn->is_operators, now_ms)
                    : conn_ticket_reserve(&loop->tickets, &conn->ticket, now_ms);
-    if (displaced.ticket || displaced.elsewhere || conn_ticket_is_reserved(&conn->ticket))
-        log_refused(loop, conn);
-    if (displaced.elsewhere)
-        wake_up(displaced.elsewhere);
+    bool is_full =
+        displaced.ticket || displaced.elsewhere || conn_ticket_is_reserved(&conn->ticket);
+    if (is_full && log_gate_pass(&loop->refused_log, now_ms, &held_count))
+        log_event(LOG_WARN, "accept.refused", log_str("code", status_code(conn->refusal)),
+                  log_int("connections", (int64_t)conn_limits_count(limits)),
+                  log_int("connections_max", (int64_t)limits->conn_max),
+                  log_int("unauthenticated_max", (int64_t)limits->unauthenticated_max),
+                  log_int("held_back", (int64_t)held_count));
+    if (displaced.elsewhere) {
+        struct http_loop *other = container_of(displaced.elsewhere, struct http_loop, tickets);
+        enum status status = STATUS_OK;
+        if (!atomic_exchange(&other->displace_posted, true))
+            status = io_loop_post(other->io, &other->displace);
+        /* A loop that has ended has no connections. */
+        assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
+        (void)status;
+    }
     if (!displaced.ticket)
         return true;
     close_refused(displaced.ticket);
@@ -121,7 +107,11 @@ static void conn_open(struct http_loop *loop, enum listener_kind kind, int fd,
     struct tls_context *tls = loop->http->tls;
     struct conn *conn = conn_new(loop);
     if (!conn) {
-        log_no_memory(loop);
+        uint64_t held_count;
+        if (log_gate_pass(&loop->no_memory_log, clock_mono_ms(&loop->io->clock), &held_count))
+            log_event(LOG_ERROR, "accept.no_memory",
+                      log_int("connections", (int64_t)atomic_load(&loop->conn_count)),
+                      log_int("held_back", (int64_t)held_count));
         metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(LABEL_CONNECTION_LIMIT_TOTAL),
                     1);
         close(fd);
@@ -146,40 +136,33 @@ static void conn_open(struct http_loop *loop, enum listener_kind kind, int fd,
 
 /* ---- the spread over the loops ---- */
 
-static bool may_hand_over(const struct http_loop *loop) {
-    /* A descriptor means nothing in another descriptor table. */
-    return !loop->io->has_own_descriptors && !atomic_load(&loop->http->is_draining);
-}
-
-/* The loop with the fewest connections, if it has clearly fewer than this one. */
-static struct http_loop *loop_least(struct http_loop *own, size_t *least_count) {
-    const struct http *http = own->http;
-    size_t own_count = atomic_load(&own->conn_count);
-    size_t loop_count = may_hand_over(own) ? atomic_load(&http->loops_started) : 0;
-    struct http_loop *least = own;
-    *least_count = own_count;
-    for (size_t i = 0; i < loop_count; i++) {
-        struct http_loop *other = http->loops[i]->owner;
-        size_t count = atomic_load(&other->conn_count);
-        if (count >= *least_count || other->io->has_own_descriptors)
-            continue;
-        least = other;
-        *least_count = count;
-    }
-    if (own_count > *least_count + *least_count / SPREAD_PART)
-        return least;
-    *least_count = own_count;
-    return own;
-}
-
-/* Counts the new connection. If another loop has counted one meanwhile, the choice is made again:
- * else both would choose the same loop. */
+/* The loop with the fewest connections, if it has clearly fewer than this one. Counts the new
+ * connection. If another loop has counted one meanwhile, the choice is repeated: else both would
+ * choose the same loop. */
 static struct http_loop *loop_choose(struct http_loop *own) {
-    size_t count;
+    const struct http *http = own->http;
+    /* A descriptor means nothing in another descriptor table. */
+    bool may_hand_over = !own->io->has_own_descriptors && !atomic_load(&http->is_draining);
     struct http_loop *chosen;
-    do
-        chosen = loop_least(own, &count);
-    while (!atomic_compare_exchange_strong(&chosen->conn_count, &count, count + 1));
+    size_t count;
+    do {
+        size_t own_count = atomic_load(&own->conn_count);
+        size_t loop_count = may_hand_over ? atomic_load(&http->loops_started) : 0;
+        chosen = own;
+        count = own_count;
+        for (size_t i = 0; i < loop_count; i++) {
+            struct http_loop *other = http->loops[i]->owner;
+            size_t other_count = atomic_load(&other->conn_count);
+            if (other_count >= count || other->io->has_own_descriptors)
+                continue;
+            chosen = other;
+            count = other_count;
+        }
+        if (own_count <= count + count / SPREAD_PART) {
+            chosen = own;
+            count = own_count;
+        }
+    } while (!atomic_compare_exchange_strong(&chosen->conn_count, &count, count + 1));
     return chosen;
 }
 
@@ -198,11 +181,6 @@ static void handed_run(struct loop_task *task) {
     free(handed);
 }
 
-static socklen_t address_size(const struct sockaddr *address) {
-    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                          : sizeof(struct sockaddr_in);
-}
-
 /* False: the caller keeps the socket. The loop may have ended, or too many sockets are under way:
  * they have no ticket, and a busy loop would let them pile up. */
 static bool hand_over(struct http_loop *loop, enum listener_kind kind, int fd,
@@ -213,7 +191,9 @@ static bool hand_over(struct http_loop *loop, enum listener_kind kind, int fd,
         handed = calloc(1, sizeof(*handed));
     if (handed) {
         *handed = (struct handed){.task = {.run = handed_run}, loop, kind, fd, .peer = {0}};
-        memcpy(&handed->peer, peer, address_size(peer));
+        memcpy(&handed->peer, peer,
+               peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                           : sizeof(struct sockaddr_in));
         if (io_loop_post(loop->io, &handed->task) == STATUS_OK)
             return true;
     }

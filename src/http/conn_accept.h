@@ -1,9 +1,9 @@
 /* Accepting: a socket becomes a connection of the loop with the fewest, within the limits.
- * Belongs to the loop's thread.
+ * Thread: the loop.
  * Memory: takes over the socket; the connection frees itself.
  * Errors: a socket without memory or beyond every limit is closed, counted and, in a flood, logged
  * every ten seconds.
- * A connection that was silent without a key or token gives way to a new one. At most
+ * Invariant: a connection that was silent without a key or token gives way to a new one. At most
  * CONN_HANDED_MAX sockets without a ticket are on their way to another loop. */
 #ifndef HTTP_CONN_ACCEPT_H
 #define HTTP_CONN_ACCEPT_H

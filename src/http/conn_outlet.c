@@ -37,10 +37,10 @@ static ssize_t push_now(struct conn *conn, struct slice before, struct slice byt
 static enum outlet_result push_joined(struct conn *conn, struct slice before, struct push *push) {
     struct buffer joined;
     enum status status = push_begin(&joined, before.size + push->size, before.size + push->size);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&joined, before);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        buffer_append_slice(&joined, before);
         status = buffer_append(&joined, push->data, push->size);
+    }
     push_unref(push);
     if (status == STATUS_OK)
         return push_remaining(conn, push_end(&joined), 0);

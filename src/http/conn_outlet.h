@@ -1,8 +1,8 @@
 /* The outlet of a connection: how a session of delivery/ writes to it.
- * Belongs to the connection's loop.
+ * Thread: the connection's loop.
  * Memory: the outlet is a member of the connection.
  * Errors: as delivery/session/outlet.h says.
- * conn_attach comes after the session was made with conn_outlet. */
+ * Invariant: conn_attach comes after the session was made with conn_outlet. */
 #ifndef HTTP_CONN_OUTLET_H
 #define HTTP_CONN_OUTLET_H
 

@@ -1,9 +1,9 @@
 /* CORS: lets pages of allowed origins read answers in a browser.
- * Pure functions; any thread.
+ * Thread: any; pure functions.
  * Memory: the fields refer to the request and to constants.
  * Errors: none; a page of another origin gets no field that lets it read.
- * The origins are those that may connect (admit/gate.h). Operator routes are never readable.
- * Cookies are never allowed: a token is in the query or in a header. */
+ * Invariant: the origins are those that may connect (admit/gate.h). Operator routes are never
+ * readable. Cookies are never allowed: a token is in the query or in a header. */
 #ifndef HTTP_CORS_H
 #define HTTP_CORS_H
 

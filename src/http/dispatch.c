@@ -5,8 +5,6 @@
 #include "auth/principal.h"
 #include "http/admit/admission.h"
 #include "http/admit/entitle.h"
-#include "http/admit/open_once.h"
-#include "http/admit/version_gate.h"
 #include "http/cors.h"
 #include "http/exchange.h"
 #include "http/forward/forward.h"
@@ -17,15 +15,6 @@
 #define PARAMETER_BYTES_MAX 128
 /* Escapes make a name up to six times as long. */
 #define PARAMETER_DETAILS_BYTES_MAX (64 + 6 * PARAMETER_BYTES_MAX)
-
-static void answer_refused(struct exchange *exchange, enum status status) {
-    if (compatibility_refuses(status))
-        version_gate_answer(exchange, status);
-    else if (status == STATUS_FORBIDDEN_ROLE)
-        admission_answer_role(exchange);
-    else
-        exchange_answer_status(exchange, status);
-}
 
 /* A wrong key or token is answered late, once its address has shown many. Right ones are compared
  * like these, and never wait: the clients behind a proxy share its address. */
@@ -38,11 +27,11 @@ static void refuse(struct exchange *exchange, enum status status) {
     if (delay_ms > 0)
         conn_delay(conn, delay_ms);
     else
-        answer_refused(exchange, status);
+        admission_answer_refused(exchange, status);
 }
 
 static void on_delayed(struct conn *conn) {
-    answer_refused(conn->exchange, conn->exchange->refused);
+    admission_answer_refused(conn->exchange, conn->exchange->refused);
 }
 
 static void on_refused(struct conn *conn, enum status status) {
@@ -76,23 +65,19 @@ static bool is_for_this_node(struct exchange *exchange) {
 
 /* ---- the head ---- */
 
-/* Without this check a compressed batch would be parsed as many bad items. */
-static bool is_encoded(const struct http1_request *request) {
-    struct slice encoding;
-    return http1_header_find(request, SLICE("content-encoding"), &encoding) &&
-           !(encoding.size == strlen("identity") &&
-             strncasecmp(encoding.data, "identity", encoding.size) == 0);
-}
-
 /* A chunked body does not announce its length. So a route without a body refuses any body. */
 static enum status allow_body(struct exchange *exchange) {
     const struct route *route = exchange->match.route;
     const struct http1_request *request = exchange->request;
     uint64_t bytes_max = route->flags & ROUTE_APPEND ? exchange->http->options.append_bytes_max
                                                      : route->body_bytes_max;
+    struct slice encoding;
     if (request->has_body && bytes_max == 0)
         return STATUS_PAYLOAD_TOO_LARGE;
-    if (request->has_body && is_encoded(request))
+    /* Without this check a compressed batch would be parsed as many bad items. */
+    if (request->has_body && http1_header_find(request, SLICE("content-encoding"), &encoding) &&
+        (encoding.size != strlen("identity") ||
+         strncasecmp(encoding.data, "identity", encoding.size) != 0))
         return STATUS_UNSUPPORTED_MEDIA_TYPE;
     return conn_allow_body(exchange->conn, bytes_max);
 }
@@ -192,19 +177,6 @@ static void on_body(struct conn *conn, struct slice piece) {
     }
 }
 
-static void answer_unknown_parameter(struct exchange *exchange, struct slice name) {
-    struct buffer details;
-    buffer_init(&details, PARAMETER_DETAILS_BYTES_MAX);
-    struct object_writer object = object_begin(&details);
-    object_text(&object, SLICE("parameter"), name);
-    enum status status = object_end(&object);
-    exchange_answer_error(exchange, &(struct exchange_error){
-                                        .status = STATUS_UNKNOWN_PARAMETER,
-                                        .details = status == STATUS_OK ? buffer_slice(&details)
-                                                                       : (struct slice){NULL, 0}});
-    buffer_release(&details);
-}
-
 /* False: the exchange has been answered. */
 static bool check_parameters(struct exchange *exchange) {
     const struct route *route = exchange->match.route;
@@ -216,26 +188,21 @@ static bool check_parameters(struct exchange *exchange) {
         struct buffer name = buffer_over(text, sizeof(text));
         status = http1_query_next(&query, &name, &found);
         if (status == STATUS_OK && found && !route_takes(route, buffer_slice(&name))) {
-            answer_unknown_parameter(exchange, buffer_slice(&name));
+            struct buffer details;
+            buffer_init(&details, PARAMETER_DETAILS_BYTES_MAX);
+            struct object_writer object = object_begin(&details);
+            object_text(&object, SLICE("parameter"), buffer_slice(&name));
+            struct exchange_error error = {.status = STATUS_UNKNOWN_PARAMETER};
+            if (object_end(&object) == STATUS_OK)
+                error.details = buffer_slice(&details);
+            exchange_answer_error(exchange, &error);
+            buffer_release(&details);
             return false;
         }
     }
     if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
     return status == STATUS_OK;
-}
-
-/* A caller that is not entitled to the route's topic does not reach the handler. */
-static void run_handler(struct exchange *exchange) {
-    const struct route *route = exchange->match.route;
-    bool is_once = route->flags & ROUTE_STAYS_OPEN && exchange->http->options.token_single_use;
-    void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
-    if (route->flags & ROUTE_AUDIT)
-        entitle(exchange, topic_name(TOPIC_AUDIT), handle);
-    else if (!(route->flags & ROUTE_TOPIC))
-        handle(exchange);
-    else
-        entitle_path(exchange, handle);
 }
 
 static void on_request(struct conn *conn) {
@@ -245,10 +212,22 @@ static void on_request(struct conn *conn) {
         return;
     }
     conn_handle(conn);
-    if (exchange->refused != STATUS_OK)
+    if (exchange->refused != STATUS_OK) {
         refuse(exchange, exchange->refused);
-    else if (is_for_this_node(exchange) && check_parameters(exchange))
-        run_handler(exchange);
+        return;
+    }
+    if (!is_for_this_node(exchange) || !check_parameters(exchange))
+        return;
+    /* A caller that is not entitled to the route's topic does not reach the handler. */
+    const struct route *route = exchange->match.route;
+    bool is_once = route->flags & ROUTE_STAYS_OPEN && exchange->http->options.token_single_use;
+    void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
+    if (route->flags & ROUTE_AUDIT)
+        entitle(exchange, topic_name(TOPIC_AUDIT), handle);
+    else if (route->flags & ROUTE_TOPIC)
+        entitle_path(exchange, handle);
+    else
+        handle(exchange);
 }
 
 static void on_sent(struct conn *conn) {

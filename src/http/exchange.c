@@ -6,11 +6,11 @@
 
 #include "auth/principal.h"
 #include "auth/token.h"
-#include "authority/call.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/uuid7.h"
 #include "http/cors.h"
+#include "http/http_loop.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
@@ -117,23 +117,19 @@ bool exchange_unref(struct exchange *exchange) {
     return wanted;
 }
 
-static bool request_id_usable(struct slice id) {
-    if (id.size == 0 || id.size > REQUEST_ID_BYTES_MAX)
+/* The client's X-Request-Id, if its bytes can be logged and repeated as they are. */
+static bool find_given_id(const struct exchange *exchange, struct slice *given) {
+    if (!exchange->request || !http1_header_find(exchange->request, SLICE("x-request-id"), given) ||
+        given->size == 0 || given->size > REQUEST_ID_BYTES_MAX)
         return false;
-    for (size_t i = 0; i < id.size; i++) {
-        char c = id.data[i];
+    for (size_t i = 0; i < given->size; i++) {
+        char c = given->data[i];
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                      c == '-' || c == '_' || c == '.';
         if (!plain)
             return false;
     }
     return true;
-}
-
-static bool find_given_id(const struct exchange *exchange, struct slice *given) {
-    return exchange->request &&
-           http1_header_find(exchange->request, SLICE("x-request-id"), given) &&
-           request_id_usable(*given);
 }
 
 bool exchange_id_header(struct exchange *exchange, struct http1_header *header) {
@@ -160,46 +156,35 @@ struct slice exchange_request_id(struct exchange *exchange) {
 
 /* ---- counting and logging ---- */
 
-static const char *method_name(enum http1_method method) {
-    static const char *const names[] = {"GET",   "HEAD",   "POST",    "PUT",
-                                        "PATCH", "DELETE", "OPTIONS", "OTHER"};
-    return names[method];
-}
-
-/* Logs the path without the query, because a query may hold a token. */
-static void log_answer(struct exchange *exchange, unsigned http_status, uint64_t took_ns) {
-    const struct http1_request *request = exchange->request;
-    log_event(LOG_DEBUG, "http.request", log_slice("request_id", exchange_request_id(exchange)),
-              log_str("method", request ? method_name(request->method) : "-"),
-              log_int("status", http_status), log_int("took_us", (int64_t)(took_ns / 1000)),
-              log_slice("path", request ? request->path : SLICE("-")));
-}
-
 static void log_answered(struct exchange *exchange, unsigned http_status) {
+    static const char *const methods[] = {"GET",   "HEAD",   "POST",    "PUT",
+                                          "PATCH", "DELETE", "OPTIONS", "OTHER"};
+    const struct http1_request *request = exchange->request;
     uint64_t took_ns = clock_mono_ns(&exchange->loop->clock) - exchange->started_ns;
     enum label_route_class class = route_class(exchange->match.route);
     metrics_add(METRIC_HTTP_REQUESTS, METRIC_LABELS(class, label_http_status(http_status)), 1);
     metrics_observe(METRIC_HTTP_REQUEST_DURATION_SECONDS, METRIC_LABELS(class), took_ns, 1);
+    /* The path is logged without the query, because a query may hold a token. */
     if (log_wants(LOG_DEBUG))
-        log_answer(exchange, http_status, took_ns);
+        log_event(LOG_DEBUG, "http.request", log_slice("request_id", exchange_request_id(exchange)),
+                  log_str("method", request ? methods[request->method] : "-"),
+                  log_int("status", http_status), log_int("took_us", (int64_t)(took_ns / 1000)),
+                  log_slice("path", request ? request->path : SLICE("-")));
 }
 
-static struct slice topic_of(const struct exchange *exchange) {
-    static const struct slice parameter = SLICE("{topic}");
-    bool has_topic = exchange->match.route && exchange->match.parameter_count > 0 &&
-                     memmem(exchange->match.route->path, strlen(exchange->match.route->path),
-                            parameter.data, parameter.size);
-    return has_topic ? exchange->match.parameters[0] : (struct slice){NULL, 0};
-}
-
+/* The topic is that of the route, if the route has one. */
 static struct cause cause_of(struct exchange *exchange, enum status status,
                              struct cause_names *names) {
+    static const struct slice parameter = SLICE("{topic}");
+    const struct route_match *match = &exchange->match;
     const struct principal *caller = exchange->principal;
     struct cause cause = {.connection = exchange_request_id(exchange),
-                          .topic = topic_of(exchange),
                           .status = status,
                           .rule = exchange->token_rule,
                           .dialect = LABEL_DIALECT_HTTP};
+    if (match->route && match->parameter_count > 0 &&
+        memmem(match->route->path, strlen(match->route->path), parameter.data, parameter.size))
+        cause.topic = match->parameters[0];
     if (caller)
         cause.principal =
             (struct slice){names->principal, principal_name(caller, names->principal)};
@@ -240,29 +225,14 @@ static struct slice date_now(const struct exchange *exchange) {
     return http_date_at(&conn_loop(exchange->conn)->date, clock_wall_ms(&exchange->loop->clock));
 }
 
-/* The answer is in the connection's memory. A client that reads slowly must not hold the handler's
- * memory too. */
-static void release_work(struct exchange *exchange) {
-    if (exchange->refs > 0 || exchange->stream)
-        return;
-    exchange->drain = NULL;
-    if (exchange->work)
-        exchange->work_free(exchange->work);
-    exchange->work = NULL;
-    buffer_release(&exchange->body);
-}
-
-/* The event of an append is stored. A refusal would make the client append it again. */
-static bool is_append(const struct exchange *exchange) {
-    return exchange->match.route && exchange->match.route->flags & ROUTE_APPEND;
-}
-
 static void answer(struct exchange *exchange, const struct http1_response *content) {
     struct conn *conn = exchange->conn;
     struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX + 1];
     struct http1_response response = *content;
     assert(!exchange_is_answered(exchange));
-    enum status held = hold_answer(exchange, response.body.size, !is_append(exchange));
+    /* The event of an append is stored. A refusal would make the client append it again. */
+    bool is_append = exchange->match.route && exchange->match.route->flags & ROUTE_APPEND;
+    enum status held = hold_answer(exchange, response.body.size, !is_append);
     if (held != STATUS_OK) {
         exchange_answer_status(exchange, held);
         return;
@@ -289,7 +259,15 @@ static void answer(struct exchange *exchange, const struct http1_response *conte
         conn_close(conn);
         return;
     }
-    release_work(exchange);
+    /* The answer is in the connection's memory. A client that reads slowly must not hold the
+     * handler's memory too. */
+    if (exchange->refs == 0 && !exchange->stream) {
+        exchange->drain = NULL;
+        if (exchange->work)
+            exchange->work_free(exchange->work);
+        exchange->work = NULL;
+        buffer_release(&exchange->body);
+    }
     conn_answer(conn);
 }
 
@@ -333,45 +311,30 @@ static const char *message_of(const struct exchange *exchange, const struct exch
 enum status exchange_error_write(struct exchange *exchange, const struct exchange_error *error,
                                  struct buffer *out) {
     char text[SCOPES_NEEDED_BYTES_MAX];
-    const char *message = message_of(exchange, error, text);
-    enum status status =
-        buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
-    if (status == STATUS_OK)
-        status = json_write_string(out, slice_of(message));
-    /* Clients look for the reason of a 401 or 403 in reason_code. */
     int http_status = status_http(error->status);
     const char *reason = error->reason_code;
+    size_t begin = out->size;
+    buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
+    json_write_string(out, slice_of(message_of(exchange, error, text)));
+    /* Clients look for the reason of a 401 or 403 in reason_code. */
     if (!reason && (http_status == 401 || http_status == 403))
         reason = status_code(error->status);
-    if (status == STATUS_OK && reason)
-        status = buffer_printf(out, ",\"reason_code\":\"%s\"", reason);
-    if (status == STATUS_OK)
-        status = buffer_printf(out, ",\"request_id\":\"%s\"", exchange_request_id(exchange).data);
-    if (status == STATUS_OK && error->details.size > 0)
-        status =
-            buffer_printf(out, ",\"details\":%.*s", (int)error->details.size, error->details.data);
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
-}
-
-/* RFC 6750: the error attribute only if the request had credentials. */
-static struct http1_header challenge(enum status status) {
-    struct slice value = status == STATUS_MISSING_AUTHORIZATION
-                             ? SLICE("Bearer realm=\"khala\"")
-                             : SLICE("Bearer realm=\"khala\", error=\"invalid_token\"");
-    return (struct http1_header){SLICE("WWW-Authenticate"), value};
-}
-
-/* The caller may have a better time to wait. */
-static bool is_retried_soon(const struct exchange_error *error) {
-    return error->header_count == 0 &&
-           (error->status == STATUS_SERVER_FULL || error->status == STATUS_TOO_MANY_CONNECTIONS ||
-            error->status == STATUS_LIMIT_REACHED || error->status == STATUS_NOT_WRITER);
+    if (reason)
+        buffer_printf(out, ",\"reason_code\":\"%s\"", reason);
+    buffer_printf(out, ",\"request_id\":\"%s\"", exchange_request_id(exchange).data);
+    if (error->details.size > 0) {
+        buffer_append_slice(out, SLICE(",\"details\":"));
+        buffer_append_slice(out, error->details);
+    }
+    buffer_append_byte(out, '}');
+    return buffer_end(out, begin);
 }
 
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error) {
     struct http1_header headers[HEADERS_MAX] = {
         {SLICE("X-Request-Id"), exchange_request_id(exchange)}};
     size_t header_count = 1;
+    unsigned http_status = (unsigned)status_http(error->status);
     char allowed[64] = "";
     struct buffer body;
     buffer_init(&body, EXCHANGE_ERROR_BYTES_MAX);
@@ -383,22 +346,31 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
                           allowed);
         headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
     }
-    if (status_http(error->status) == 401)
-        headers[header_count++] = challenge(error->status);
-    if (is_retried_soon(error))
+    /* RFC 6750: the error attribute only if the request had credentials. */
+    if (http_status == 401)
+        headers[header_count++] =
+            (struct http1_header){SLICE("WWW-Authenticate"),
+                                  error->status == STATUS_MISSING_AUTHORIZATION
+                                      ? SLICE("Bearer realm=\"khala\"")
+                                      : SLICE("Bearer realm=\"khala\", error=\"invalid_token\"")};
+    /* The caller may have a better time to wait. */
+    if (error->header_count == 0 &&
+        (error->status == STATUS_SERVER_FULL || error->status == STATUS_TOO_MANY_CONNECTIONS ||
+         error->status == STATUS_LIMIT_REACHED || error->status == STATUS_NOT_WRITER))
         headers[header_count++] = (struct http1_header){SLICE("Retry-After"), SLICE("1")};
     /* RFC 9110: a 426 must name a protocol. */
-    if (status_http(error->status) == 426) {
+    if (http_status == 426) {
         headers[header_count++] = (struct http1_header){SLICE("Connection"), SLICE("Upgrade")};
         headers[header_count++] = (struct http1_header){SLICE("Upgrade"), SLICE("websocket")};
     }
     assert(header_count + error->header_count <= HEADERS_MAX);
     for (size_t i = 0; i < error->header_count; i++)
         headers[header_count++] = error->headers[i];
-    if (exchange_error_write(exchange, error, &body) != STATUS_OK ||
-        buffer_append_byte(&body, '\n') != STATUS_OK)
+    buffer_note(&body, exchange_error_write(exchange, error, &body));
+    buffer_append_byte(&body, '\n');
+    if (buffer_status(&body) != STATUS_OK)
         buffer_clear(&body);
-    struct http1_response response = {.http_status = (unsigned)status_http(error->status),
+    struct http1_response response = {.http_status = http_status,
                                       .content_type = SLICE("application/json"),
                                       .body = buffer_slice(&body),
                                       .headers = headers,
@@ -434,6 +406,21 @@ void exchange_begin(struct exchange *exchange, unsigned http_status, struct slic
                         &(struct http1_header){SLICE("Content-Type"), content_type}, 1);
 }
 
+/* Ends the head of an answer in pieces. A head that could not be written is noticed here. */
+static void end_head(struct exchange *exchange, bool is_chunked, const uint64_t *content_length) {
+    struct buffer *out = &exchange->conn->http->out;
+    if (content_length)
+        http1_response_end_length(out, *content_length);
+    else if (is_chunked)
+        http1_response_end_chunked(out);
+    else
+        http1_response_end_bare(out);
+    set_state(exchange, buffer_end(out, 0) != STATUS_OK ? EXCHANGE_FAILING
+                        : is_chunked                    ? EXCHANGE_CHUNKED
+                                                        : EXCHANGE_PLAIN);
+    conn_stream(exchange->conn, is_chunked);
+}
+
 void exchange_begin_with(struct exchange *exchange, unsigned http_status,
                          const struct http1_header *headers, size_t header_count) {
     struct conn *conn = exchange->conn;
@@ -446,22 +433,16 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     if (!is_chunked)
         conn->keep_alive = false;
     log_answered(exchange, http_status);
-    enum status status = http1_response_begin(&conn->http->out, http_status, conn->keep_alive);
-    if (status == STATUS_OK)
-        status = http1_response_header(&conn->http->out, SLICE("Date"), date_now(exchange));
-    for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
-        status = http1_response_header(&conn->http->out, headers[i].name, headers[i].value);
-    for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
-        status = http1_response_header(&conn->http->out, cors[i].name, cors[i].value);
-    if (status == STATUS_OK && exchange_id_header(exchange, &id))
-        status = http1_response_header(&conn->http->out, id.name, id.value);
-    if (status == STATUS_OK)
-        status = is_chunked ? http1_response_end_chunked(&conn->http->out)
-                            : http1_response_end_bare(&conn->http->out);
-    set_state(exchange, status != STATUS_OK ? EXCHANGE_FAILING
-                        : is_chunked        ? EXCHANGE_CHUNKED
-                                            : EXCHANGE_PLAIN);
-    conn_stream(conn, is_chunked);
+    struct buffer *out = &conn->http->out;
+    http1_response_begin(out, http_status, conn->keep_alive);
+    http1_response_header(out, SLICE("Date"), date_now(exchange));
+    for (size_t i = 0; i < header_count; i++)
+        http1_response_header(out, headers[i].name, headers[i].value);
+    for (size_t i = 0; i < cors_count; i++)
+        http1_response_header(out, cors[i].name, cors[i].value);
+    if (exchange_id_header(exchange, &id))
+        http1_response_header(out, id.name, id.value);
+    end_head(exchange, is_chunked, NULL);
 }
 
 void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
@@ -473,18 +454,10 @@ void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
     if (!is_chunked && !content_length)
         conn->keep_alive = false;
     log_answered(exchange, http_status);
-    enum status status = http1_response_begin(&conn->http->out, http_status, conn->keep_alive);
-    for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
-        status = http1_response_header(&conn->http->out, headers[i].name, headers[i].value);
-    if (status == STATUS_OK && content_length)
-        status = http1_response_end_length(&conn->http->out, *content_length);
-    else if (status == STATUS_OK)
-        status = is_chunked ? http1_response_end_chunked(&conn->http->out)
-                            : http1_response_end_bare(&conn->http->out);
-    set_state(exchange, status != STATUS_OK ? EXCHANGE_FAILING
-                        : is_chunked        ? EXCHANGE_CHUNKED
-                                            : EXCHANGE_PLAIN);
-    conn_stream(conn, is_chunked);
+    http1_response_begin(&conn->http->out, http_status, conn->keep_alive);
+    for (size_t i = 0; i < header_count; i++)
+        http1_response_header(&conn->http->out, headers[i].name, headers[i].value);
+    end_head(exchange, is_chunked, content_length);
 }
 
 static enum status append_piece(struct exchange *exchange, struct slice piece) {
@@ -592,4 +565,56 @@ void exchange_resume(struct exchange *exchange) {
 
 void exchange_renew_deadline(struct exchange *exchange) {
     conn_renew_deadline(exchange->conn);
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+static void call_done(struct call *call) {
+    struct exchange_call *ended = container_of(call, struct exchange_call, call);
+    if (exchange_unref(ended->exchange))
+        ended->answer(ended);
+}
+
+void exchange_post_store(struct exchange *exchange, struct call *call) {
+    char key[PRINCIPAL_KEY_BYTES_MAX];
+    struct store_client client = exchange_client(exchange, key);
+    /* Only the first read may be refused: the answer may have started before the others. */
+    client.is_bounded = client.is_bounded && !exchange->has_read;
+    exchange->has_read = true;
+    exchange_ref(exchange);
+    /* More answers would be refused: nothing is read for them. */
+    if (client.is_bounded && unread_answers_is_full(&exchange->http->unread_answers, client.key)) {
+        metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
+        call_begin(call, exchange->loop);
+        call->status = STATUS_RATE_LIMITED;
+        call_return_post(call);
+        return;
+    }
+    exchange->store_call = call;
+    call_store(call, exchange->loop, exchange->http->store_pool, &client);
+    /* The body of a request that is still arriving shows by itself that its client is gone. */
+    if (exchange->conn->state == CONN_HANDLING || exchange->conn->is_body_done)
+        exchange_watch_end(exchange);
+}
+
+void exchange_call_store(struct exchange_call *call) {
+    call->call.done = call_done;
+    exchange_post_store(call->exchange, &call->call);
+}
+
+void exchange_call_writer(struct exchange_call *call) {
+    exchange_ref(call->exchange);
+    call->call.done = call_done;
+    call_writer(&call->call, call->exchange->loop, call->exchange->http->writer);
+}
+
+void exchange_call_begin(struct exchange_call *call) {
+    exchange_ref(call->exchange);
+    call->call.done = call_done;
+    call_begin(&call->call, call->exchange->loop);
+}
+
+void exchange_call_fail(struct exchange_call *call, enum status status) {
+    call->call.status = status;
+    call_return_post(&call->call);
 }

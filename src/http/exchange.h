@@ -1,21 +1,21 @@
 /* An exchange: one request and its one answer.
- * Belongs to its connection's loop.
- * Memory: an exchange, its parameters and its body live from the request's head until the answer is
- * written and the last reference is returned.
+ * Thread: its connection's loop.
+ * Memory: an exchange, its parameters and its body live from the request's head until the answer
+ * is written and the last reference is returned.
  * Errors: answering cannot fail for the caller. An answer that cannot be written closes the
  * connection, which then detaches the exchange (conn is NULL).
- * Each exchange gets exactly one answer, whole or in pieces. Every error has one body:
+ * Invariant: each exchange gets exactly one answer, whole or in pieces. Every error has one body:
  * {"error","message","reason_code"?,"request_id","details"?}. */
 #ifndef HTTP_EXCHANGE_H
 #define HTTP_EXCHANGE_H
 
 #include "auth/grant.h"
 #include "auth/principal.h"
+#include "authority/call.h"
 #include "http/conn.h"
 
 #define REQUEST_ID_BYTES_MAX 64
 
-struct call;
 struct exchange;
 
 /* How a handler reads a body and sends an answer in pieces; all on the loop's thread. */
@@ -171,5 +171,29 @@ void exchange_pause(struct exchange *exchange);
 void exchange_resume(struct exchange *exchange);
 /* A body in pieces made progress, however few bytes that took: its deadline begins again. */
 void exchange_renew_deadline(struct exchange *exchange);
+
+/* ---- calls ---- */
+
+/* Work on another thread on behalf of an exchange: it starts and is answered on the loop, and run
+ * belongs to a thread of the store pool or to the writer. The call is part of the exchange's work,
+ * which lives until the call has returned. A refusal of the pool or the writer is the call's
+ * status. answer runs at most once, and only if the exchange can still be answered. */
+struct exchange_call {
+    struct call call; /* run is set for the store pool and the writer */
+    struct exchange *exchange;
+    void (*answer)(struct exchange_call *call);
+};
+
+/* Runs a call on the store pool in the queue of the exchange's principal, and keeps the exchange
+ * until exchange_unref. An exchange has one such call at a time. The call is cancelled when the
+ * client disconnects. */
+void exchange_post_store(struct exchange *exchange, struct call *call);
+/* exchange, answer and call.run are set. */
+void exchange_call_store(struct exchange_call *call);
+void exchange_call_writer(struct exchange_call *call);
+/* exchange and answer are set. Another thread ends the call with call_return_post. */
+void exchange_call_begin(struct exchange_call *call);
+/* No thread took the work: answer runs with the status, in a later turn. */
+void exchange_call_fail(struct exchange_call *call, enum status status);
 
 #endif

@@ -1,7 +1,8 @@
 /* HTTP contexts: struct http is shared by all connections, struct http_loop by those of a loop.
- * struct http is filled before the loops start, and is then read-only except for its atomics.
- * struct http_loop belongs to its loop's thread. Memory: both outlive every connection. Errors:
- * none. The limits of connections hold over all loops. */
+ * Thread: struct http is filled before the loops start, and is then read-only except for its
+ * atomics. struct http_loop belongs to its loop.
+ * Memory: both outlive every connection.
+ * Invariant: the limits of connections hold over all loops. */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -18,7 +19,6 @@
 #include "http/admit/operator_key.h"
 #include "http/admit/operator_keys.h"
 #include "http/admit/single_use.h"
-#include "http/http_date.h"
 #include "http/route.h"
 #include "http/unread_answers.h"
 #include "net/listen.h"
@@ -44,7 +44,7 @@ struct http_options {
     uint64_t silence_timeout_ms; /* of a WebSocket */
     bool has_operator_listener;  /* operator routes are on a listener of their own */
     bool token_single_use;
-    bool legacy_cursors; /* of requests are taken */
+    bool legacy_cursors; /* requests may have cursors of the legacy form */
 };
 
 struct http {
@@ -74,6 +74,14 @@ struct http {
     atomic_size_t handed_count;       /* sockets on their way to another loop */
 };
 
+#define HTTP_DATE_SIZE 29
+
+/* The Date field of answers. A struct of zeroes has no text yet. */
+struct http_date {
+    uint64_t second_after; /* the second after that of the text; 0: no text */
+    char text[HTTP_DATE_SIZE + 1];
+};
+
 struct http_loop {
     struct http *http;
     struct io_loop *io;
@@ -81,8 +89,8 @@ struct http_loop {
     struct forwards *forwards;      /* requests passed to the writer; NULL: one node alone */
     struct http1_limits limits;
     struct http_date date;
-    struct list conns;        /* in the order of their numbers */
-    struct slab conn_memory;  /* of them */
+    struct list conns; /* in the order of their numbers */
+    struct slab conn_memory;
     atomic_size_t conn_count; /* also sockets on their way to this loop */
     struct conn_tickets tickets;
     struct loop_task displace;   /* other loops ask this one to close connections */

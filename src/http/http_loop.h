@@ -1,8 +1,7 @@
-/* The connections of one loop: their deadlines, and their end with the loop.
- * Belongs to the loop's thread; http_loop_open runs before it starts.
+/* The connections of one loop: their deadlines, their end with the loop, and the date of answers.
+ * Thread: the loop; http_loop_open runs before it starts.
  * Memory: struct http_loop belongs to the caller and outlives every connection.
- * Errors: none.
- * The owner of the io loop is the struct http_loop. */
+ * Invariant: the owner of the io loop is the struct http_loop. */
 #ifndef HTTP_HTTP_LOOP_H
 #define HTTP_HTTP_LOOP_H
 
@@ -13,6 +12,9 @@ void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *i
 
 /* After the loop's thread has ended. */
 void http_loop_release(struct http_loop *loop);
+
+/* "Sun, 06 Nov 1994 08:49:37 GMT", formatted once a second. Valid until the next call. */
+struct slice http_date_at(struct http_date *date, uint64_t wall_ms);
 
 /* Hooks of the io loop. */
 void http_loop_drain(struct io_loop *io);

@@ -1,9 +1,10 @@
-/* Cursors of a request: the position where a client starts, from its query or a header.
- * Belongs to the exchange's loop.
- * Memory: the caller's structs; nothing is kept.
+/* Cursors of a request: the position at which a client starts, from its query or a header.
+ * Thread: the exchange's loop.
+ * Memory: the caller's structs.
  * Errors: an invalid event cursor is answered here with TALOS_INVALID_CURSOR and the parameter's
- * name. An invalid topic cursor is the returned status. A cursor that names no event is still a
- * position. KHALA_LEGACY_CURSORS decides about legacy cursors (event_cursor_read). */
+ * name. An invalid topic cursor is the returned status.
+ * Invariant: a cursor that names no event is still a position. KHALA_LEGACY_CURSORS decides about
+ * legacy cursors (event_cursor_read). */
 #ifndef HTTP_QUERY_CURSOR_H
 #define HTTP_QUERY_CURSOR_H
 

@@ -28,54 +28,40 @@ bool route_path_matches(const char *pattern, struct slice path, struct slice *pa
     return at == end;
 }
 
-static enum status parameters_decode(struct route_match *match, const struct slice *raw,
-                                     struct buffer *memory) {
-    for (size_t i = 0; i < match->parameter_count; i++) {
-        size_t begin = memory->size;
-        enum status status = http1_percent_decode(raw[i], memory);
-        if (status != STATUS_OK)
-            return status;
-        match->parameters[i].size = memory->size - begin;
-    }
-    /* The data pointers are set last, because the memory may have moved while it grew. */
-    const char *data = memory->data;
-    for (size_t i = 0; i < match->parameter_count; i++) {
-        match->parameters[i].data = data;
-        data += match->parameters[i].size;
-    }
-    return STATUS_OK;
-}
-
-/* A GET handler also answers HEAD. */
-static bool has_method(const struct route *row, enum http1_method method) {
-    return row->method == method ||
-           (row->method == HTTP1_METHOD_GET && method == HTTP1_METHOD_HEAD);
-}
-
-static bool is_path_known(const struct route_table *table, struct slice path, unsigned hidden) {
-    struct slice raw[ROUTE_PARAMETERS_MAX];
-    size_t count;
-    for (size_t i = 0; i < table->count; i++)
-        if (!(table->rows[i].flags & hidden) &&
-            route_path_matches(table->rows[i].path, path, raw, &count))
-            return true;
-    return false;
-}
-
 enum status route_find(const struct route_table *table, const struct http1_request *request,
                        unsigned hidden, struct buffer *memory, struct route_match *match) {
     struct slice raw[ROUTE_PARAMETERS_MAX];
+    enum http1_method method = request->method;
+    bool is_path_known = false;
+    match->parameter_count = 0;
     for (size_t i = 0; i < table->count; i++) {
         const struct route *row = &table->rows[i];
-        if (row->flags & hidden || !has_method(row, request->method) ||
-            !route_path_matches(row->path, request->path, raw, &match->parameter_count))
+        size_t count;
+        if (row->flags & hidden || !route_path_matches(row->path, request->path, raw, &count))
+            continue;
+        is_path_known = true;
+        /* A GET handler also answers HEAD. */
+        if (row->method != method &&
+            !(row->method == HTTP1_METHOD_GET && method == HTTP1_METHOD_HEAD))
             continue;
         match->route = row;
-        return parameters_decode(match, raw, memory);
+        match->parameter_count = count;
+        for (size_t j = 0; j < count; j++) {
+            size_t begin = memory->size;
+            enum status status = http1_percent_decode(raw[j], memory);
+            if (status != STATUS_OK)
+                return status;
+            match->parameters[j].size = memory->size - begin;
+        }
+        /* The data pointers are set last, because the memory may have moved while it grew. */
+        const char *data = memory->data;
+        for (size_t j = 0; j < count; j++) {
+            match->parameters[j].data = data;
+            data += match->parameters[j].size;
+        }
+        return STATUS_OK;
     }
-    match->parameter_count = 0;
-    return is_path_known(table, request->path, hidden) ? STATUS_METHOD_NOT_ALLOWED
-                                                       : STATUS_NOT_FOUND;
+    return is_path_known ? STATUS_METHOD_NOT_ALLOWED : STATUS_NOT_FOUND;
 }
 
 void route_allowed(const struct route_table *table, struct slice path, unsigned hidden,

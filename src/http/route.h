@@ -1,9 +1,10 @@
 /* Routes: a table of method, path and handler, and the search for the route of a request.
- * Read-only; any thread.
+ * Read-only.
+ * Thread: any.
  * Memory: a match decodes its parameters into a caller's bounded buffer.
  * Errors: STATUS_NOT_FOUND when no row has the path, STATUS_METHOD_NOT_ALLOWED when a row has it
  * under another method, STATUS_BAD_REQUEST for a path that does not decode.
- * The first matching row wins. */
+ * Invariant: the first matching row wins. */
 #ifndef HTTP_ROUTE_H
 #define HTTP_ROUTE_H
 

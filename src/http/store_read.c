@@ -63,12 +63,6 @@ static void read_run(struct call *call, struct store_session *store) {
     call->has_more = read->runs_again && read->status == STATUS_OK;
 }
 
-static enum status id_check(enum entity_kind kind, struct slice id) {
-    if (kind == ENTITY_TOPIC)
-        return address_check(id);
-    return append_id_valid(id) ? STATUS_OK : STATUS_INVALID_REQUEST;
-}
-
 struct store_read *store_read_new(struct exchange *exchange, enum entity_kind kind,
                                   void (*read)(struct store_read *read,
                                                struct store_session *session)) {
@@ -77,7 +71,10 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
     struct store_read *made = NULL;
     if (exchange->match.parameter_count > 0) {
         id = exchange->match.parameters[exchange->match.parameter_count - 1];
-        status = id_check(kind, id);
+        if (kind == ENTITY_TOPIC)
+            status = address_check(id);
+        else if (!append_id_valid(id))
+            status = STATUS_INVALID_REQUEST;
     }
     if (status == STATUS_OK) {
         made = calloc(1, sizeof(*made));

@@ -1,14 +1,15 @@
-/* A read of the store for an exchange: it runs on a thread of the store pool and is answered on the
- * loop.
- * The callback read belongs to a thread of the store pool; everything else to the exchange's loop.
+/* A read of the store for an exchange: it runs on a thread of the store pool and is answered on
+ * the loop.
+ * Thread: the callback read belongs to a thread of the store pool; everything else to the
+ * exchange's loop.
  * Memory: the read is the exchange's work and lives as long as the exchange. out is bounded.
  * Errors: a refusal of the pool or the store is the status of the answer, and so is the first
  * failure of an append to out.
- * An exchange has at most one read under way. */
+ * Invariant: an exchange has at most one read under way. */
 #ifndef HTTP_STORE_READ_H
 #define HTTP_STORE_READ_H
 
-#include "http/exchange_call.h"
+#include "http/exchange.h"
 #include "http/query_cursor.h"
 #include "net/loop.h"
 #include "store/store_pool.h"

@@ -25,33 +25,34 @@ void unread_answers_release(struct unread_answers *answers) {
     pthread_mutex_destroy(&answers->lock);
 }
 
-static struct holder *holder_new(struct unread_answers *answers, struct slice key) {
-    struct holder *holder = calloc(1, sizeof(*holder) + key.size);
-    if (!holder)
-        return NULL;
-    memcpy(holder->text, key.data, key.size);
-    holder->key = (struct slice){holder->text, key.size};
-    if (map_insert(&answers->principals, holder->key, holder) != STATUS_OK) {
-        free(holder);
-        return NULL;
-    }
-    return holder;
-}
-
 enum status unread_answers_hold(struct unread_answers *answers, struct slice key, uint64_t bytes,
                                 bool is_bounded) {
+    struct holder *made = NULL;
     enum status status = STATUS_OK;
     pthread_mutex_lock(&answers->lock);
     struct holder *holder = map_find(&answers->principals, key);
-    if (holder && is_bounded && holder->bytes + bytes > answers->bytes_max)
+    if (holder && is_bounded && holder->bytes + bytes > answers->bytes_max) {
         status = STATUS_RATE_LIMITED;
-    else if (!holder && !(holder = holder_new(answers, key)))
-        status = STATUS_OUT_OF_MEMORY;
-    if (status == STATUS_OK) {
-        holder->bytes += bytes;
-        atomic_fetch_add_explicit(&answers->bytes, bytes, memory_order_relaxed);
+        goto out;
     }
+    if (!holder) {
+        status = STATUS_OUT_OF_MEMORY;
+        made = calloc(1, sizeof(*made) + key.size);
+        if (!made)
+            goto out;
+        memcpy(made->text, key.data, key.size);
+        made->key = (struct slice){made->text, key.size};
+        if (map_insert(&answers->principals, made->key, made) != STATUS_OK)
+            goto out;
+        holder = made;
+        made = NULL;
+        status = STATUS_OK;
+    }
+    holder->bytes += bytes;
+    atomic_fetch_add_explicit(&answers->bytes, bytes, memory_order_relaxed);
+out:
     pthread_mutex_unlock(&answers->lock);
+    free(made);
     return status;
 }
 

@@ -1,9 +1,10 @@
 /* Unread answers: how many bytes of large answers the server holds for each principal, because the
  * clients have not read them.
- * Any thread: a lock protects the counts. init and release belong to the main thread.
+ * Thread: any: a lock protects the counts. init and release belong to the main thread.
  * Memory: a count for each principal that has such answers.
- * STATUS_RATE_LIMITED for an answer that the principal has no room for, STATUS_OUT_OF_MEMORY.
- * A principal without held answers may hold one of any size.
+ * Errors: STATUS_RATE_LIMITED for an answer that the principal has no room for,
+ * STATUS_OUT_OF_MEMORY.
+ * Invariant: a principal without held answers may hold one of any size.
  *
  * The rule for clients that read slowly. In each request timeout (KHALA_REQUEST_TIMEOUT_MS) the
  * client of an answer, or of a batch, must make progress: it reads at least

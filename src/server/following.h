@@ -16,7 +16,7 @@
 #include "cluster/nodes.h"
 #include "delivery/topic_activity.h"
 #include "http/admit/operator_keys.h"
-#include "http/sweep.h"
+#include "http/conn_walk.h"
 #include "hub/hub.h"
 
 /* Ends the connections of principals that other nodes revoked, and of operator keys that have

@@ -1,11 +1,12 @@
 #include "http/admit/admission.h"
 
+#include "auth/compatibility_claim.h"
 #include "auth/principal.h"
-#include "http/admit/version_gate.h"
 #include "http/conn_accept.h"
 #include "http/forward/forward_parts.h"
 
 #define ROLE_MESSAGE_BYTES_MAX 256
+#define VERSION_BODY_BYTES_MAX 2048
 
 bool admission_is_revoked(const struct http *http, const struct principal *principal,
                           uint64_t now_ms) {
@@ -47,45 +48,15 @@ static enum status find_key(const struct exchange *exchange, const struct princi
     return status;
 }
 
-/* The public listener does not accept operator keys when operators have their own listener. Client
- * routes accept a key only in the header and only without a token. */
-static bool takes_key(const struct exchange *exchange) {
-    return (exchange->conn->is_operators || !exchange->http->options.has_operator_listener) &&
-           !gate_has_token(exchange->request);
+/* The public listener does not accept operator keys when operators have their own listener. */
+static bool may_have_key(const struct exchange *exchange) {
+    return exchange->conn->is_operators || !exchange->http->options.has_operator_listener;
 }
 
 static enum status check_role(const struct exchange *exchange) {
     return exchange->match.route->roles & KEY_ROLE_BIT(exchange->principal->role)
                ? STATUS_OK
                : STATUS_FORBIDDEN_ROLE;
-}
-
-static bool has_operator_key(const struct exchange *exchange) {
-    const struct principal *principal = NULL;
-    bool has_key =
-        (exchange->conn->is_operators || !exchange->http->options.has_operator_listener) &&
-        find_key(exchange, &principal) == STATUS_OK;
-    bool is_permitted = has_key && exchange->match.route->roles & KEY_ROLE_BIT(principal->role);
-    principal_unref(principal);
-    return is_permitted;
-}
-
-/* A connection beyond the limits serves other nodes, the operator, and health checks, which must
- * not fail because clients have filled the server. Other requests are refused. */
-static enum status check_limits(const struct exchange *exchange) {
-    struct conn *conn = exchange->conn;
-    if (!conn_ticket_is_reserved(&conn->ticket) || conn->is_node || has_operator_key(exchange) ||
-        route_class(exchange->match.route) == LABEL_ROUTE_CLASS_HEALTH)
-        return STATUS_OK;
-    conn->keep_alive = false;
-    conn_count_refusal(conn);
-    return conn->refusal;
-}
-
-/* Routes that admit a request only with a key or token. */
-static bool is_guarded(const struct exchange *exchange) {
-    unsigned flags = exchange->match.route->flags;
-    return flags & (ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR);
 }
 
 static void note_refusal(struct exchange *exchange, const struct token_refusal *refusal) {
@@ -97,7 +68,9 @@ static void note_refusal(struct exchange *exchange, const struct token_refusal *
 static enum status admit_client(struct exchange *exchange) {
     struct gate *gate = &exchange->http->gate;
     struct token_refusal refusal = {0};
-    bool is_keyed = exchange->match.route->roles != 0 && takes_key(exchange);
+    /* Client routes accept a key only in the header and only without a token. */
+    bool is_keyed = exchange->match.route->roles != 0 && may_have_key(exchange) &&
+                    !gate_has_token(exchange->request);
     enum status status = is_keyed ? find_key(exchange, &exchange->principal) : STATUS_INVALID_TOKEN;
     if (status == STATUS_OK)
         return check_role(exchange);
@@ -109,14 +82,6 @@ static enum status admit_client(struct exchange *exchange) {
                             &exchange->principal, &refusal);
     note_refusal(exchange, &refusal);
     return status;
-}
-
-static enum status admit_producer(struct exchange *exchange) {
-    enum status status = admit_client(exchange);
-    if (status != STATUS_OK || principal_is_operator(exchange->principal))
-        return status;
-    exchange->scopes_needed = SCOPE_APPEND;
-    return exchange->principal->scopes & SCOPES_PRODUCER ? STATUS_OK : STATUS_MISSING_SCOPE;
 }
 
 /* A dashboard reads what keys of the role read may read, with a token that lives shortly. A token
@@ -159,68 +124,106 @@ static enum status admit_operator(struct exchange *exchange) {
                : status;
 }
 
-/* The operator's tools send no version. */
-static bool needs_version(const struct exchange *exchange) {
-    unsigned flags = exchange->match.route->flags;
-    return flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOKEN_IN_FIRST_MESSAGE) &&
-           !(flags & ROUTE_VERSION_AT_JOIN) &&
-           !(exchange->principal && principal_is_operator(exchange->principal));
-}
-
-static enum status admit(struct exchange *exchange) {
-    unsigned flags = exchange->match.route->flags;
-    enum status status = STATUS_OK;
-    if (flags & ROUTE_PRODUCER)
-        return admit_producer(exchange);
-    if (flags & ROUTE_OPERATOR)
-        return admit_operator(exchange);
-    if (flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR))
-        status = admit_client(exchange);
-    else if (flags & ROUTE_TOKEN_IN_FIRST_MESSAGE)
-        status = gate_check_origin(&exchange->http->gate, exchange->request);
-    return status == STATUS_OK && needs_version(exchange) ? version_gate_check(exchange) : status;
-}
-
 enum status admission_check(struct exchange *exchange) {
-    if (!exchange->conn->is_node &&
-        node_proof_check(&exchange->http->operator_key, exchange->request))
-        conn_note_node(exchange->conn);
-    enum status status = check_limits(exchange);
-    if (status == STATUS_OK)
-        status = admit(exchange);
-    if (status != STATUS_OK || !is_guarded(exchange))
+    const struct route *route = exchange->match.route;
+    const struct compatibility_window *window = &exchange->http->gate.compatibility;
+    struct conn *conn = exchange->conn;
+    unsigned flags = route->flags;
+    enum status status = STATUS_OK;
+    if (!conn->is_node && node_proof_check(&exchange->http->operator_key, exchange->request))
+        conn_note_node(conn);
+    /* A connection beyond the limits serves other nodes, the operator, and health checks, which
+     * must not fail because clients have filled the server. Other requests are refused. */
+    if (conn_ticket_is_reserved(&conn->ticket) && !conn->is_node &&
+        route_class(route) != LABEL_ROUTE_CLASS_HEALTH) {
+        const struct principal *principal = NULL;
+        bool has_key = may_have_key(exchange) && find_key(exchange, &principal) == STATUS_OK;
+        bool is_permitted = has_key && route->roles & KEY_ROLE_BIT(principal->role);
+        principal_unref(principal);
+        if (!is_permitted) {
+            conn->keep_alive = false;
+            conn_count_refusal(conn);
+            return conn->refusal;
+        }
+    }
+    if (flags & ROUTE_PRODUCER) {
+        status = admit_client(exchange);
+        if (status == STATUS_OK && !principal_is_operator(exchange->principal)) {
+            exchange->scopes_needed = SCOPE_APPEND;
+            status =
+                exchange->principal->scopes & SCOPES_PRODUCER ? STATUS_OK : STATUS_MISSING_SCOPE;
+        }
+    } else if (flags & ROUTE_OPERATOR) {
+        status = admit_operator(exchange);
+    } else if (flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR)) {
+        status = admit_client(exchange);
+    } else if (flags & ROUTE_TOKEN_IN_FIRST_MESSAGE) {
+        status = gate_check_origin(&exchange->http->gate, exchange->request);
+    }
+    /* The operator's tools send no version. Browsers can send it only in the query. */
+    bool is_operator = exchange->principal && principal_is_operator(exchange->principal);
+    bool needs_version =
+        flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOKEN_IN_FIRST_MESSAGE) &&
+        !(flags & (ROUTE_PRODUCER | ROUTE_OPERATOR | ROUTE_VERSION_AT_JOIN)) && !is_operator;
+    if (status == STATUS_OK && needs_version && window->is_enforced) {
+        struct compatibility_claim claim = {.schema_version.size = 0};
+        compatibility_claim_query(&claim, exchange->request->query);
+        struct compatibility_client client = compatibility_claim_client(&claim);
+        status = compatibility_check(window, &client);
+    }
+    if (status != STATUS_OK ||
+        !(flags & (ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR)))
         return status;
-    status = conn_admit(exchange->conn, exchange->principal);
+    status = conn_admit(conn, exchange->principal);
     if (status != STATUS_OK)
-        exchange->conn->keep_alive = false;
+        conn->keep_alive = false;
     return status;
 }
 
 /* {"role":"read","roles":["admin","append"]} */
-void admission_answer_role(struct exchange *exchange) {
+static void answer_role(struct exchange *exchange) {
     char message[ROLE_MESSAGE_BYTES_MAX];
     char details[ROLE_MESSAGE_BYTES_MAX];
     const struct principal *principal = exchange->principal;
     const char *role = key_role_name(principal->role);
     struct buffer names = buffer_over(message, sizeof(message));
     struct buffer json = buffer_over(details, sizeof(details));
-    (void)buffer_printf(&names, "The key %.*s has the role %s. This request needs the role",
-                        (int)principal->subject.size, principal->subject.data, role);
-    (void)buffer_printf(&json, "{\"role\":\"%s\",\"roles\":[", role);
+    buffer_printf(&names, "The key %.*s has the role %s. This request needs the role",
+                  (int)principal->subject.size, principal->subject.data, role);
+    buffer_printf(&json, "{\"role\":\"%s\",\"roles\":[", role);
     bool is_first = true;
     for (unsigned i = KEY_ROLE_NONE + 1; i < KEY_ROLE_COUNT; i++) {
         const char *name = key_role_name((enum key_role)i);
         if (!(exchange->match.route->roles & KEY_ROLE_BIT(i)))
             continue;
-        (void)buffer_printf(&names, is_first ? " %s" : " or %s", name);
-        (void)buffer_printf(&json, is_first ? "\"%s\"" : ",\"%s\"", name);
+        buffer_printf(&names, is_first ? " %s" : " or %s", name);
+        buffer_printf(&json, is_first ? "\"%s\"" : ",\"%s\"", name);
         is_first = false;
     }
-    (void)buffer_append(&names, ".", 2);
+    buffer_append(&names, ".", 2);
     enum status status = buffer_append_slice(&json, SLICE("]}"));
     exchange_answer_error(exchange, &(struct exchange_error){
                                         .status = STATUS_FORBIDDEN_ROLE,
                                         .message = message,
                                         .details = status == STATUS_OK ? buffer_slice(&json)
                                                                        : (struct slice){NULL, 0}});
+}
+
+void admission_answer_refused(struct exchange *exchange, enum status refusal) {
+    if (refusal == STATUS_FORBIDDEN_ROLE) {
+        answer_role(exchange);
+    } else if (compatibility_refuses(refusal)) {
+        struct buffer body;
+        buffer_init(&body, VERSION_BODY_BYTES_MAX);
+        /* Without memory for the details the answer has only the code. */
+        enum status status =
+            compatibility_write_json(&exchange->http->gate.compatibility, refusal, &body);
+        struct exchange_error error = {.status = refusal};
+        if (status == STATUS_OK)
+            error.details = buffer_slice(&body);
+        exchange_answer_error(exchange, &error);
+        buffer_release(&body);
+    } else {
+        exchange_answer_status(exchange, refusal);
+    }
 }

@@ -1,9 +1,10 @@
 /* Admission: decides from the head of a request whether it may reach its route.
- * Belongs to the exchange's loop.
+ * Thread: the exchange's loop.
  * Memory: on success the exchange holds a reference to its principal.
  * Errors: a 401 or 403 status for the caller's key, its role, token or origin, 426 statuses for its
  * version, STATUS_TOO_MANY_CONNECTIONS and STATUS_SERVER_FULL for a connection beyond the limits.
- * Admission reads only the head, never the store. A route without admission flags admits all. */
+ * Invariant: admission reads only the head, never the store. A route without admission flags admits
+ * all. */
 #ifndef HTTP_ADMIT_ADMISSION_H
 #define HTTP_ADMIT_ADMISSION_H
 
@@ -15,7 +16,8 @@ bool admission_is_revoked(const struct http *http, const struct principal *princ
                           uint64_t now_ms);
 /* The exchange has its route. */
 MUST_CHECK enum status admission_check(struct exchange *exchange);
-/* Answers STATUS_FORBIDDEN_ROLE, with the role of the key and those that the route needs. */
-void admission_answer_role(struct exchange *exchange);
+/* Answers a refusal: of a role with the role of the key and those that the route needs, of a
+ * version with the accepted range. */
+void admission_answer_refused(struct exchange *exchange, enum status refusal);
 
 #endif

@@ -1,10 +1,10 @@
 /* Shares: how many connections each principal and each address has, over all loops.
- * Any thread; a lock guards the table. A share belongs to its connection's loop.
- * Memory: one entry for each principal or address that has a connection. A share is a member of its
- * connection, and must be all zeroes before its first use.
+ * Thread: any; a lock guards the table. A share belongs to its connection's loop.
+ * Memory: one entry for each principal or address that has a connection. A share is a member of
+ * its connection, and must be all zeroes before its first use.
  * Errors: STATUS_TOO_MANY_CONNECTIONS at the limit, STATUS_OUT_OF_MEMORY. Both change nothing.
- * A share near the end of its token no longer counts, so that a client can renew its connections at
- * the limit. Counted or not, a principal has at most twice as many as the limit. */
+ * Invariant: a share near the end of its token no longer counts, so that a client can renew its
+ * connections at the limit. Counted or not, a principal has at most twice as many as the limit. */
 #ifndef HTTP_ADMIT_CONN_SHARES_H
 #define HTTP_ADMIT_CONN_SHARES_H
 

@@ -1,10 +1,11 @@
 /* Tickets: which connections may be open, and which one gives way to a new one.
- * struct conn_limits is shared by all loops; struct conn_tickets and its tickets belong to a loop.
+ * Thread: struct conn_limits is shared by all loops; struct conn_tickets and its tickets belong to
+ * a loop.
  * Memory: a ticket is a member of its connection, and must be all zeroes before its first use.
  * Errors: none; the caller closes the connection that a new one displaces.
- * After every accept at most conn_max connections are regular, at most unauthenticated_max of them
- * have shown no key or token, and at most reserved_max are beyond them. While another loop is asked
- * to close one, it may be CONN_ASKED_MAX more. */
+ * Invariant: after every accept at most conn_max connections are regular, at most
+ * unauthenticated_max of them have shown no key or token, and at most reserved_max are beyond
+ * them. While another loop is asked to close one, it may be CONN_ASKED_MAX more. */
 #ifndef HTTP_ADMIT_CONN_TICKETS_H
 #define HTTP_ADMIT_CONN_TICKETS_H
 

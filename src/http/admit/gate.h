@@ -1,9 +1,12 @@
 /* The gate: verifies the token of a request and returns its principal.
- * gate_init, gate_reload and gate_release belong to the main thread; the other functions to any.
+ * Thread: gate_init, gate_reload and gate_release belong to the main thread; the other functions
+ * to any.
  * Memory: the gate owns the keys and the revocations. The texts of the settings outlive it. The
- * caller owns a reference to the principal it gets. Errors: the 401 and 403 statuses of
- * spec/status.json; STATUS_BAD_REQUEST for a query that does not decode. The operator key is not a
- * token, and a token is never the operator key. No secret is logged. */
+ * caller owns a reference to the principal it gets.
+ * Errors: the 401 and 403 statuses of spec/status.json; STATUS_BAD_REQUEST for a query that does
+ * not decode.
+ * Invariant: the operator key is not a token, and a token is never the operator key. No secret is
+ * logged. */
 #ifndef HTTP_ADMIT_GATE_H
 #define HTTP_ADMIT_GATE_H
 

@@ -1,9 +1,10 @@
 /* The operator key, which permits appends and reads of the log over HTTP.
- * Loaded on the main thread before other threads start; read-only afterwards.
+ * Thread: loaded on the main thread before other threads start; read-only afterwards.
  * Memory: the struct holds everything.
  * Errors: STATUS_INVALID_CONFIG for a key that is not 1 to 256 visible ASCII characters;
  * STATUS_SYSTEM_ERROR with errno set for a failure of the file system.
- * The key is compared in constant time and never logged. Only the owner may read its file. */
+ * Invariant: the key is compared in constant time and never logged. Only the owner may read its
+ * file. */
 #ifndef HTTP_ADMIT_OPERATOR_KEY_H
 #define HTTP_ADMIT_OPERATOR_KEY_H
 

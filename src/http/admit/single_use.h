@@ -1,10 +1,11 @@
 /* Single uses of tokens and nonces: the store decides whether a use is the first. Uses that wait
  * together share one transaction, and a principal has a rate.
- * single_use_post belongs to the loop of its call; the writer's thread decides, on any node.
+ * Thread: single_use_post belongs to the loop of its call; the writer's thread decides, on any
+ * node.
  * Memory: a use holds its own copy of the id, and is its caller's until the call has returned.
  * Errors: STATUS_INVALID_TOKEN for an id that is empty or too long, STATUS_TOKEN_REPLAYED for a
  * second use, STATUS_RATE_LIMITED; when the store fails, the use may or may not count.
- * A use that was decided stays used across restarts, until it expires. */
+ * Invariant: a use that was decided stays used across restarts, until it expires. */
 #ifndef HTTP_ADMIT_SINGLE_USE_H
 #define HTTP_ADMIT_SINGLE_USE_H
 

@@ -386,7 +386,7 @@ static enum status write_request(struct forward *forward) {
     };
     buffer_clear(&forward->request);
     enum status status = forward_head_write(&forward->request, &head);
-    if (status == STATUS_OK && !is_stream(forward))
+    if (!is_stream(forward))
         status = buffer_append_slice(&forward->request, buffer_slice(&exchange->body));
     return status;
 }
@@ -456,21 +456,10 @@ static void attempt(struct forward *forward) {
     }
 }
 
-/* The writer sent nothing for some time. It may be stopped, or cut from the database, with the
- * connection still open. */
-static void check_writer(struct forward *forward) {
-    uint64_t at_ms = now_ms(forward);
-    struct node_address node;
-    if (nodes_writer(forward->all->nodes, &node) && strcmp(node.id, forward->writer) != 0)
-        trouble(forward, "another node is the writer now");
-    else if (at_ms >= forward->silent_until_ms)
-        trouble(forward, "the writer was silent for too long");
-    else
-        set_deadline(forward, MIN(forward->silent_until_ms - at_ms, WRITER_CHECK_MS));
-}
-
 static void on_deadline(struct deadline *deadline) {
     struct forward *forward = container_of(deadline, struct forward, deadline);
+    uint64_t at_ms = now_ms(forward);
+    struct node_address node;
     if (is_over(forward))
         return;
     switch (forward->state) {
@@ -484,7 +473,13 @@ static void on_deadline(struct deadline *deadline) {
         trouble(forward, "no connection was made in time");
         return;
     case FORWARD_EXCHANGING:
-        check_writer(forward);
+        /* The writer may be stopped, or cut from the database, with the connection still open. */
+        if (nodes_writer(forward->all->nodes, &node) && strcmp(node.id, forward->writer) != 0)
+            trouble(forward, "another node is the writer now");
+        else if (at_ms >= forward->silent_until_ms)
+            trouble(forward, "the writer was silent for too long");
+        else
+            set_deadline(forward, MIN(forward->silent_until_ms - at_ms, WRITER_CHECK_MS));
         return;
     case FORWARD_FOLLOWING:
         answer_unknown(forward, "the log was not read in time");
@@ -605,21 +600,6 @@ static void note_refusal(struct forward *forward) {
     }
 }
 
-/* {"index":N,"status":503,"error":{…}}: this item and all later ones are of unknown outcome. */
-static enum status write_unknown_item(struct forward *forward) {
-    struct buffer *out = &forward->body;
-    const struct exchange_error error = {.status = STATUS_APPEND_OUTCOME_UNKNOWN,
-                                         .message = "The writer was lost. This item and all later "
-                                                    "ones may be stored."};
-    bool is_first = forward->lines.form == FORWARD_LINES_ARRAY && !forward->lines.has_passed;
-    if (is_first)
-        buffer_append_byte(out, '[');
-    buffer_printf(out, "{\"index\":%llu,\"status\":503,\"error\":",
-                  (unsigned long long)forward->lines.next_index);
-    enum status status = exchange_error_write(forward->exchange, &error, out);
-    return status == STATUS_OK ? buffer_append_slice(out, SLICE("}\n")) : status;
-}
-
 /* The rest of the body was dropped. */
 static void discarded(struct forward *forward) {
     /* The last line is still being sent: the sent event follows. */
@@ -636,10 +616,21 @@ static void pass_broken(struct forward *forward) {
     static const char reason[] = "the writer was lost within its answer";
     struct exchange *exchange = forward->exchange;
     struct forward_lines *lines = &forward->lines;
+    struct buffer *out = &forward->body;
+    const struct exchange_error error = {.status = STATUS_APPEND_OUTCOME_UNKNOWN,
+                                         .message = "The writer was lost. This item and all later "
+                                                    "ones may be stored."};
     bool has_lines = lines->form != FORWARD_LINES_NONE;
     forward->body.size =
         has_lines ? forward_lines_take(lines, buffer_slice(&forward->body), false) : 0;
-    if (!has_lines || lines->is_inside || write_unknown_item(forward) != STATUS_OK) {
+    /* {"index":N,"status":503,"error":{…}}: this item and all later ones are of unknown outcome. */
+    if (has_lines && lines->form == FORWARD_LINES_ARRAY && !lines->has_passed)
+        buffer_append_byte(out, '[');
+    buffer_printf(
+        out, "{\"index\":%llu,\"status\":503,\"error\":", (unsigned long long)lines->next_index);
+    buffer_note(out, exchange_error_write(exchange, &error, out));
+    buffer_append_slice(out, SLICE("}\n"));
+    if (!has_lines || lines->is_inside || buffer_status(out) != STATUS_OK) {
         finish(forward, FORWARD_OVER, LABEL_FORWARD_OUTCOME_UNKNOWN, reason);
         exchange_abort(exchange, STATUS_APPEND_OUTCOME_UNKNOWN);
         return;
@@ -820,21 +811,6 @@ static void work_free(void *memory) {
     free(forward);
 }
 
-static enum status hold_request(struct forward *forward) {
-    struct exchange *exchange = forward->exchange;
-    size_t bytes = exchange->body.size + FORWARD_OUT_BYTES_MAX;
-    if (bytes > FORWARD_REQUESTS_BYTES_MAX - forward->all->request_bytes)
-        return STATUS_LIMIT_REACHED;
-    forward->charged_bytes = bytes;
-    forward->all->request_bytes += bytes;
-    buffer_init(&forward->request, bytes);
-    forward->can_repeat = exchange->match.route->flags & ROUTE_APPEND &&
-                          forward_has_identity(buffer_slice(&exchange->body));
-    enum status status = write_request(forward);
-    buffer_release(&exchange->body);
-    return status;
-}
-
 enum forward_choice forward_choose(const struct exchange *exchange) {
     const struct forwards *all = conn_loop(exchange->conn)->forwards;
     struct slice sender;
@@ -868,7 +844,18 @@ void forward_begin(struct exchange *exchange) {
     if (is_stream(forward)) {
         exchange_pause(exchange);
     } else {
-        enum status status = hold_request(forward);
+        struct forwards *all = forward->all;
+        size_t bytes = exchange->body.size + FORWARD_OUT_BYTES_MAX;
+        enum status status = STATUS_LIMIT_REACHED;
+        if (bytes <= FORWARD_REQUESTS_BYTES_MAX - all->request_bytes) {
+            forward->charged_bytes = bytes;
+            all->request_bytes += bytes;
+            buffer_init(&forward->request, bytes);
+            forward->can_repeat = exchange->match.route->flags & ROUTE_APPEND &&
+                                  forward_has_identity(buffer_slice(&exchange->body));
+            status = write_request(forward);
+            buffer_release(&exchange->body);
+        }
         if (status != STATUS_OK) {
             refuse(forward, STATUS_LIMIT_REACHED, "too many bytes wait for the writer");
             return;

@@ -1,4 +1,4 @@
-#include "http/http_date.h"
+#include "http/http_loop.h"
 
 #include "test.h"
 
