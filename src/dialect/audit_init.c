@@ -12,7 +12,7 @@ struct reading {
     const char *problem;
 };
 
-static enum status refuse(struct reading *reading, const char *problem) {
+static enum status refuse_init(struct reading *reading, const char *problem) {
     reading->problem = problem;
     return STATUS_INVALID_MESSAGE;
 }
@@ -33,14 +33,14 @@ static enum status read_names(struct reading *reading, struct json_value list,
     struct json_iterator elements;
     struct json_value element;
     if (list.kind != JSON_KIND_ARRAY)
-        return refuse(reading, "a filter is a list of texts");
+        return refuse_init(reading, "a filter is a list of texts");
     names->given = true;
     elements = json_iterate(list);
     while (json_next_element(&elements, &element)) {
         if (names->count == AUDIT_FILTER_NAMES_MAX)
-            return refuse(reading, "a filter has at most 64 texts");
+            return refuse_init(reading, "a filter has at most 64 texts");
         if (decode(reading, element, &names->names[names->count++]) != STATUS_OK)
-            return refuse(reading, "a filter is a list of texts");
+            return refuse_init(reading, "a filter is a list of texts");
     }
     return STATUS_OK;
 }
@@ -53,14 +53,14 @@ static enum status read_filters(struct reading *reading, struct json_value filte
     if (filters.kind == JSON_KIND_NULL)
         return STATUS_OK;
     if (filters.kind != JSON_KIND_OBJECT)
-        return refuse(reading, "filters is an object");
+        return refuse_init(reading, "filters is an object");
     members = json_iterate(filters);
     while (status == STATUS_OK && json_next_member(&members, &name, &value)) {
         struct audit_names *names = json_string_is(name, SLICE("event_types")) ? &init->event_types
                                     : json_string_is(name, SLICE("entities"))  ? &init->entities
                                                                                : NULL;
         if (!names || names->given)
-            return refuse(reading, "filters has event_types and entities, each once at most");
+            return refuse_init(reading, "filters has event_types and entities, each once at most");
         status = read_names(reading, value, names);
     }
     return status;
@@ -74,27 +74,13 @@ static enum status read_cursor(struct reading *reading, const struct json_field 
     if (!field->present || field->value.kind == JSON_KIND_NULL)
         return STATUS_OK;
     if (decode(reading, field->value, &text) != STATUS_OK)
-        return refuse(reading, "after_cursor is an event cursor");
+        return refuse_init(reading, "after_cursor is an event cursor");
     if (event_cursor_read(text, reading->legacy_cursors, &cursor, &reading->problem) != STATUS_OK)
         return STATUS_INVALID_MESSAGE;
     if (init->has_cursor && event_cursor_compare(&cursor, &init->cursor) != 0)
-        return refuse(reading, "after_cursor and start_cursor differ");
+        return refuse_init(reading, "after_cursor and start_cursor differ");
     init->has_cursor = true;
     init->cursor = cursor;
-    return STATUS_OK;
-}
-
-static enum status read_since(struct reading *reading, const struct json_field *field) {
-    struct audit_init *init = reading->init;
-    struct slice text;
-    if (!field->present || field->value.kind == JSON_KIND_NULL)
-        return STATUS_OK;
-    if (decode(reading, field->value, &text) != STATUS_OK ||
-        since_read(text, &init->since) != STATUS_OK)
-        return refuse(reading, "since is " SINCE_FORMS);
-    if (init->has_cursor)
-        return refuse(reading, "since stands instead of a cursor");
-    init->has_since = true;
     return STATUS_OK;
 }
 
@@ -111,35 +97,6 @@ enum field {
     FIELD_COUNT
 };
 
-static enum status read_fields(struct reading *reading, const struct json_field *fields) {
-    struct audit_init *init = reading->init;
-    uint64_t version = 0;
-    if (!fields[FIELD_TYPE].present || !json_string_is(fields[FIELD_TYPE].value, SLICE("init")))
-        return refuse(reading, "the first message has the type init");
-    if (!fields[FIELD_VERSION].present || !json_u64(fields[FIELD_VERSION].value, 1, &version) ||
-        version != 1)
-        return refuse(reading, "version is 1");
-    if (!fields[FIELD_CAPABILITY].present ||
-        decode(reading, fields[FIELD_CAPABILITY].value, &init->capability) != STATUS_OK)
-        return refuse(reading, "capability is a token");
-    if (!fields[FIELD_NONCE].present ||
-        decode(reading, fields[FIELD_NONCE].value, &init->nonce) != STATUS_OK ||
-        init->nonce.size == 0 || init->nonce.size > AUDIT_NONCE_BYTES_MAX ||
-        memchr(init->nonce.data, '\0', init->nonce.size))
-        return refuse(reading, "nonce is a text of 1 to 128 bytes without NUL");
-    if (!fields[FIELD_TS].present ||
-        !json_u64(fields[FIELD_TS].value, JSON_INTEGER_MAX, &init->at_ms))
-        return refuse(reading, "ts is the time in milliseconds");
-    enum status status = read_cursor(reading, &fields[FIELD_CURSOR]);
-    if (status == STATUS_OK)
-        status = read_cursor(reading, &fields[FIELD_START_CURSOR]);
-    if (status == STATUS_OK)
-        status = read_since(reading, &fields[FIELD_SINCE]);
-    if (status == STATUS_OK && fields[FIELD_FILTERS].present)
-        status = read_filters(reading, fields[FIELD_FILTERS].value);
-    return status;
-}
-
 enum status audit_init_read(struct slice text, bool legacy_cursors, struct audit_init *init,
                             const char **problem) {
     const struct json_limits limits = {text.size, DEPTH_MAX};
@@ -154,14 +111,48 @@ enum status audit_init_read(struct slice text, bool legacy_cursors, struct audit
         [FIELD_SINCE] = {.name = SLICE("since")},
         [FIELD_FILTERS] = {.name = SLICE("filters")},
     };
+    const struct json_field *since = &fields[FIELD_SINCE];
     struct reading reading = {init, legacy_cursors, "the message is not a JSON object"};
+    struct slice since_text;
+    uint64_t version = 0;
     *init = (struct audit_init){.at_ms = 0};
     buffer_init(&init->texts, text.size + 1);
     enum status status = json_read_object(text, &limits, fields, FIELD_COUNT);
     if (status == STATUS_OK)
         status = buffer_reserve(&init->texts, text.size);
+    if (status != STATUS_OK)
+        goto out;
+    if (!fields[FIELD_TYPE].present || !json_string_is(fields[FIELD_TYPE].value, SLICE("init")))
+        status = refuse_init(&reading, "the first message has the type init");
+    else if (!fields[FIELD_VERSION].present ||
+             !json_u64(fields[FIELD_VERSION].value, 1, &version) || version != 1)
+        status = refuse_init(&reading, "version is 1");
+    else if (!fields[FIELD_CAPABILITY].present ||
+             decode(&reading, fields[FIELD_CAPABILITY].value, &init->capability) != STATUS_OK)
+        status = refuse_init(&reading, "capability is a token");
+    else if (!fields[FIELD_NONCE].present ||
+             decode(&reading, fields[FIELD_NONCE].value, &init->nonce) != STATUS_OK ||
+             init->nonce.size == 0 || init->nonce.size > AUDIT_NONCE_BYTES_MAX ||
+             memchr(init->nonce.data, '\0', init->nonce.size))
+        status = refuse_init(&reading, "nonce is a text of 1 to 128 bytes without NUL");
+    else if (!fields[FIELD_TS].present ||
+             !json_u64(fields[FIELD_TS].value, JSON_INTEGER_MAX, &init->at_ms))
+        status = refuse_init(&reading, "ts is the time in milliseconds");
     if (status == STATUS_OK)
-        status = read_fields(&reading, fields);
+        status = read_cursor(&reading, &fields[FIELD_CURSOR]);
+    if (status == STATUS_OK)
+        status = read_cursor(&reading, &fields[FIELD_START_CURSOR]);
+    if (status == STATUS_OK && since->present && since->value.kind != JSON_KIND_NULL) {
+        init->has_since = true;
+        if (decode(&reading, since->value, &since_text) != STATUS_OK ||
+            since_read(since_text, &init->since) != STATUS_OK)
+            status = refuse_init(&reading, "since is " SINCE_FORMS);
+        else if (init->has_cursor)
+            status = refuse_init(&reading, "since stands instead of a cursor");
+    }
+    if (status == STATUS_OK && fields[FIELD_FILTERS].present)
+        status = read_filters(&reading, fields[FIELD_FILTERS].value);
+out:
     if (status == STATUS_OK)
         return STATUS_OK;
     audit_init_release(init);

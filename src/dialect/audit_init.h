@@ -33,7 +33,7 @@ struct audit_init {
     struct buffer texts;
 };
 
-/* legacy_cursors: as event_cursor_read takes them. */
+/* legacy_cursors: whether event_cursor_read accepts cursors of the legacy form. */
 MUST_CHECK enum status audit_init_read(struct slice text, bool legacy_cursors,
                                        struct audit_init *init, const char **problem);
 void audit_init_release(struct audit_init *init);

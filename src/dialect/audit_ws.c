@@ -1,5 +1,11 @@
 /* The whole log as a WebSocket: the client authenticates in its first message, then events go one
- * way, by event cursor. */
+ * way, by event cursor.
+ *
+ *   NEW ──init──▶ ADMITTING: capability ──▶ nonce used ──▶ token used ──▶ opening ──▶ BEGUN
+ *                     └──▶ DENIED, which the client learns later
+ *
+ * The capability is checked on the loop. The uses of the nonce and of a single-use token are two
+ * lookups of the session, each decided by the writer. Then the subscription to the log opens. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -30,12 +36,12 @@ struct audit {
     struct log_position position;
     struct audit_init init; /* the filters are in use as long as the session */
     enum audit_state state;
-    enum status denied; /* with AUDIT_DENIED: why */
+    enum status denied; /* why, in AUDIT_DENIED */
     struct session_lookup lookup;
-    struct single_use use;             /* for the nonce, then for the token */
+    struct single_use use;             /* the nonce is used first, then the token */
     const struct principal *principal; /* the session's, during a use */
     struct single_uses *uses;
-    struct quota_refusal refusal; /* by the quota of subscriptions */
+    struct quota_refusal refusal; /* the quota of subscriptions refused it */
 };
 
 static void audit_free(void *state) {
@@ -133,7 +139,7 @@ static enum status send_error_detail(struct session *session, enum status why, c
     if (status_http(why) == 429)
         object_number(&object, SLICE("retry_after_ms"), CONN_RETRY_MS);
     object_json(&object, SLICE("resume_after"), SLICE(""));
-    buffer_note(&details, query_cursor_write(&details, &now));
+    query_cursor_write(&details, &now);
     enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = send_error(session, why, buffer_slice(&details), out);
@@ -142,8 +148,8 @@ static enum status send_error_detail(struct session *session, enum status why, c
 }
 
 /* Refuses the message of the peer; the text is a member of details. */
-static enum status refuse(struct session *session, enum status why, const char *name,
-                          const char *text) {
+static enum status refuse_message(struct session *session, enum status why, const char *name,
+                                  const char *text) {
     session_log_end(session, why, ws_close_code(why));
     enum status status = send_error_detail(session, why, name, text, &session->replies);
     if (status == STATUS_OK)
@@ -173,7 +179,7 @@ static enum status send_reconnect(struct session *session, uint64_t retry_after_
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     buffer_printf(&body, "{\"retry_after_ms\":%" PRIu64 ",\"resume_after\":", retry_after_ms);
-    buffer_note(&body, query_cursor_write(&body, &now));
+    query_cursor_write(&body, &now);
     enum status status = buffer_append_byte(&body, '}');
     log_position_reason(&audit->position, session, reason);
     if (status == STATUS_OK)
@@ -206,7 +212,7 @@ static enum status send_cursor(struct session *session, const char *tag, const c
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     buffer_printf(&body, "{\"%s\":", name);
-    buffer_note(&body, query_cursor_write(&body, &now));
+    query_cursor_write(&body, &now);
     enum status status = buffer_append_slice(&body, slice_of(tail));
     if (status == STATUS_OK)
         status = typed_send(session, out, tag, buffer_slice(&body));
@@ -226,7 +232,7 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     if (audit->state == AUDIT_DENIED)
         return deny(session, audit->denied, status_code(audit->denied));
     if (audit->state == AUDIT_NEW)
-        return refuse(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
+        return refuse_message(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
     if (audit->state != AUDIT_BEGUN)
         return STATUS_OK;
     (void)snprintf(tail, sizeof(tail), ",\"interval_ms\":%" PRIu64 "}",
@@ -235,43 +241,36 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     return status == STATUS_OK ? websocket_ping(session, out) : status;
 }
 
-static enum status send_init_ack(struct session *session) {
-    struct uuid session_id =
-        uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
-    char id[UUID_TEXT_SIZE];
-    char body[160];
-    uuid_format(&session_id, id);
-    int size = snprintf(body, sizeof(body),
-                        "{\"session_id\":\"%.*s\",\"heartbeat_interval_ms\":%" PRIu64 "}",
-                        UUID_TEXT_SIZE, id, session->delivery->shared->options.heartbeat_ms);
-    return typed_send(session, &session->replies, "init_ack", (struct slice){body, (size_t)size});
-}
-
-/* The client begins again without a cursor. */
-static void refuse_stale(struct session *session, const struct subscriber *subscriber) {
-    struct audit *audit = session->dialect_state;
-    const struct continuity *continuity = subscription_continuity(&subscriber->subscription);
-    session_log_stale(subscriber);
-    audit->position.asked.given = false;
-    session->close_code = CLOSE_INVALID_MESSAGE;
-    if (refuse(session, STATUS_INVALID_MESSAGE, "reason", reason_code(continuity->reasons[0])) !=
-        STATUS_OK)
-        outlet_close(session->outlet);
-}
-
 static void opened(struct session *session, struct session_opening *opening) {
     struct audit *audit = session->dialect_state;
     struct subscriber *subscriber = opening->subscribers[0];
+    enum status status = STATUS_OK;
     if (subscriber->subscription.state == SUBSCRIPTION_STALE) {
-        refuse_stale(session, subscriber);
+        /* The client begins again without a cursor. */
+        const struct continuity *continuity = subscription_continuity(&subscriber->subscription);
+        session_log_stale(subscriber);
+        audit->position.asked.given = false;
+        session->close_code = CLOSE_INVALID_MESSAGE;
+        if (refuse_message(session, STATUS_INVALID_MESSAGE, "reason",
+                           reason_code(continuity->reasons[0])) != STATUS_OK)
+            outlet_close(session->outlet);
         return;
     }
     if (subscriber->subscription.state == SUBSCRIPTION_OPEN) {
-        if (send_init_ack(session) != STATUS_OK) {
-            outlet_close(session->outlet);
-            return;
-        }
+        struct uuid session_id =
+            uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
+        char id[UUID_TEXT_SIZE];
+        char body[160];
+        uuid_format(&session_id, id);
+        snprintf(body, sizeof(body),
+                 "{\"session_id\":\"%.*s\",\"heartbeat_interval_ms\":%" PRIu64 "}", UUID_TEXT_SIZE,
+                 id, session->delivery->shared->options.heartbeat_ms);
+        status = typed_send(session, &session->replies, "init_ack", slice_of(body));
         audit->state = AUDIT_BEGUN;
+    }
+    if (status != STATUS_OK) {
+        outlet_close(session->outlet);
+        return;
     }
     subscriber_start(subscriber);
     session_flush(session);
@@ -309,7 +308,7 @@ static enum status deny(struct session *session, enum status why, const char *re
     if (status_http(why) == 401 || status_http(why) == 403)
         session_log_refused(session, (struct slice){NULL, 0}, why);
     session->close_code = (uint16_t)ws_close_code(why);
-    return refuse(session, why, "reason", reason);
+    return refuse_message(session, why, "reason", reason);
 }
 
 /* The lookup is a member of the session's state, and freed with it. */
@@ -367,39 +366,20 @@ static void token_used(struct session *session, struct session_lookup *lookup, e
     admitted(session, status, status_code(status));
 }
 
-static void use_token(struct session *session) {
+static void nonce_used(struct session *session, struct session_lookup *lookup, enum status status) {
+    (void)lookup;
+    if (status != STATUS_OK || !settings_of(session)->token_single_use) {
+        admitted(session, status,
+                 status == STATUS_TOKEN_REPLAYED ? "nonce_used" : status_code(status));
+        return;
+    }
     struct slice id = session->principal->token_id;
-    enum status status = STATUS_MISSING_JTI;
+    status = STATUS_MISSING_JTI;
     if (id.data)
         status = use_once(session, SINGLE_USE_TOKEN, id,
                           single_use_token_until_ms(session->principal), token_used);
     if (status != STATUS_OK)
         admitted(session, status, status_code(status));
-}
-
-static void nonce_used(struct session *session, struct session_lookup *lookup, enum status status) {
-    (void)lookup;
-    if (status == STATUS_OK && settings_of(session)->token_single_use)
-        use_token(session);
-    else
-        admitted(session, status,
-                 status == STATUS_TOKEN_REPLAYED ? "nonce_used" : status_code(status));
-}
-
-static enum status check_capability(struct session *session, struct slice capability,
-                                    uint64_t now_ms) {
-    const struct principal *principal = NULL;
-    struct token_refusal refusal = {0};
-    enum status status =
-        gate_admit_token(settings_of(session)->gate, capability, now_ms, &principal, &refusal);
-    session->token_rule = refusal.rule;
-    if (refusal.name_size > 0)
-        session->bearer = strndup(refusal.name, refusal.name_size);
-    if (status != STATUS_OK)
-        return status;
-    status = session_admit(session, principal);
-    return status == STATUS_OK ? grant_check(principal, topic_name(TOPIC_AUDIT), NULL).status
-                               : status;
 }
 
 /* The capability is checked first, so that a client without one cannot use up nonces. Every error
@@ -408,7 +388,17 @@ static enum status admit(struct session *session) {
     struct audit *audit = session->dialect_state;
     const struct audit_init *init = &audit->init;
     uint64_t now_ms = clock_wall_ms(&session->delivery->io->clock);
-    enum status status = check_capability(session, init->capability, now_ms);
+    const struct principal *principal = NULL;
+    struct token_refusal refusal = {0};
+    enum status status = gate_admit_token(settings_of(session)->gate, init->capability, now_ms,
+                                          &principal, &refusal);
+    session->token_rule = refusal.rule;
+    if (refusal.name_size > 0)
+        session->bearer = strndup(refusal.name, refusal.name_size);
+    if (status == STATUS_OK)
+        status = session_admit(session, principal);
+    if (status == STATUS_OK)
+        status = grant_check(principal, topic_name(TOPIC_AUDIT), NULL).status;
     uint64_t delay_ms = status == STATUS_INVALID_TOKEN
                             ? session->outlet->table->charge_failure(session->outlet)
                             : 0;
@@ -436,13 +426,14 @@ static enum status receive(struct session *session, struct slice text) {
     if (audit->state == AUDIT_DENIED)
         return STATUS_OK;
     if (audit->state != AUDIT_NEW)
-        return refuse(session, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
+        return refuse_message(session, STATUS_INVALID_MESSAGE, "reason",
+                              "only one message, the init");
     enum status status =
         audit_init_read(text, settings_of(session)->legacy_cursors, &audit->init, &problem);
     if (status == STATUS_INVALID_MESSAGE)
-        return refuse(session, status, "reason", problem);
+        return refuse_message(session, status, "reason", problem);
     if (status != STATUS_OK)
-        return refuse(session, status, "reason", status_code(status));
+        return refuse_message(session, status, "reason", status_code(status));
     audit->state = AUDIT_ADMITTING;
     return admit(session);
 }

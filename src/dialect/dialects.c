@@ -12,16 +12,6 @@
 
 /* ---- upgrades ---- */
 
-static void refuse(struct exchange *exchange, enum status status,
-                   const struct quota_refusal *refusal) {
-    char text[QUOTA_REFUSAL_BYTES_MAX];
-    struct buffer details = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    struct exchange_error error = {.status = status};
-    if (status == STATUS_QUOTA_EXCEEDED && quota_refusal_write(refusal, &details) == STATUS_OK)
-        error.details = buffer_slice(&details);
-    exchange_answer_error(exchange, &error);
-}
-
 struct session *upgrade_to_session(struct exchange *exchange, struct session_options options) {
     struct delivery_loop *delivery = conn_loop(exchange->conn)->delivery;
     struct subscription_quota *quota = delivery->shared->subscription_quota;
@@ -36,7 +26,12 @@ struct session *upgrade_to_session(struct exchange *exchange, struct session_opt
     if (status != STATUS_OK) {
         if (options.dialect->state_free)
             options.dialect->state_free(options.dialect_state);
-        refuse(exchange, status, &refusal);
+        char text[QUOTA_REFUSAL_BYTES_MAX];
+        struct buffer details = buffer_over(text, sizeof(text));
+        struct exchange_error error = {.status = status};
+        if (status == STATUS_QUOTA_EXCEEDED && quota_refusal_write(&refusal, &details) == STATUS_OK)
+            error.details = buffer_slice(&details);
+        exchange_answer_error(exchange, &error);
         return NULL;
     }
     struct session *session = session_new(&options);
@@ -124,7 +119,7 @@ void log_position_put_slow(const struct log_position *position, const struct ses
     object_number(object, SLICE("strikes"), session_strike_count(session));
     object_number(object, SLICE("max_strikes"), session->delivery->shared->options.strikes_max);
     object_json(object, SLICE("resume_after"), SLICE(""));
-    buffer_note(object->out, query_cursor_write(object->out, &now));
+    query_cursor_write(object->out, &now);
     object_number(object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->delivery->io));
 }
 

@@ -1,12 +1,13 @@
-/* What the dialects have in common: their settings, handlers and tables, the upgrade of an exchange
- * to a session, the form of a message, and the position of a reader of the whole log. Thread:
- * settings are filled before the loops start and read-only afterwards, except for the gate, which
- * any thread uses. A handler runs on its connection's loop, with the whole request read. Memory:
- * settings outlive every session. An exchange belongs to its connection, and is gone after an
- * upgrade. Messages are appended to the caller's buffer.
+/* What the dialects have in common: their settings, handlers and tables, the upgrade of an
+ * exchange to a session, the form of a message, and the position in the whole log.
+ * Thread: settings are filled before the loops start and read-only afterwards, except for the
+ * gate, which any thread uses. A handler runs on its connection's loop, with the whole request
+ * read.
+ * Memory: settings outlive every session. An exchange belongs to its connection, and is gone after
+ * an upgrade. Messages are appended to the caller's buffer.
  * Errors: those of a handler are answers of its exchange; those of a message are the buffer's.
- * Invariant: a message is the same bytes in every answer. A position in the log is never later than
- * its last event: the store refuses such a cursor. */
+ * Invariant: a message is the same bytes in every answer. A position in the log is never later
+ * than its last event: the store refuses such a cursor. */
 #ifndef DIALECT_DIALECTS_H
 #define DIALECT_DIALECTS_H
 
@@ -23,8 +24,8 @@
 struct dialect_settings {
     struct gate *gate;
     struct single_uses *single_uses;
-    size_t message_bytes_max;       /* for a message from the peer */
-    size_t first_message_bytes_max; /* for a message from a peer that has not authenticated */
+    size_t message_bytes_max;       /* the largest message from a peer */
+    size_t first_message_bytes_max; /* the largest one before the peer has authenticated */
     uint64_t messages_per_second;
     size_t subscriptions_max; /* on one connection */
     uint64_t audit_init_timeout_ms;
@@ -91,7 +92,7 @@ struct query_cursor log_position_now(const struct log_position *position,
 /* The members lag, strikes, max_strikes, resume_after and reconnect_after_ms. */
 void log_position_put_slow(const struct log_position *position, const struct session *session,
                            struct object_writer *object);
-/* "resume_after CURSOR", for the reason of a close; empty where there is none. */
+/* "resume_after CURSOR", for the reason of a close; empty if there is none. */
 void log_position_reason(const struct log_position *position, const struct session *session,
                          char text[124]);
 

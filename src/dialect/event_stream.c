@@ -102,7 +102,8 @@ void event_stream_opened(struct session *session, struct session_opening *openin
 
 /* ---- beginning ---- */
 
-static enum status write_head(struct exchange *exchange, bool is_chunked, struct buffer *head) {
+struct session *event_stream_make(struct exchange *exchange, const struct dialect *dialect,
+                                  struct event_stream *state) {
     static const struct http1_header headers[] = {
         {SLICE("Content-Type"), SLICE("text/event-stream")},
         {SLICE("Cache-Control"), SLICE("no-cache, no-transform")},
@@ -112,36 +113,28 @@ static enum status write_head(struct exchange *exchange, bool is_chunked, struct
     struct http1_header request_id;
     size_t cors_count =
         cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, cors);
-    struct buffer piece;
-    http1_response_begin(head, 200, false);
-    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
-        http1_response_header(head, headers[i].name, headers[i].value);
-    for (size_t i = 0; i < cors_count; i++)
-        http1_response_header(head, cors[i].name, cors[i].value);
-    if (exchange_id_header(exchange, &request_id))
-        http1_response_header(head, request_id.name, request_id.value);
-    if (is_chunked)
-        http1_response_end_chunked(head);
-    else
-        http1_response_end_bare(head);
-    buffer_init(&piece, 64);
-    buffer_note(head, sse_retry(&piece, io_loop_backoff_ms(exchange->loop)));
-    if (is_chunked)
-        buffer_note(head, http1_chunk(head, buffer_slice(&piece)));
-    else
-        buffer_append_slice(head, buffer_slice(&piece));
-    buffer_release(&piece);
-    return buffer_status(head);
-}
-
-struct session *event_stream_make(struct exchange *exchange, const struct dialect *dialect,
-                                  struct event_stream *state) {
     struct session *session = NULL;
-    struct buffer head;
+    struct buffer head, piece;
     buffer_init(&head, UPGRADE_HEAD_BYTES_MAX);
+    buffer_init(&piece, 64);
     state->is_chunked = exchange->request->version_minor > 0;
-    enum status status = write_head(exchange, state->is_chunked, &head);
-    if (status == STATUS_OK) {
+    http1_response_begin(&head, 200, false);
+    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+        http1_response_header(&head, headers[i].name, headers[i].value);
+    for (size_t i = 0; i < cors_count; i++)
+        http1_response_header(&head, cors[i].name, cors[i].value);
+    if (exchange_id_header(exchange, &request_id))
+        http1_response_header(&head, request_id.name, request_id.value);
+    if (state->is_chunked)
+        http1_response_end_chunked(&head);
+    else
+        http1_response_end_bare(&head);
+    buffer_note(&head, sse_retry(&piece, io_loop_backoff_ms(exchange->loop)));
+    if (state->is_chunked)
+        buffer_note(&head, http1_chunk(&head, buffer_slice(&piece)));
+    else
+        buffer_append_slice(&head, buffer_slice(&piece));
+    if (buffer_status(&head) == STATUS_OK) {
         session =
             upgrade_to_session(exchange, (struct session_options){.dialect = dialect,
                                                                   .principal = exchange->principal,
@@ -149,8 +142,9 @@ struct session *event_stream_make(struct exchange *exchange, const struct dialec
                                                                   .head = buffer_slice(&head)});
     } else {
         dialect->state_free(state);
-        exchange_answer_status(exchange, status);
+        exchange_answer_status(exchange, buffer_status(&head));
     }
+    buffer_release(&piece);
     buffer_release(&head);
     return session;
 }

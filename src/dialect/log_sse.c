@@ -15,7 +15,7 @@
 struct log_stream {
     struct event_stream stream; /* first */
     struct log_position position;
-    bool announces_start; /* with an event: bootstrap */
+    bool announces_start; /* an event "bootstrap" announces the start */
 };
 
 /* ---- forms ---- */
@@ -69,7 +69,7 @@ static enum status send_position(struct session *session, const char *event,
     struct buffer body;
     buffer_init(&body, 256);
     buffer_append_slice(&body, SLICE("{\"after_cursor\":"));
-    buffer_note(&body, query_cursor_write(&body, position));
+    query_cursor_write(&body, position);
     enum status status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
         status = event_stream_send_id(session, out, event, (struct slice){id, id_size},
@@ -161,42 +161,26 @@ const struct dialect log_sse_dialect = {
 
 /* ---- asking ---- */
 
-static bool read_query(struct exchange *exchange, struct query_cursor *query, bool *from_head) {
-    if (!query_after_cursor(exchange, query))
-        return false;
-    enum status status = query_from_head(exchange, from_head);
-    if (status == STATUS_OK && *from_head && query->given)
-        status = STATUS_INVALID_CURSOR;
-    if (status != STATUS_OK)
-        exchange_answer_status(exchange, status);
-    return status == STATUS_OK;
-}
-
 /* The id of a client that reconnects takes precedence over the position in its first query. */
 static bool read_cursor(struct exchange *exchange, struct query_cursor *query, bool *from_head) {
     struct slice last_id;
     struct buffer memory;
     buffer_init(&memory, QUERY_CURSOR_BYTES_MAX);
     enum status status = query_last_event_id(exchange, &memory, &last_id);
-    bool is_read = status == STATUS_OK;
+    bool is_answered = false;
+    if (status == STATUS_OK && last_id.size > 0) {
+        is_answered = !header_cursor_read(exchange, "Last-Event-ID", last_id, query);
+    } else if (status == STATUS_OK) {
+        is_answered = !query_after_cursor(exchange, query);
+        if (!is_answered)
+            status = query_from_head(exchange, from_head);
+        if (!is_answered && status == STATUS_OK && *from_head && query->given)
+            status = STATUS_INVALID_CURSOR;
+    }
     if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
-    else if (last_id.size > 0)
-        is_read = header_cursor_read(exchange, "Last-Event-ID", last_id, query);
-    else
-        is_read = read_query(exchange, query, from_head);
     buffer_release(&memory);
-    return is_read;
-}
-
-static void begin(struct session *session, enum grant_view view) {
-    const struct log_stream *state = session->dialect_state;
-    struct subscription_options options = {
-        .view = view,
-        .from_head = state->announces_start && !state->position.asked.is_since,
-    };
-    log_position_ask(&state->position, &options);
-    event_stream_begin(session, SLICE(LOG_TOPIC), &options, &forms[0][state->stream.is_chunked]);
+    return status == STATUS_OK && !is_answered;
 }
 
 void handle_log_sse(struct exchange *exchange) {
@@ -222,6 +206,12 @@ void handle_log_sse(struct exchange *exchange) {
     state->position = position;
     state->announces_start = from_head || position.asked.is_since;
     struct session *session = event_stream_make(exchange, &log_sse_dialect, &state->stream);
-    if (session && session_is_connected(session))
-        begin(session, view);
+    if (!session || !session_is_connected(session))
+        return;
+    struct subscription_options options = {
+        .view = view,
+        .from_head = state->announces_start && !position.asked.is_since,
+    };
+    log_position_ask(&state->position, &options);
+    event_stream_begin(session, SLICE(LOG_TOPIC), &options, &forms[0][state->stream.is_chunked]);
 }

@@ -33,7 +33,7 @@ enum poll_state {
 
 struct poll {
     struct subscription subscription;
-    struct call call; /* for a read */
+    struct call call; /* runs a read on the store pool */
     struct exchange *exchange;
     struct deadline deadline; /* while the poll waits */
     struct buffer messages;   /* between the brackets */
@@ -176,67 +176,54 @@ static bool is_complete(const struct subscription *subscription) {
     return subscription->next_seq > subscription->head_seq;
 }
 
-static void put_position(struct object_writer *object, const struct subscription *subscription) {
-    uint64_t oldest_seq = subscription->start->window.oldest_seq;
-    uint64_t head_seq = subscription->head_seq;
-    uint64_t floor = oldest_seq > 0 ? oldest_seq - 1 : 0;
-    uint64_t next = subscription->next_seq - 1;
-    object_number(object, SLICE("oldest_available_cursor"), floor);
-    object_number(object, SLICE("head_cursor"), head_seq);
-    object_number(object, SLICE("queue_depth"), head_seq > floor ? head_seq - floor : 0);
-    object_number(object, SLICE("dropped_messages"), floor);
-    position_put(object, SLICE("next_cursor"), next, subscription_given_epoch(subscription));
-    object_flag(object, SLICE("replay_complete"), is_complete(subscription));
-}
-
-static void put_consumer(struct object_writer *object, const struct poll *poll, uint64_t lag) {
-    struct exchange *exchange = poll->exchange;
-    const struct delivery_options *options = &delivery_of(exchange)->options;
-    object_number(object, SLICE("limit_applied"), poll->limit);
-    object_flag(object, SLICE("limit_capped"), poll->limit_capped);
-    object_flag(object, SLICE("fairness_applied"), poll->fairness_applied);
-    object_number(object, SLICE("active_topic_count"), poll->consumer.active_topics);
-    object_number(object, SLICE("outbound_queue_limit"),
-                  exchange_settings(exchange)->outbound_queue_limit);
-    object_number(object, SLICE("consumer_lag"), lag);
-    object_number(object, SLICE("slow_consumer_strikes"), poll->consumer.strikes);
-    object_number(object, SLICE("slow_consumer_max_strikes"), options->strikes_max);
-    object_number(object, SLICE("recommended_reconnect_backoff_ms"),
-                  io_loop_backoff_ms(exchange->loop));
-}
-
-/* A topic with snapshots begins with one. The answer names its URL, since a bounded number of
- * messages cannot hold it. */
-static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {
-    struct slice topic = subscription->topic->name;
-    if (!subscription->is_bootstrap)
-        return;
-    object_json(object, SLICE("bootstrap"), SLICE(""));
-    buffer_printf(object->out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s",
-                  subscription->start->bootstrap.from_seq,
-                  subscription->start->bootstrap.truncated ? "true" : "false");
-    if (policy_has_snapshot(subscription->topic->policy))
-        buffer_printf(object->out,
-                      ",\"snapshot\":{\"url\":\"/v1/topics/%.*s/snapshot\","
-                      "\"head_watermark\":%" PRIu64 "}",
-                      (int)topic.size, topic.data, subscription->head_seq);
-    buffer_append_byte(object->out, '}');
-}
-
 static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *out) {
+    struct exchange *exchange = poll->exchange;
     const struct subscription *subscription = &poll->subscription;
+    const struct subscription_start *start = subscription->start;
+    struct slice topic = subscription->topic->name;
+    uint64_t head_seq = subscription->head_seq;
+    uint64_t floor = start->window.oldest_seq > 0 ? start->window.oldest_seq - 1 : 0;
     struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), subscription->topic->name);
+    object_text(&object, SLICE("topic"), topic);
     object_text(&object, SLICE("driver"), DRIVER);
     object_json(&object, SLICE("messages"), SLICE("["));
     buffer_append_slice(out, buffer_slice(&poll->messages));
     buffer_append_byte(out, ']');
-    put_position(&object, subscription);
-    put_consumer(&object, poll, lag);
+    object_number(&object, SLICE("oldest_available_cursor"), floor);
+    object_number(&object, SLICE("head_cursor"), head_seq);
+    object_number(&object, SLICE("queue_depth"), head_seq > floor ? head_seq - floor : 0);
+    object_number(&object, SLICE("dropped_messages"), floor);
+    position_put(&object, SLICE("next_cursor"), subscription->next_seq - 1,
+                 subscription_given_epoch(subscription));
+    object_flag(&object, SLICE("replay_complete"), is_complete(subscription));
+    object_number(&object, SLICE("limit_applied"), poll->limit);
+    object_flag(&object, SLICE("limit_capped"), poll->limit_capped);
+    object_flag(&object, SLICE("fairness_applied"), poll->fairness_applied);
+    object_number(&object, SLICE("active_topic_count"), poll->consumer.active_topics);
+    object_number(&object, SLICE("outbound_queue_limit"),
+                  exchange_settings(exchange)->outbound_queue_limit);
+    object_number(&object, SLICE("consumer_lag"), lag);
+    object_number(&object, SLICE("slow_consumer_strikes"), poll->consumer.strikes);
+    object_number(&object, SLICE("slow_consumer_max_strikes"),
+                  delivery_of(exchange)->options.strikes_max);
+    object_number(&object, SLICE("recommended_reconnect_backoff_ms"),
+                  io_loop_backoff_ms(exchange->loop));
     object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
     if (subscription_is_pending(subscription))
         object_flag(&object, SLICE("pending"), true);
-    put_bootstrap(&object, subscription);
+    if (subscription->is_bootstrap) {
+        object_json(&object, SLICE("bootstrap"), SLICE(""));
+        buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s", start->bootstrap.from_seq,
+                      start->bootstrap.truncated ? "true" : "false");
+        /* A topic with snapshots begins with one. The answer names its URL, since a bounded number
+         * of messages cannot hold it. */
+        if (policy_has_snapshot(subscription->topic->policy))
+            buffer_printf(out,
+                          ",\"snapshot\":{\"url\":\"/v1/topics/%.*s/snapshot\","
+                          "\"head_watermark\":%" PRIu64 "}",
+                          (int)topic.size, topic.data, head_seq);
+        buffer_append_byte(out, '}');
+    }
     object_close(&object);
     buffer_append_byte(out, '\n');
     return buffer_end(out, object.begin);
@@ -267,28 +254,20 @@ static void count_done(struct call *call) {
         answer_failed(poll, call->status);
 }
 
-/* False: the store is asked, and the page is answered later. */
-static bool find_lag(struct poll *poll) {
-    struct exchange *exchange = poll->exchange;
-    if (poll->state == POLL_COUNTED)
-        return true;
-    if (!subscription_hides_lag(&poll->subscription)) {
-        poll->lag.frames = smaller(subscription_lag(&poll->subscription),
-                                   subscription_own_lag(&poll->subscription));
-        return true;
-    }
-    poll->state = POLL_COUNTING;
-    poll->call.run = count_run;
-    poll->call.done = count_done;
-    exchange_post_store(exchange, &poll->call);
-    return false;
-}
-
 static void answer_page(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
     const struct subscription *subscription = &poll->subscription;
-    if (!find_lag(poll))
+    if (poll->state != POLL_COUNTED && subscription_hides_lag(subscription)) {
+        /* The store is asked, and the page is answered later. */
+        poll->state = POLL_COUNTING;
+        poll->call.run = count_run;
+        poll->call.done = count_done;
+        exchange_post_store(exchange, &poll->call);
         return;
+    }
+    if (poll->state != POLL_COUNTED)
+        poll->lag.frames =
+            smaller(subscription_lag(subscription), subscription_own_lag(subscription));
     const struct consumer_page page = {.lag = poll->lag.frames,
                                        .lag_is_minimum = poll->lag.is_minimum,
                                        .through_seq = subscription->next_seq - 1,
@@ -311,7 +290,8 @@ static void answer_page(struct poll *poll) {
     }
     if (status == STATUS_OK)
         status = write_page(poll, page.lag, &out);
-    /* The client is told nothing else than of a topic that does not exist; operators are. */
+    /* The client gets the same answer as for a topic that does not exist. The log has the reason.
+     */
     if (subscription->view == GRANT_VIEW_NONE)
         exchange_log_refusal(exchange, STATUS_OWNER_MISMATCH, subscription->topic->name);
     if (status == STATUS_OK)
@@ -334,31 +314,15 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
         delivery_batch_release(batch);
         return status;
     }
-    for (size_t i = 0; status == STATUS_OK && i < batch->count; i++) {
-        if (poll->count > 0)
-            status = buffer_append_byte(&poll->messages, ',');
-        if (status == STATUS_OK)
-            status = message_write(&poll->messages, batch->frames[i], poll->form);
-        poll->count++;
+    for (size_t i = 0; i < batch->count; i++) {
+        if (poll->count++ > 0)
+            buffer_append_byte(&poll->messages, ',');
+        buffer_note(&poll->messages, message_write(&poll->messages, batch->frames[i], poll->form));
     }
     telemetry_handed(LABEL_DIALECT_POLL, poll->subscription.topic->policy, batch->frames,
                      batch->count, clock_now().mono_ns);
     delivery_batch_release(batch);
-    return status;
-}
-
-static void await_news(struct poll *poll) {
-    const struct exchange *exchange = poll->exchange;
-    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
-    uint64_t end_ms = exchange->principal->expires_at_ms;
-    uint64_t wait_ms = poll->wait_ms;
-    if (poll->deadline.at_ms != 0)
-        return;
-    /* A poll waits no longer than its token is valid. */
-    if (end_ms > 0 && end_ms <= now_ms + wait_ms)
-        wait_ms = end_ms > now_ms ? end_ms - now_ms : 0;
-    exchange_watch_end(poll->exchange);
-    io_loop_deadline_in(exchange->loop, &poll->deadline, DEADLINE_WAIT, wait_ms);
+    return buffer_status(&poll->messages);
 }
 
 static struct poll *poll_of(struct subscription *subscription) {
@@ -378,10 +342,21 @@ static void on_frames(struct subscription *subscription, struct delivery_batch *
 
 static void on_head(struct subscription *subscription) {
     struct poll *poll = poll_of(subscription);
-    if (poll->count == 0 && poll->wait_ms > 0)
-        await_news(poll);
-    else
+    const struct exchange *exchange = poll->exchange;
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    uint64_t end_ms = exchange->principal->expires_at_ms;
+    uint64_t wait_ms = poll->wait_ms;
+    if (poll->count > 0 || wait_ms == 0) {
         answer_page(poll);
+        return;
+    }
+    if (poll->deadline.at_ms != 0)
+        return;
+    /* A poll waits no longer than its token is valid. */
+    if (end_ms > 0 && end_ms <= now_ms + wait_ms)
+        wait_ms = end_ms > now_ms ? end_ms - now_ms : 0;
+    exchange_watch_end(poll->exchange);
+    io_loop_deadline_in(exchange->loop, &poll->deadline, DEADLINE_WAIT, wait_ms);
 }
 
 static void gather(struct poll *poll);
@@ -475,34 +450,6 @@ static void poll_drain(struct exchange *exchange) {
 
 /* ---- asking ---- */
 
-static void limit_apply(struct poll *poll, uint64_t wanted) {
-    const struct dialect_settings *settings = exchange_settings(poll->exchange);
-    uint64_t slice_frames = delivery_of(poll->exchange)->options.slice_frames;
-    uint64_t most = smaller(settings->poll_max_limit, settings->outbound_queue_limit);
-    poll->limit = smaller(wanted, most);
-    poll->limit_capped = wanted > most;
-    poll->fairness_applied = poll->consumer.active_topics > 1 && poll->limit > slice_frames;
-    if (poll->fairness_applied)
-        poll->limit = slice_frames;
-    if (poll->limit_capped)
-        metrics_add(METRIC_FANOUT_LIMITED_POLLS, METRIC_PLAIN, 1);
-    if (poll->fairness_applied)
-        count_poll(METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
-}
-
-static void answer_limited(struct exchange *exchange, uint64_t retry_after_ms) {
-    char seconds[24];
-    char details[64];
-    int size =
-        snprintf(details, sizeof(details), "{\"retry_after_ms\":%" PRIu64 "}", retry_after_ms);
-    (void)snprintf(seconds, sizeof(seconds), "%" PRIu64, (retry_after_ms + 999) / 1000);
-    struct http1_header header = {SLICE("Retry-After"), slice_of(seconds)};
-    exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_RATE_LIMITED,
-                                                             .details = {details, (size_t)size},
-                                                             .headers = &header,
-                                                             .header_count = 1});
-}
-
 /* The query of a poll. */
 struct poll_query {
     struct subscription_options options; /* the position */
@@ -555,7 +502,18 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
                                                         : METRIC_SYNC_REPLAY_BOOTSTRAP,
                 METRIC_LABELS(LABEL_DIALECT_POLL, poll->subscription.topic->policy->topic_class),
                 1);
-    limit_apply(poll, query->limit);
+    const struct dialect_settings *settings = exchange_settings(exchange);
+    uint64_t slice_frames = delivery_of(exchange)->options.slice_frames;
+    uint64_t most = smaller(settings->poll_max_limit, settings->outbound_queue_limit);
+    poll->limit = smaller(query->limit, most);
+    poll->limit_capped = query->limit > most;
+    poll->fairness_applied = poll->consumer.active_topics > 1 && poll->limit > slice_frames;
+    if (poll->fairness_applied)
+        poll->limit = slice_frames;
+    if (poll->limit_capped)
+        metrics_add(METRIC_FANOUT_LIMITED_POLLS, METRIC_PLAIN, 1);
+    if (poll->fairness_applied)
+        count_poll(METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
     gather(poll);
     return STATUS_OK;
 }
@@ -582,8 +540,17 @@ void handle_messages(struct exchange *exchange) {
         status = consumers_admit(delivery_of(exchange)->consumers, &key,
                                  clock_mono_ms(&exchange->loop->clock), &consumer);
     if (status == STATUS_RATE_LIMITED) {
+        char seconds[24];
+        char details[64];
+        snprintf(details, sizeof(details), "{\"retry_after_ms\":%" PRIu64 "}",
+                 consumer.retry_after_ms);
+        snprintf(seconds, sizeof(seconds), "%" PRIu64, (consumer.retry_after_ms + 999) / 1000);
+        struct http1_header header = {SLICE("Retry-After"), slice_of(seconds)};
         metrics_add(METRIC_FANOUT_THROTTLED_POLLS, METRIC_PLAIN, 1);
-        answer_limited(exchange, consumer.retry_after_ms);
+        exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_RATE_LIMITED,
+                                                                 .details = slice_of(details),
+                                                                 .headers = &header,
+                                                                 .header_count = 1});
         return;
     }
     if (status == STATUS_OK) {

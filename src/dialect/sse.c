@@ -182,27 +182,24 @@ const struct dialect sse_dialect = {
 
 /* ---- asking ---- */
 
-static enum status id_read(struct slice id, struct subscription_options *options) {
-    struct position position = {.seq = 0};
-    enum status status = position_read(id, &position);
-    options->has_cursor = true;
-    options->has_since = false;
-    options->after_seq = position.seq;
-    options->epoch = position.epoch;
-    return status;
-}
-
 /* The id of a client that reconnects takes precedence over the position in its first query. */
 static enum status read_cursor(struct exchange *exchange, struct subscription_options *options) {
     struct slice last_id;
     struct buffer memory;
     buffer_init(&memory, LAST_EVENT_ID_BYTES_MAX);
     enum status status = query_last_event_id(exchange, &memory, &last_id);
-    if (status == STATUS_OK)
-        status =
-            last_id.size > 0 ? id_read(last_id, options) : query_topic_cursor(exchange, options);
-    if (status == STATUS_OK && last_id.size > 0)
-        status = query_replay(exchange, &options->replay_all);
+    if (status == STATUS_OK && last_id.size > 0) {
+        struct position position = {.seq = 0};
+        status = position_read(last_id, &position);
+        options->has_cursor = true;
+        options->has_since = false;
+        options->after_seq = position.seq;
+        options->epoch = position.epoch;
+        if (status == STATUS_OK)
+            status = query_replay(exchange, &options->replay_all);
+    } else if (status == STATUS_OK) {
+        status = query_topic_cursor(exchange, options);
+    }
     buffer_release(&memory);
     return status;
 }

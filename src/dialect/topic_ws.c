@@ -24,7 +24,7 @@
 #define BEGIN_BYTES_MAX 64
 
 /* after: the frames between it and this message are hidden from the subscriber. The ends of the
- * message are written first, so that the header stands where it belongs. */
+ * message are written first, so that the header is known before the text. */
 static enum status put_message(struct delivery_loop *delivery, const struct page_form *form,
                                const struct frame *frame, uint64_t after, struct buffer *out) {
     struct slice text = frame->forms[form->content];

@@ -38,7 +38,7 @@ struct websocket {
     struct buffer *waiting; /* messages that the dialect has not handled yet, each after its size;
                              * NULL: none */
     uint64_t credited_at_ms;
-    uint32_t credit_us; /* for messages: each costs its share of a second */
+    uint32_t credit_us; /* each message costs its share of a second */
     uint16_t flooded;   /* the weight of the messages that were refused, at most FLOODED_MAX */
     /* Bits, because every idle connection has this struct. */
     bool deflate : 1;
@@ -93,14 +93,6 @@ static enum status handshake(struct exchange *exchange, struct buffer *head,
     return status;
 }
 
-static void refuse(struct exchange *exchange, enum status status) {
-    struct http1_header version = {SLICE("Sec-WebSocket-Version"), SLICE("13")};
-    bool is_version = status == STATUS_WS_UNSUPPORTED_VERSION;
-    exchange_answer_error(exchange, &(struct exchange_error){.status = status,
-                                                             .headers = &version,
-                                                             .header_count = is_version ? 1 : 0});
-}
-
 struct session *websocket_open(struct exchange *exchange, const struct dialect *dialect,
                                const struct principal *principal, void *state) {
     struct ws_agreement agreement = {0};
@@ -113,7 +105,12 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     if (status != STATUS_OK) {
         if (dialect->state_free)
             dialect->state_free(state);
-        refuse(exchange, status);
+        struct http1_header version = {SLICE("Sec-WebSocket-Version"), SLICE("13")};
+        exchange_answer_error(
+            exchange,
+            &(struct exchange_error){.status = status,
+                                     .headers = &version,
+                                     .header_count = status == STATUS_WS_UNSUPPORTED_VERSION});
     } else {
         session =
             upgrade_to_session(exchange, (struct session_options){.dialect = dialect,
@@ -192,28 +189,24 @@ bool websocket_is_flooding(struct session *session, size_t message_bytes) {
 
 /* ---- out ---- */
 
-static enum status deflate_text(struct delivery_loop *delivery, struct buffer *packed,
-                                struct slice text) {
-    enum status status = STATUS_OK;
-    if (!delivery->deflater) {
-        delivery->deflater = calloc(1, sizeof(*delivery->deflater));
-        status = delivery->deflater ? ws_deflater_init(delivery->deflater, DEFLATE_LEVEL)
-                                    : STATUS_OUT_OF_MEMORY;
-        if (status != STATUS_OK) {
-            free(delivery->deflater);
-            delivery->deflater = NULL;
-            return status;
-        }
-    }
-    return ws_deflate(delivery->deflater, packed, text);
-}
-
-static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *out, size_t begin,
-                                 size_t gap) {
+enum status websocket_wrap(struct delivery_loop *delivery, struct buffer *out, size_t begin,
+                           size_t gap, bool compress) {
     struct slice text = slice_from(buffer_slice(out), begin + gap);
     struct buffer packed;
+    if (!compress || text.size < DEFLATE_BYTES_MIN)
+        return ws_frame_wrap(out, begin, gap, WS_TEXT);
+    if (!delivery->deflater) {
+        struct ws_deflater *deflater = calloc(1, sizeof(*deflater));
+        enum status made =
+            deflater ? ws_deflater_init(deflater, DEFLATE_LEVEL) : STATUS_OUT_OF_MEMORY;
+        if (made != STATUS_OK) {
+            free(deflater);
+            return made;
+        }
+        delivery->deflater = deflater;
+    }
     buffer_init(&packed, text.size + 1024);
-    enum status status = deflate_text(delivery, &packed, text);
+    enum status status = ws_deflate(delivery->deflater, &packed, text);
     if (status == STATUS_OK) {
         buffer_truncate(out, begin);
         status = ws_frame_write(out, WS_TEXT, true, buffer_slice(&packed));
@@ -223,13 +216,6 @@ static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *
     }
     buffer_release(&packed);
     return status;
-}
-
-enum status websocket_wrap(struct delivery_loop *delivery, struct buffer *out, size_t begin,
-                           size_t gap, bool compress) {
-    if (compress && out->size - begin - gap >= DEFLATE_BYTES_MIN)
-        return wrap_deflated(delivery, out, begin, gap);
-    return ws_frame_wrap(out, begin, gap, WS_TEXT);
 }
 
 enum status websocket_text(struct delivery_loop *delivery, struct buffer *out, struct slice text,

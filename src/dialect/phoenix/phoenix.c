@@ -1,4 +1,9 @@
-/* Phoenix Channels V2: one channel, sync:v1, on which topics are subscribed to. */
+/* Phoenix Channels V2: one channel, sync:v1, on which topics are subscribed to.
+ *
+ * A join is a lookup of the session: the store pool writes which topics the principal may read, and
+ * their watermarks. Sessions of one principal that join together share one such read (join_copy).
+ * The reply makes the channel joined. The other messages of the channel are in the table of
+ * receive; subscribing is in phoenix_subscribe.c. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,19 +86,6 @@ static enum status put_stream(struct welcome *welcome, struct slice stream_id) {
     return status == STATUS_OK ? put_if_open(welcome, buffer_slice(&name)) : status;
 }
 
-static enum status put_granted(struct welcome *welcome) {
-    const struct principal *principal = welcome->principal;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < principal->topics.count; i++) {
-        struct slice name = principal->topics.names[i];
-        bool is_topic = address_kind(name) == ADDRESS_TOPIC;
-        status = is_topic ? put_if_open(welcome, name) : put_stream(welcome, name);
-    }
-    for (size_t i = 0; status == STATUS_OK && i < principal->streams.count; i++)
-        status = put_stream(welcome, principal->streams.names[i]);
-    return status;
-}
-
 /* A topic whose name would be too long does not exist. */
 static enum status put_named(struct welcome *welcome, enum topic_kind kind, struct slice id) {
     char text[TOPIC_NAME_BYTES_MAX];
@@ -105,33 +97,6 @@ static enum status put_named(struct welcome *welcome, enum topic_kind kind, stru
     return put_if_open(welcome, (struct slice){text, size});
 }
 
-/* The topics that the table names whole, and those that bear the principal's id. */
-static enum status put_built_in(struct welcome *welcome) {
-    const struct principal *principal = welcome->principal;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < TOPIC_KIND_COUNT && status == STATUS_OK; i++) {
-        enum topic_kind kind = (enum topic_kind)i;
-        switch (topic_row(kind)->ownership) {
-        case TOPIC_SHARED:
-            /* "*" already names the topic to a principal that reads everything. */
-            status = principal->read_all ? put_watermark(welcome, topic_name(kind))
-                                         : put_if_open(welcome, topic_name(kind));
-            break;
-        case TOPIC_OWNED_BY_NAMED_USER:
-            status = put_named(welcome, kind, principal->identity.user_id);
-            break;
-        case TOPIC_OWNED_BY_NAMED_GUEST:
-            status = put_named(welcome, kind, principal->identity.guest_scope);
-            break;
-        case TOPIC_OWNED_BY_ENTITY:
-        case TOPIC_GRANTED:
-        case TOPIC_RESERVED:
-            break;
-        }
-    }
-    return status;
-}
-
 /* What a client that joins may read: the JSON array of what the token grants, patterns among it; of
  * a token without grants, the topics its scopes open by name, or "*" for one that reads everything.
  * watermarks: the JSON array of {topic, watermark} of those that exist. A name in the token that
@@ -140,15 +105,44 @@ static enum status welcome_write(struct store_session *session, const struct pri
                                  struct buffer *topics, struct buffer *watermarks) {
     struct welcome welcome = {
         .session = session, .principal = principal, .topics = topics, .watermarks = watermarks};
-    bool is_narrowed = principal->topics.count + principal->streams.count > 0;
+    const struct grant_list *named = &principal->topics;
+    const struct grant_list *streams = &principal->streams;
+    bool is_narrowed = named->count + streams->count > 0;
+    enum status status = STATUS_OK;
     arena_init(&welcome.arena, PHOENIX_WELCOME_ARENA_BYTES_MAX);
     buffer_clear(topics);
     buffer_clear(watermarks);
     buffer_append_byte(topics, '[');
     buffer_append_byte(watermarks, '[');
+    for (size_t i = 0; status == STATUS_OK && i < named->count; i++)
+        status = address_kind(named->names[i]) == ADDRESS_TOPIC
+                     ? put_if_open(&welcome, named->names[i])
+                     : put_stream(&welcome, named->names[i]);
+    for (size_t i = 0; status == STATUS_OK && i < streams->count; i++)
+        status = put_stream(&welcome, streams->names[i]);
     if (principal->read_all && !is_narrowed)
         (void)put_name(&welcome, SLICE("*"));
-    enum status status = is_narrowed ? put_granted(&welcome) : put_built_in(&welcome);
+    /* The topics that the table names whole, and those that bear the principal's id. */
+    for (size_t i = 0; !is_narrowed && i < TOPIC_KIND_COUNT && status == STATUS_OK; i++) {
+        enum topic_kind kind = (enum topic_kind)i;
+        switch (topic_row(kind)->ownership) {
+        case TOPIC_SHARED:
+            /* "*" already names the topic to a principal that reads everything. */
+            status = principal->read_all ? put_watermark(&welcome, topic_name(kind))
+                                         : put_if_open(&welcome, topic_name(kind));
+            break;
+        case TOPIC_OWNED_BY_NAMED_USER:
+            status = put_named(&welcome, kind, principal->identity.user_id);
+            break;
+        case TOPIC_OWNED_BY_NAMED_GUEST:
+            status = put_named(&welcome, kind, principal->identity.guest_scope);
+            break;
+        case TOPIC_OWNED_BY_ENTITY:
+        case TOPIC_GRANTED:
+        case TOPIC_RESERVED:
+            break;
+        }
+    }
     buffer_append_byte(topics, ']');
     buffer_append_byte(watermarks, ']');
     arena_release(&welcome.arena);
@@ -180,55 +174,6 @@ static void join_free(struct session_lookup *call) {
     free(request);
 }
 
-static void put_server(struct object_writer *object, const struct session *session) {
-    char text[128];
-    int size = snprintf(text, sizeof(text),
-                        "{\"version\":\"" KHALA_VERSION "\",\"heartbeat_interval_ms\":%" PRIu64 "}",
-                        session->delivery->shared->options.heartbeat_ms);
-    object_json(object, SLICE("server"), (struct slice){text, (size_t)size});
-}
-
-/* In the block of the state: a block of its own would take more memory than the state's growth. */
-static enum status keep_join_ref(struct session *session, struct slice join_ref) {
-    assert(join_ref.size <= PHOENIX_REF_BYTES_MAX);
-    struct phoenix *phoenix =
-        realloc(session->dialect_state, sizeof(struct phoenix) + join_ref.size);
-    if (!phoenix)
-        return STATUS_OUT_OF_MEMORY;
-    session->dialect_state = phoenix;
-    phoenix->join_ref_size = (uint8_t)join_ref.size;
-    if (join_ref.size > 0)
-        memcpy(phoenix->join_ref, join_ref.data, join_ref.size);
-    return STATUS_OK;
-}
-
-/* The reply, after the lookup of the topics that the principal may read. */
-static enum status reply_joined(struct session *session, const struct join_request *request) {
-    struct phoenix_address to = phoenix_request_address(&request->base);
-    char id[UUID_TEXT_SIZE];
-    struct buffer body;
-    enum status status = keep_join_ref(session, to.join_ref);
-    if (status != STATUS_OK)
-        return status;
-    struct phoenix *phoenix = session->dialect_state;
-    phoenix->is_joined = true;
-    phoenix->subscription_id =
-        uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
-    uuid_format(&phoenix->subscription_id, id);
-    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("subscription_id"), (struct slice){id, sizeof(id)});
-    object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
-    object_json(&object, SLICE("allowed_topics"), buffer_slice(&request->topics));
-    object_json(&object, SLICE("current_watermarks"), buffer_slice(&request->watermarks));
-    put_server(&object, session);
-    status = object_end(&object);
-    if (status == STATUS_OK)
-        status = phoenix_send_reply(session, &to, true, buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
 static bool join_run(struct session_lookup *call, struct store_session *store) {
     struct join_request *request = container_of(call, struct join_request, base.call);
     request->base.status =
@@ -242,27 +187,85 @@ static bool join_copy(struct session_lookup *call, const struct session_lookup *
     const struct join_request *other = container_of(from, struct join_request, base.call);
     if (other->base.principal != request->base.principal || other->base.status != STATUS_OK)
         return false;
-    request->base.status = buffer_append_slice(&request->topics, buffer_slice(&other->topics));
+    buffer_append_slice(&request->topics, buffer_slice(&other->topics));
+    request->base.status =
+        buffer_append_slice(&request->watermarks, buffer_slice(&other->watermarks));
     if (request->base.status == STATUS_OK)
-        request->base.status =
-            buffer_append_slice(&request->watermarks, buffer_slice(&other->watermarks));
+        request->base.status = buffer_status(&request->topics);
     return true;
 }
 
+/* The lookup found the topics that the principal may read: the channel is joined. */
 static void join_done(struct session *session, struct session_lookup *call, enum status status) {
     struct join_request *request = container_of(call, struct join_request, base.call);
+    struct phoenix_address to = phoenix_request_address(&request->base);
+    char id[UUID_TEXT_SIZE];
+    struct buffer body;
     if (status == STATUS_OK)
         status = request->base.status;
     if (status != STATUS_OK) {
         phoenix_request_refuse(session, &request->base, status, NULL);
         return;
     }
-    status = reply_joined(session, request);
+    /* The reference of the join is kept in the block of the state: a block of its own would take
+     * more memory than the state's growth. */
+    assert(to.join_ref.size <= PHOENIX_REF_BYTES_MAX);
+    struct phoenix *phoenix =
+        realloc(session->dialect_state, sizeof(struct phoenix) + to.join_ref.size);
+    if (!phoenix) {
+        join_free(call);
+        phoenix_flush(session, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    session->dialect_state = phoenix;
+    phoenix->join_ref_size = (uint8_t)to.join_ref.size;
+    if (to.join_ref.size > 0)
+        memcpy(phoenix->join_ref, to.join_ref.data, to.join_ref.size);
+    phoenix->is_joined = true;
+    phoenix->subscription_id =
+        uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
+    uuid_format(&phoenix->subscription_id, id);
+    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("subscription_id"), (struct slice){id, sizeof(id)});
+    object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
+    object_json(&object, SLICE("allowed_topics"), buffer_slice(&request->topics));
+    object_json(&object, SLICE("current_watermarks"), buffer_slice(&request->watermarks));
+    object_json(&object, SLICE("server"), SLICE(""));
+    struct object_writer server = object_begin(&body);
+    object_text(&server, SLICE("version"), SLICE(KHALA_VERSION));
+    object_number(&server, SLICE("heartbeat_interval_ms"),
+                  session->delivery->shared->options.heartbeat_ms);
+    object_close(&server);
+    status = object_end(&object);
+    if (status == STATUS_OK)
+        status = phoenix_send_reply(session, &to, true, buffer_slice(&body));
+    buffer_release(&body);
     join_free(call);
     phoenix_flush(session, status);
 }
 
-static enum status join(struct session *session, const struct phoenix_address *to) {
+static enum status join(struct session *session, const struct phoenix_message *message,
+                        const struct phoenix_address *to) {
+    const struct phoenix *phoenix = session->dialect_state;
+    const struct compatibility_window *window = &settings_of(session)->gate->compatibility;
+    if (phoenix->claim) {
+        /* The members of the join take precedence over the socket's query. */
+        struct compatibility_claim claim = *phoenix->claim;
+        compatibility_claim_json(&claim, message->payload);
+        struct compatibility_client client = compatibility_claim_client(&claim);
+        enum status refusal = compatibility_check(window, &client);
+        if (refusal != STATUS_OK) {
+            struct buffer body;
+            buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
+            session_log_incompatible(session, &claim, refusal);
+            enum status status = compatibility_write_json(window, refusal, &body);
+            if (status == STATUS_OK)
+                status = phoenix_send_error_body(session, to, refusal, buffer_slice(&body));
+            buffer_release(&body);
+            return status;
+        }
+    }
     struct join_request *request = calloc(1, sizeof(*request));
     if (!request)
         return phoenix_send_error(session, to, STATUS_OUT_OF_MEMORY);
@@ -274,39 +277,6 @@ static enum status join(struct session *session, const struct phoenix_address *t
         .run = join_run, .copy = join_copy, .done = join_done, .free = join_free};
     session_look_up(session, &request->base.call);
     return STATUS_OK;
-}
-
-/* The members of the join take precedence over the socket's query. */
-static enum status check_client(const struct session *session,
-                                const struct phoenix_message *message,
-                                struct compatibility_claim *claim) {
-    const struct phoenix *phoenix = session->dialect_state;
-    if (!phoenix->claim)
-        return STATUS_OK;
-    *claim = *phoenix->claim;
-    compatibility_claim_json(claim, message->payload);
-    struct compatibility_client client = compatibility_claim_client(claim);
-    return compatibility_check(&settings_of(session)->gate->compatibility, &client);
-}
-
-static enum status refuse_client(struct session *session, const struct phoenix_address *to,
-                                 const struct compatibility_claim *claim, enum status refusal) {
-    struct buffer body;
-    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    session_log_incompatible(session, claim, refusal);
-    enum status status =
-        compatibility_write_json(&settings_of(session)->gate->compatibility, refusal, &body);
-    if (status == STATUS_OK)
-        status = phoenix_send_error_body(session, to, refusal, buffer_slice(&body));
-    buffer_release(&body);
-    return status;
-}
-
-static enum status ask_to_join(struct session *session, const struct phoenix_message *message,
-                               const struct phoenix_address *to) {
-    struct compatibility_claim claim;
-    enum status refusal = check_client(session, message, &claim);
-    return refusal == STATUS_OK ? join(session, to) : refuse_client(session, to, &claim, refusal);
 }
 
 static enum status leave(struct session *session, const struct phoenix_address *to) {
@@ -388,8 +358,7 @@ static enum status refresh(struct session *session, const struct phoenix_message
     return status;
 }
 
-static enum status on_channel(struct session *session, const struct phoenix_message *message,
-                              const struct phoenix_address *to) {
+static enum status receive(struct session *session, struct slice text) {
     static const struct {
         struct slice event;
         enum status (*answer)(struct session *session, const struct phoenix_message *message,
@@ -400,13 +369,6 @@ static enum status on_channel(struct session *session, const struct phoenix_mess
         {SLICE("sync:heartbeat"), answer_heartbeat},
         {SLICE("sync:refresh"), refresh},
     };
-    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
-        if (slice_equal(message->event, events[i].event))
-            return events[i].answer(session, message, to);
-    return phoenix_send_error(session, to, STATUS_INVALID_MESSAGE);
-}
-
-static enum status receive(struct session *session, struct slice text) {
     const struct phoenix *phoenix = session->dialect_state;
     const struct json_limits limits = {settings_of(session)->message_bytes_max, DEPTH_MAX};
     struct phoenix_message message;
@@ -424,12 +386,15 @@ static enum status receive(struct session *session, struct slice text) {
     if (!slice_equal(message.topic, PHOENIX_CHANNEL))
         return phoenix_send_error(session, &to, STATUS_BAD_TOPIC);
     if (slice_equal(message.event, SLICE("phx_join")))
-        return ask_to_join(session, &message, &to);
+        return join(session, &message, &to);
     if (slice_equal(message.event, SLICE("phx_leave")))
         return leave(session, &to);
     if (!phoenix->is_joined)
         return phoenix_send_error(session, &to, STATUS_BAD_TOPIC);
-    return on_channel(session, &message, &to);
+    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+        if (slice_equal(message.event, events[i].event))
+            return events[i].answer(session, &message, &to);
+    return phoenix_send_error(session, &to, STATUS_INVALID_MESSAGE);
 }
 
 /* ---- notices ---- */
@@ -505,44 +470,35 @@ const struct dialect phoenix_dialect = {
     .send_last = websocket_send_last,
 };
 
-/* Only version 2 of the protocol is served; a client that names no version is served too. */
-static enum status check_version(const struct exchange *exchange) {
-    struct buffer version;
-    bool found;
-    buffer_init(&version, 16);
-    enum status status = http1_query_find(exchange->request->query, SLICE("vsn"), &version, &found);
-    if (status == STATUS_OK && found && !slice_starts(buffer_slice(&version), SLICE("2.")))
-        status = STATUS_INVALID_REQUEST;
-    buffer_release(&version);
-    return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
-}
-
-static struct phoenix *phoenix_make(const struct exchange *exchange) {
-    struct phoenix *phoenix = calloc(1, sizeof(*phoenix));
-    if (!phoenix || !exchange->http->gate.compatibility.is_enforced)
-        return phoenix;
-    phoenix->claim = calloc(1, sizeof(*phoenix->claim));
-    if (!phoenix->claim) {
-        phoenix_free(phoenix);
-        return NULL;
-    }
-    compatibility_claim_query(phoenix->claim, exchange->request->query);
-    return phoenix;
-}
-
 void handle_phoenix(struct exchange *exchange) {
-    enum status status = check_version(exchange);
+    struct slice query = exchange->request->query;
+    char text[16];
+    struct buffer version = buffer_over(text, sizeof(text));
+    bool found;
+    enum status status = http1_query_find(query, SLICE("vsn"), &version, &found);
+    /* Only version 2 of the protocol is served. A client that names no version is served too. */
+    if (status == STATUS_PAYLOAD_TOO_LARGE ||
+        (status == STATUS_OK && found && !slice_starts(buffer_slice(&version), SLICE("2."))))
+        status = STATUS_INVALID_REQUEST;
     if (status != STATUS_OK) {
         exchange_answer_error(
-            exchange, &(struct exchange_error){.status = status,
-                                               .message = "Only vsn=2.0.0 is spoken here."});
+            exchange,
+            &(struct exchange_error){.status = status, .message = "Only vsn=2.0.0 is supported."});
         return;
     }
-    struct phoenix *phoenix = phoenix_make(exchange);
-    if (!phoenix) {
+    struct phoenix *phoenix = calloc(1, sizeof(*phoenix));
+    bool has_memory = phoenix != NULL;
+    if (phoenix && exchange->http->gate.compatibility.is_enforced) {
+        phoenix->claim = calloc(1, sizeof(*phoenix->claim));
+        has_memory = phoenix->claim != NULL;
+    }
+    if (!has_memory) {
+        free(phoenix);
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
+    if (phoenix->claim)
+        compatibility_claim_query(phoenix->claim, query);
     struct session *session =
         websocket_open(exchange, &phoenix_dialect, exchange->principal, phoenix);
     if (session)

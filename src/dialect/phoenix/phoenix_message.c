@@ -17,24 +17,8 @@
 
 /* ---- pages ---- */
 
-/* ---- one frame ---- */
-
 /* The members of this dialect and the braces, with a number. */
 #define OWN_BYTES_MAX 80
-
-static void put_update(const struct frame *frame, enum frame_form form, struct buffer *out) {
-    struct slice text = frame->forms[form];
-    if (buffer_note(out, buffer_reserve(out, OWN_BYTES_MAX + text.size)) != STATUS_OK)
-        return;
-    char *at = out->data + out->size;
-    *at++ = '{';
-    at = PUT_LITERAL(put_slice(at, text), ",\"watermark\":");
-    at = decimal_write_u64(at, frame->content.seq);
-    if (form == FRAME_FULL)
-        at = PUT_LITERAL(at, ",\"hydration_required\":false");
-    *at++ = '}';
-    out->size = (size_t)(at - out->data);
-}
 
 /* ---- sync:update_batch ---- */
 
@@ -84,9 +68,20 @@ static enum status put_batch(const struct page *page, struct delivery_loop *deli
                 phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, SLICE("sync:update_batch")));
     begin_batch(&range, out);
     for (size_t i = 0; i < count; i++) {
+        const struct frame *frame = batch->frames[i];
+        struct slice text = frame->forms[form];
         if (i > 0)
             buffer_append_byte(out, ',');
-        put_update(batch->frames[i], form, out);
+        if (buffer_note(out, buffer_reserve(out, OWN_BYTES_MAX + text.size)) != STATUS_OK)
+            break;
+        char *at = out->data + out->size;
+        *at++ = '{';
+        at = PUT_LITERAL(put_slice(at, text), ",\"watermark\":");
+        at = decimal_write_u64(at, frame->content.seq);
+        if (form == FRAME_FULL)
+            at = PUT_LITERAL(at, ",\"hydration_required\":false");
+        *at++ = '}';
+        out->size = (size_t)(at - out->data);
     }
     end_batch(&range, out);
     return end_push(delivery, out, begin, gap, compress);

@@ -1,10 +1,11 @@
 /* The messages of a Phoenix channel: pages as pushes, one sync:update_batch a page or a sync:frame
- * for each frame of it, and the replies to requests, which may come later. Thread: the session's
- * loop; the run of a request's lookup belongs to the store pool. Memory: the state is the
- * session's. A request is freed by its call's free, which refusing it does too. Errors: the
- * buffer's own. A reply that cannot be written ends the session. Invariant: pages have a null
- * join_ref, so that they are the same bytes for every client, and each names the range it covers. A
- * reply names the join and the message it answers. */
+ * for each frame of it, and the replies to requests, which may come later.
+ * Thread: the session's loop; the run of a request's lookup belongs to the store pool.
+ * Memory: the state is the session's. A request is freed by its call's free, which refusing it does
+ * too.
+ * Errors: the buffer's own. A reply that cannot be written ends the session.
+ * Invariant: pages have a null join_ref, so that they are the same bytes for every client, and each
+ * names the range it covers. A reply names the join and the message it answers. */
 #ifndef DIALECT_PHOENIX_PHOENIX_MESSAGE_H
 #define DIALECT_PHOENIX_PHOENIX_MESSAGE_H
 

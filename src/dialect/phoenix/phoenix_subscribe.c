@@ -104,13 +104,15 @@ static bool has_forbidden(const struct subscribe *subscribe) {
 
 /* Names every topic that may not be read, with the reason of the first. The message is that of the
  * reason, which says more than the code. */
-static enum status write_forbidden(struct session *session, const struct subscribe *subscribe,
-                                   struct buffer *out) {
-    struct buffer names;
+static void refuse_forbidden(struct session *session, struct subscribe_request *request) {
+    const struct subscribe *subscribe = &request->subscribe;
+    struct phoenix_address to = phoenix_request_address(&request->base);
+    struct buffer names, body;
     char text[SCOPES_NEEDED_BYTES_MAX];
     const char *reason = "";
     const char *message = "";
     buffer_init(&names, PHOENIX_REPLY_BYTES_MAX);
+    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     buffer_append_byte(&names, '[');
     for (size_t i = 0; i < subscribe->count; i++) {
         const struct subscribe_item *item = &subscribe->items[i];
@@ -126,23 +128,16 @@ static enum status write_forbidden(struct session *session, const struct subscri
         json_write_string(&names, item->name);
     }
     buffer_append_byte(&names, ']');
-    struct object_writer object = object_begin(out);
+    struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("code"), slice_of(status_code(STATUS_FORBIDDEN_TOPIC)));
     object_text(&object, SLICE("message"), slice_of(message));
     object_text(&object, SLICE("reason_code"), slice_of(reason));
-    buffer_note(out, buffer_status(&names));
+    buffer_note(&body, buffer_status(&names));
     object_json(&object, SLICE("forbidden_topics"), buffer_slice(&names));
-    buffer_release(&names);
-    return object_end(&object);
-}
-
-static void refuse_forbidden(struct session *session, struct subscribe_request *request) {
-    struct phoenix_address to = phoenix_request_address(&request->base);
-    struct buffer body;
-    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_forbidden(session, &request->subscribe, &body);
+    enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = phoenix_send_error_body(session, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
+    buffer_release(&names);
     buffer_release(&body);
     request_free(request);
     phoenix_flush(session, status);
@@ -229,32 +224,6 @@ static void call_done(struct session *session, struct session_lookup *call, enum
     session_open(session, opening);
 }
 
-static enum status write_window(const struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->subscription;
-    const struct policy *policy = subscription->topic->policy;
-    char text[STREAM_ID_BYTES_MAX];
-    struct buffer stream = buffer_over(text, sizeof(text));
-    struct object_writer object = object_begin(out);
-    buffer_note(out, address_stream(subscription->topic->name, &stream));
-    object_text(&object, SLICE("topic"), subscription->topic->name);
-    object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
-    if (subscription_is_pending(subscription))
-        object_json(&object, SLICE("pending"), SLICE("true"));
-    object_text(&object, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
-    object_number(&object, SLICE("oldest_seq"), subscription->start->window.oldest_seq);
-    object_number(&object, SLICE("head_seq"), subscription->head_seq);
-    object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
-    object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
-    if (subscription->is_bootstrap) {
-        object_json(&object, SLICE("bootstrap"), SLICE(""));
-        notice_bootstrap(subscriber, out);
-    } else {
-        position_put(&object, SLICE("resume_after"), subscription->next_seq - 1,
-                     subscription_given_epoch(subscription));
-    }
-    return object_end(&object);
-}
-
 static enum status write_names(const struct session *session, struct buffer *out) {
     size_t begin = out->size;
     buffer_append_byte(out, '[');
@@ -269,17 +238,11 @@ static enum status write_names(const struct session *session, struct buffer *out
     return buffer_append_byte(out, ']');
 }
 
-static bool has_pending(const struct session_opening *opening) {
-    for (size_t i = 0; i < opening->count; i++)
-        if (subscription_is_pending(&opening->subscribers[i]->subscription))
-            return true;
-    return false;
-}
-
 static enum status reply_subscribed(struct session *session, const struct session_opening *opening,
                                     const struct phoenix_address *to) {
     const struct phoenix *phoenix = session->dialect_state;
     char id[UUID_TEXT_SIZE];
+    bool has_pending = false;
     struct buffer body;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     struct object_writer object = object_begin(&body);
@@ -292,12 +255,37 @@ static enum status reply_subscribed(struct session *session, const struct sessio
     notice_watermarks(session, &body);
     object_json(&object, SLICE("windows"), SLICE("["));
     for (size_t i = 0; i < opening->count; i++) {
+        const struct subscriber *subscriber = opening->subscribers[i];
+        const struct subscription *subscription = &subscriber->subscription;
+        const struct policy *policy = subscription->topic->policy;
+        char text[STREAM_ID_BYTES_MAX];
+        struct buffer stream = buffer_over(text, sizeof(text));
+        bool is_pending = subscription_is_pending(subscription);
+        has_pending = has_pending || is_pending;
         if (i > 0)
             buffer_append_byte(&body, ',');
-        buffer_note(&body, write_window(opening->subscribers[i], &body));
+        struct object_writer window = object_begin(&body);
+        buffer_note(&body, address_stream(subscription->topic->name, &stream));
+        object_text(&window, SLICE("topic"), subscription->topic->name);
+        object_text(&window, SLICE("stream_id"), buffer_slice(&stream));
+        if (is_pending)
+            object_json(&window, SLICE("pending"), SLICE("true"));
+        object_text(&window, SLICE("epoch"), slice_of(subscription_epoch(subscription)->text));
+        object_number(&window, SLICE("oldest_seq"), subscription->start->window.oldest_seq);
+        object_number(&window, SLICE("head_seq"), subscription->head_seq);
+        object_number(&window, SLICE("replay_budget_events"), policy->replay_budget_events);
+        object_text(&window, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
+        if (subscription->is_bootstrap) {
+            object_json(&window, SLICE("bootstrap"), SLICE(""));
+            notice_bootstrap(subscriber, &body);
+        } else {
+            position_put(&window, SLICE("resume_after"), subscription->next_seq - 1,
+                         subscription_given_epoch(subscription));
+        }
+        object_close(&window);
     }
     buffer_append_byte(&body, ']');
-    if (has_pending(opening))
+    if (has_pending)
         object_json(&object, SLICE("pending"), SLICE("true"));
     enum status status = object_end(&object);
     if (status == STATUS_OK)
@@ -329,40 +317,29 @@ static enum status reply_stale(struct session *session, const struct session_ope
     return status;
 }
 
-static enum status opening_result(const struct session_opening *opening) {
-    enum status status = opening->status;
-    for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
-        const struct subscription *subscription = &opening->subscribers[i]->subscription;
-        status =
-            subscription->state == SUBSCRIPTION_STALE ? STATUS_STALE_CURSOR : subscription->status;
-    }
-    return status;
-}
-
-/* A topic that is subscribed to again begins at its new position. */
-static void start_all(struct session *session, const struct subscribe *subscribe,
-                      const struct session_opening *opening) {
-    for (struct subscriber *subscriber = session_first(session), *next; subscriber;
-         subscriber = next) {
-        next = subscriber_next(subscriber);
-        /* The subscribers of the opening are not started yet. */
-        if (subscriber_is_started(subscriber) &&
-            subscribe_has_topic(subscribe, subscriber->subscription.topic->name))
-            subscriber_drop(subscriber);
-    }
-    subscribers_dropped(session);
-    /* Before the reply, which names the first position. No frame is sent before the reply. */
-    for (size_t i = 0; i < opening->count; i++)
-        subscriber_start(opening->subscribers[i]);
-}
-
 void phoenix_opened(struct session *session, struct session_opening *opening) {
     struct subscribe_request *request = opening->user;
     struct phoenix_address to = phoenix_request_address(&request->base);
-    enum status found = opening_result(opening);
+    enum status found = opening->status;
     enum status status;
+    for (size_t i = 0; found == STATUS_OK && i < opening->count; i++) {
+        const struct subscription *subscription = &opening->subscribers[i]->subscription;
+        found =
+            subscription->state == SUBSCRIPTION_STALE ? STATUS_STALE_CURSOR : subscription->status;
+    }
     if (found == STATUS_OK) {
-        start_all(session, &request->subscribe, opening);
+        /* A topic that is subscribed to again begins at its new position. The subscribers of the
+         * opening are not started yet. */
+        for (struct subscriber *one = session_first(session), *next; one; one = next) {
+            next = subscriber_next(one);
+            if (subscriber_is_started(one) &&
+                subscribe_has_topic(&request->subscribe, one->subscription.topic->name))
+                subscriber_drop(one);
+        }
+        subscribers_dropped(session);
+        /* Before the reply, which names the first position. No frame is sent before the reply. */
+        for (size_t i = 0; i < opening->count; i++)
+            subscriber_start(opening->subscribers[i]);
         status = reply_subscribed(session, opening, &to);
     } else {
         status = found == STATUS_STALE_CURSOR ? reply_stale(session, opening, &to)
@@ -404,32 +381,27 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
 
 /* ---- unsubscribing ---- */
 
-/* The stream's name is computed once for each subscriber; once for each name of the request would
- * block the loop. */
-static void drop_named(struct session *session, const struct subscribe *wanted) {
-    for (struct subscriber *subscriber = session_first(session), *next; subscriber;
-         subscriber = next) {
-        char text[STREAM_ID_BYTES_MAX];
-        struct buffer stream = buffer_over(text, sizeof(text));
-        struct slice topic = subscriber->subscription.topic->name;
-        next = subscriber_next(subscriber);
-        if (subscriber->state == SUBSCRIBER_LEAVING || address_stream(topic, &stream) != STATUS_OK)
-            continue;
-        if (subscribe_has_topic(wanted, topic) ||
-            subscribe_has_stream(wanted, buffer_slice(&stream)))
-            subscriber_drop(subscriber);
-    }
-    subscribers_dropped(session);
-}
-
 enum status phoenix_unsubscribe(struct session *session, const struct phoenix_message *message,
                                 const struct phoenix_address *to) {
     struct subscribe wanted;
     struct buffer body;
     enum status status =
         subscribe_read(&wanted, message->payload, settings_of(session)->subscriptions_max);
+    /* The stream's name is computed once for each subscriber; once for each name of the request
+     * would block the loop. */
+    for (struct subscriber *one = session_first(session), *next; status == STATUS_OK && one;
+         one = next) {
+        char text[STREAM_ID_BYTES_MAX];
+        struct buffer stream = buffer_over(text, sizeof(text));
+        struct slice topic = one->subscription.topic->name;
+        next = subscriber_next(one);
+        if (one->state != SUBSCRIBER_LEAVING && address_stream(topic, &stream) == STATUS_OK &&
+            (subscribe_has_topic(&wanted, topic) ||
+             subscribe_has_stream(&wanted, buffer_slice(&stream))))
+            subscriber_drop(one);
+    }
     if (status == STATUS_OK)
-        drop_named(session, &wanted);
+        subscribers_dropped(session);
     subscribe_release(&wanted);
     if (status != STATUS_OK)
         return phoenix_send_error(session, to, status);

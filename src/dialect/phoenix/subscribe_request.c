@@ -58,16 +58,6 @@ static enum status copy_text(struct arena *arena, struct slice text, struct slic
     return STATUS_OK;
 }
 
-static enum status copy_name(struct arena *arena, struct json_value value, struct slice *name) {
-    char text[STREAM_ID_BYTES_MAX];
-    struct buffer decoded = buffer_over(text, sizeof(text));
-    if (value.kind != JSON_KIND_STRING)
-        return STATUS_BAD_SUBSCRIPTION;
-    if (json_string_decode(value, &decoded) != STATUS_OK)
-        return STATUS_BAD_TOPIC;
-    return copy_text(arena, buffer_slice(&decoded), name);
-}
-
 static size_t count_elements(const struct json_field *field) {
     struct json_iterator iterator;
     struct json_value value;
@@ -80,22 +70,11 @@ static size_t count_elements(const struct json_field *field) {
     return count;
 }
 
-static enum status add_item(struct subscribe *subscribe, const struct subscribe_item *item) {
-    struct map *map = item->is_stream ? &subscribe->by_stream : &subscribe->by_topic;
-    struct subscribe_item *added = &subscribe->items[subscribe->count];
-    enum status status = map_insert(map, item->name, added);
-    if (status == STATUS_ALREADY_EXISTS)
-        return STATUS_OK;
-    if (status != STATUS_OK)
-        return status;
-    *added = *item;
-    subscribe->count++;
-    return STATUS_OK;
-}
-
-/* Adds the topics of a list, or its stream ids. A list of streams may not have topics. */
+/* Adds the topics of a list, or its stream ids, each once. A list of streams may not have topics.
+ */
 static enum status read_names(struct subscribe *subscribe, const struct json_field *field,
                               bool adds_streams, bool may_have_topics) {
+    struct map *map = adds_streams ? &subscribe->by_stream : &subscribe->by_topic;
     struct json_value value;
     enum status status = STATUS_OK;
     if (!field->present || field->value.kind == JSON_KIND_NULL)
@@ -104,16 +83,32 @@ static enum status read_names(struct subscribe *subscribe, const struct json_fie
         return STATUS_BAD_SUBSCRIPTION;
     struct json_iterator iterator = json_iterate(field->value);
     while (status == STATUS_OK && json_next_element(&iterator, &value)) {
-        struct subscribe_item item = {.is_stream = adds_streams};
-        status = copy_name(&subscribe->arena, value, &item.name);
-        if (status == STATUS_OK && address_check(item.name) != STATUS_OK)
-            status = STATUS_BAD_TOPIC;
-        bool is_stream = status == STATUS_OK && address_kind(item.name) != ADDRESS_TOPIC;
-        if (status == STATUS_OK && !is_stream && !may_have_topics)
-            status = STATUS_BAD_TOPIC;
-        item.topic = is_stream ? (struct slice){NULL, 0} : item.name;
-        if (status == STATUS_OK && is_stream == adds_streams)
-            status = add_item(subscribe, &item);
+        struct subscribe_item *item = &subscribe->items[subscribe->count];
+        char text[STREAM_ID_BYTES_MAX];
+        struct buffer decoded = buffer_over(text, sizeof(text));
+        struct slice name;
+        if (value.kind != JSON_KIND_STRING)
+            return STATUS_BAD_SUBSCRIPTION;
+        if (json_string_decode(value, &decoded) != STATUS_OK)
+            return STATUS_BAD_TOPIC;
+        status = copy_text(&subscribe->arena, buffer_slice(&decoded), &name);
+        if (status != STATUS_OK)
+            return status;
+        if (address_check(name) != STATUS_OK)
+            return STATUS_BAD_TOPIC;
+        bool is_stream = address_kind(name) != ADDRESS_TOPIC;
+        if (!is_stream && !may_have_topics)
+            return STATUS_BAD_TOPIC;
+        if (is_stream != adds_streams)
+            continue;
+        status = map_insert(map, name, item);
+        if (status == STATUS_OK) {
+            *item = (struct subscribe_item){.name = name, .is_stream = is_stream};
+            item->topic = is_stream ? (struct slice){NULL, 0} : name;
+            subscribe->count++;
+        } else if (status == STATUS_ALREADY_EXISTS) {
+            status = STATUS_OK;
+        }
     }
     return status;
 }
@@ -188,47 +183,32 @@ static enum status apply_cursor(struct subscribe *subscribe, const struct map *s
     return stream && stream->item ? set_item_cursor(subscribe, stream->item, &position) : status;
 }
 
-static enum status apply_stream_cursors(struct subscribe *subscribe) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
-        struct subscribe_item *item = &subscribe->items[i];
-        if (item->stream->has_cursor)
-            status = set_item_cursor(subscribe, item, &item->stream->position);
-    }
-    return status;
-}
-
-static enum status apply_cursors(struct subscribe *subscribe, struct cursor_list *list,
-                                 size_t cursors_max) {
-    struct cursor_list_item item;
-    struct map streams;
-    enum status status = STATUS_OK;
-    map_init(&streams, subscribe->count);
-    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
-        status = name_stream(subscribe, &subscribe->items[i], &streams);
-    for (size_t count = 1; status == STATUS_OK && cursor_list_next(list, &item); count++) {
-        status = count > cursors_max ? STATUS_BAD_SUBSCRIPTION : item.status;
-        if (status == STATUS_OK)
-            status = apply_cursor(subscribe, &streams, &item.cursor);
-    }
-    if (status == STATUS_OK)
-        status = apply_stream_cursors(subscribe);
-    map_release(&streams);
-    return status;
-}
-
 static enum status read_cursors(struct subscribe *subscribe, const struct json_field *field,
                                 size_t cursors_max) {
     const struct json_limits limits = {SIZE_MAX, CURSOR_DEPTH_MAX};
     struct cursor_list list;
+    struct cursor_list_item item;
+    struct map streams;
     if (!field->present || field->value.kind == JSON_KIND_NULL)
         return STATUS_OK;
     if (field->value.kind != JSON_KIND_ARRAY && field->value.kind != JSON_KIND_OBJECT)
         return STATUS_BAD_SUBSCRIPTION;
     cursor_list_init(&list);
+    map_init(&streams, subscribe->count);
     enum status status = cursor_list_begin(&list, field->value.raw, &limits);
-    if (status == STATUS_OK)
-        status = apply_cursors(subscribe, &list, cursors_max);
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
+        status = name_stream(subscribe, &subscribe->items[i], &streams);
+    for (size_t count = 1; status == STATUS_OK && cursor_list_next(&list, &item); count++) {
+        status = count > cursors_max ? STATUS_BAD_SUBSCRIPTION : item.status;
+        if (status == STATUS_OK)
+            status = apply_cursor(subscribe, &streams, &item.cursor);
+    }
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
+        const struct subscribe_stream *stream = subscribe->items[i].stream;
+        if (stream->has_cursor)
+            status = set_item_cursor(subscribe, &subscribe->items[i], &stream->position);
+    }
+    map_release(&streams);
     cursor_list_release(&list);
     return status == STATUS_OK || status == STATUS_OUT_OF_MEMORY ? status : STATUS_BAD_SUBSCRIPTION;
 }
@@ -251,15 +231,6 @@ static bool read_since(const struct json_field *field, struct since *since) {
     return field->value.kind == JSON_KIND_STRING &&
            json_string_decode(field->value, &text) == STATUS_OK &&
            since_read(buffer_slice(&text), since) == STATUS_OK;
-}
-
-/* The epoch of the whole request holds for cursors without an epoch. */
-static enum status read_epoch(struct subscribe *subscribe, const struct json_field *field) {
-    if (!is_given(field))
-        return STATUS_OK;
-    return cursor_list_read_epoch(field->value, &subscribe->epoch) == STATUS_OK
-               ? STATUS_OK
-               : STATUS_BAD_SUBSCRIPTION;
 }
 
 static enum status read_options(struct subscribe *subscribe, struct json_field *fields) {
@@ -319,21 +290,13 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         status = read_names(subscribe, &fields[FIELD_STREAMS], true, false);
     if (status == STATUS_OK && subscribe->count == 0)
         status = STATUS_BAD_SUBSCRIPTION;
-    if (status == STATUS_OK)
-        status = read_epoch(subscribe, &fields[FIELD_EPOCH]);
+    /* The epoch of the whole request holds for cursors without an epoch. */
+    if (status == STATUS_OK && is_given(&fields[FIELD_EPOCH]) &&
+        cursor_list_read_epoch(fields[FIELD_EPOCH].value, &subscribe->epoch) != STATUS_OK)
+        status = STATUS_BAD_SUBSCRIPTION;
     if (status == STATUS_OK)
         status = read_cursors(subscribe, &fields[FIELD_RESUME], topics_max);
     return status == STATUS_OK ? read_options(subscribe, fields) : status;
-}
-
-/* A stream without a topic is subscribed as the stream. */
-static enum status resolve(struct subscribe *subscribe, struct store_session *session,
-                           struct subscribe_item *item) {
-    struct topic_address found;
-    enum status status = topic_address_find(session, item->name, &subscribe->arena, &found);
-    if (status == STATUS_OK)
-        item->topic = found.topic.data ? found.topic : item->name;
-    return status == STATUS_INVALID_TOPIC ? STATUS_BAD_TOPIC : status;
 }
 
 /* Merges the names of one topic, because of two subscribers of a topic one would replace the other.
@@ -364,9 +327,16 @@ enum status subscribe_resolve(struct subscribe *subscribe, struct store_session 
     size_t left = OPENING_SLICE_TOPICS;
     while (status == STATUS_OK && left > 0 && subscribe->looked_up < subscribe->count) {
         struct subscribe_item *item = &subscribe->items[subscribe->looked_up++];
-        left -= item->is_stream;
-        if (item->is_stream)
-            status = resolve(subscribe, session, item);
+        struct topic_address found;
+        if (!item->is_stream)
+            continue;
+        left--;
+        status = topic_address_find(session, item->name, &subscribe->arena, &found);
+        /* A stream without a topic is subscribed as the stream. */
+        if (status == STATUS_OK)
+            item->topic = found.topic.data ? found.topic : item->name;
+        else if (status == STATUS_INVALID_TOPIC)
+            status = STATUS_BAD_TOPIC;
     }
     if (status != STATUS_OK || subscribe->looked_up < subscribe->count)
         return status;

@@ -1,4 +1,4 @@
-/* A subscribe request of the main dialect: which topics, each from where, read from JSON and
+/* A subscribe request of the main dialect: the topics and the position in each, read from JSON and
  * resolved against the store.
  * Thread: read on the loop, resolved on the store pool, one after the other.
  * Memory: one block with copies of all names.
@@ -43,12 +43,12 @@ struct subscribe {
     bool bootstrap;
     bool frames; /* it wins over the form */
     bool replay_all;
-    bool has_since; /* for topics without a cursor */
+    bool has_since; /* holds for topics without a cursor */
     struct since since;
     enum frame_form form;
     uint64_t batch_size;
-    struct topic_epoch epoch; /* for cursors without an epoch */
-    const char *fault;        /* with STATUS_BAD_SUBSCRIPTION; NULL: that of the status */
+    struct topic_epoch epoch; /* holds for cursors without an epoch */
+    const char *fault; /* explains STATUS_BAD_SUBSCRIPTION; NULL: the message of the status does */
 };
 
 MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
