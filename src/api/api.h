@@ -22,7 +22,7 @@
 struct append_memory;
 
 struct store_health {
-    atomic_uint_fast64_t failed_at_ms; /* by the monotonic clock; 0: the last append worked */
+    atomic_uint_fast64_t failed_at_ms; /* monotonic clock; 0: the last append worked */
     atomic_bool is_moved;              /* the files of the store are not at their path */
 };
 
@@ -30,7 +30,7 @@ struct api {
     struct http *http;
     const struct policy_table *policies;
     struct telemetry *telemetry;
-    const struct store *store; /* for the state of its disk */
+    const struct store *store; /* its disk has a state */
     struct store_pool *store_pool;
     struct writer *writer;
     struct projector *projector;
@@ -41,15 +41,15 @@ struct api {
     struct quota_table *quotas;
     struct nodes *nodes;
     bool is_shared;    /* several nodes may share the store */
-    const char *epoch; /* of the log */
+    const char *epoch; /* the epoch of the log */
     struct snapshot_service *snapshot_service;
     struct slice projection_version;
     struct relay *const *relays; /* the sinks outside the store */
     size_t relay_count;
-    struct append_memory *appends; /* by the index of the loop */
-    const char *folder;            /* for files that an import spools */
+    struct append_memory *appends; /* one for each loop, by its index */
+    const char *folder;            /* an import spools its files here */
     struct clock_reading started;
-    uint64_t item_bytes_max;          /* of one item of a batch */
+    uint64_t item_bytes_max;          /* the largest item of a batch */
     struct batch_shares batch_shares; /* memory of all batches, over all loops */
     struct file_thread files;
     struct spool_files batch_spools; /* unread answers of all batches */

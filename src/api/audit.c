@@ -16,11 +16,11 @@
 
 struct log_page {
     struct store_read *read;
-    struct viewer *viewer; /* of the slice */
+    struct viewer *viewer; /* set during a slice */
     bool has_started;
     struct query_cursor after;
-    struct query_cursor at; /* where the next page starts */
-    uint64_t log_id;        /* of the last event read */
+    struct query_cursor at; /* the next page starts here */
+    uint64_t log_id;        /* the last event read */
     uint64_t count;
     uint64_t events_read;
 };

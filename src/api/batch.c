@@ -53,11 +53,11 @@ struct batch_group {
     struct exchange *exchange;
     struct list_node node;
     uint64_t index_first;
-    size_t capacity; /* of the requests */
+    size_t capacity; /* room for requests */
     size_t item_bytes;
     size_t answered_count;
     size_t charged_bytes; /* its part of its principal's bytes */
-    bool is_returned;     /* by the writer */
+    bool is_returned;     /* the writer has returned it */
 };
 
 struct batch {
@@ -66,7 +66,7 @@ struct batch {
     struct buffer input; /* bytes of the body that wait for room */
     uint64_t item_count;
     uint64_t sound_count;   /* items that were not refused before the writer got them */
-    unsigned renewal_count; /* of the body's deadline, since an item was stored */
+    unsigned renewal_count; /* renewals of the body's deadline since an item was stored */
     struct batch_group *filling;
     struct list groups; /* posted, in order, until answered */
     size_t group_count;
@@ -74,8 +74,8 @@ struct batch {
     char principal[PRINCIPAL_KEY_BYTES_MAX];
     struct batch_holder *holder;    /* the bytes of its principal */
     size_t charged_bytes;           /* without groups */
-    struct deadline deadline;       /* by it the client must have made progress */
-    uint64_t body_bytes;            /* that have arrived */
+    struct deadline deadline;       /* the client must have made progress when it passes */
+    uint64_t body_bytes;            /* bytes of the body that have arrived */
     uint64_t moved_bytes;           /* in both directions, when the deadline was set */
     uint64_t held_bytes;            /* then */
     bool is_fresh;                  /* it was the server's turn since the deadline was set */
@@ -400,9 +400,9 @@ static void batch_refuse(struct batch *batch) {
     exchange_answer_error(batch->exchange, &error);
 }
 
-/* Every item is answered. If the items ended early, the position where they did follows. The
- * remaining body is read and discarded, so that the connection can be used again. A client may also
- * read this answer and stop. */
+/* Every item is answered. If the items ended early, the answer for the position at which they ended
+ * follows. The remaining body is read and discarded, so that the connection can be used again. A
+ * client may also read this answer and stop. */
 static void batch_end(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
     struct slice tail = SLICE("");

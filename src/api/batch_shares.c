@@ -109,8 +109,8 @@ uint64_t batch_shares_quota(const struct batch_shares *shares, const struct batc
 struct division {
     uint64_t divided;
     uint64_t used;
-    uint64_t share; /* of each principal */
-    uint64_t held;  /* by this one, of the divided bytes */
+    uint64_t share; /* the share of each principal */
+    uint64_t held;  /* divided bytes that this principal holds */
     bool has_reserve_left;
 };
 

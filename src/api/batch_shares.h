@@ -33,13 +33,13 @@
 struct batch_holder;
 
 struct batch_shares {
-    uint64_t bytes_max;         /* of all batches */
-    struct quota_table *quotas; /* of the batches of one principal */
+    uint64_t bytes_max;         /* the memory of all batches */
+    struct quota_table *quotas; /* they limit the batches of one principal */
     pthread_mutex_t lock;
-    struct map holders; /* by principal_key */
+    struct map holders; /* the key is principal_key */
     atomic_size_t holder_count;
     atomic_size_t bytes;          /* held by all */
-    atomic_size_t operator_bytes; /* of these */
+    atomic_size_t operator_bytes; /* the operator's part of these */
 };
 
 /* bytes_max and quotas are set. */

@@ -48,7 +48,7 @@ struct census {
     struct buffer after_text;
     struct slice after; /* a principal */
     struct buffer prefix_text;
-    struct slice prefix;        /* of a principal; data NULL: any, or none */
+    struct slice prefix;        /* the beginning of a principal; data NULL: any, or none */
     enum label_dialect dialect; /* LABEL_DIALECT_COUNT: any */
     uint64_t after_number;
     uint64_t limit;

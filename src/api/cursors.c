@@ -41,12 +41,11 @@ struct plan_row {
     bool has_window;
     struct topic_window window;
     struct topic_epoch epoch;
-    struct grant grant; /* of the principal */
+    struct grant grant; /* the view of the principal */
     struct continuity continuity;
-    uint64_t rows_max; /* that may be looked at for this cursor */
+    uint64_t rows_max; /* the most rows to look at for this cursor */
     bool is_measured;  /* false: that would take more rows */
-    uint64_t
-        from_seq; /* of the replay: the last sequence before it, or before its unmeasured rest */
+    uint64_t from_seq; /* the last sequence before the replay, or before its unmeasured rest */
     struct store_replay replay;
     const struct policy *policy;
 };
@@ -73,8 +72,8 @@ struct plan {
     struct replay_progress judged;
     uint64_t slice_rows; /* looked at by this slice */
     uint64_t rows;       /* looked at by the whole plan */
-    struct map planned;  /* by cursor: its plan, so that a repeated cursor is planned once */
-    struct arena keys;   /* of that map */
+    struct map planned;  /* plans by cursor, so that a repeated cursor is planned once */
+    struct arena keys;   /* memory of the keys of that map */
 };
 
 static void plan_free(void *memory) {
@@ -101,7 +100,7 @@ static enum status name_by_rule(struct plan *plan, const struct topic_cursor *cu
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-/* The store is asked first: a derived name cannot distinguish a.b from a:b. */
+/* The store is read first: a derived name cannot distinguish a.b from a:b. */
 static enum status find_topic(struct store_read *read, struct store_session *session,
                               const struct topic_cursor *cursor, struct plan_row *row) {
     struct topic_address found;

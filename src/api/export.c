@@ -24,8 +24,8 @@ struct export_work {
     struct query_cursor after;
     struct query_cursor until;
     bool has_started;
-    uint64_t log_id;       /* of the last event read */
-    uint64_t until_log_id; /* of the last event wanted */
+    uint64_t log_id;       /* the last event read */
+    uint64_t until_log_id; /* the last event wanted */
     bool has_fork;
     uint64_t fork_log_id;
     struct viewer *viewer;

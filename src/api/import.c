@@ -1,4 +1,4 @@
-/* POST /api/events/import: takes an export into an empty store, or into one that holds the
+/* POST /api/events/import: imports an export into an empty store, or into one that holds the
  * beginning of the same log.
  *
  *   body ──▶ spool file, each line checked ──▶ ids compared ──▶ links followed, log compared
@@ -34,7 +34,7 @@ enum import_phase {
     IMPORT_RECEIVE, /* the body is spooled, and each line checked */
     IMPORT_IDS,     /* no event id may be used twice */
     IMPORT_LINK,    /* links are followed; the first pass compares the log with the store */
-    IMPORT_FORK,    /* the store notes where the epochs of the file's log part */
+    IMPORT_FORK,    /* the store notes the fork point of the file's log */
     IMPORT_WRITE,
 };
 
@@ -46,9 +46,9 @@ struct import_work {
     enum import_phase phase;
     int spool_fd;
     uint64_t spooled_bytes;
-    uint64_t read_bytes; /* of the spool, in this pass */
-    struct buffer chunk; /* of the body or the spool */
-    struct slice rest;   /* of the chunk, not used yet */
+    uint64_t read_bytes; /* read from the spool in this pass */
+    struct buffer chunk; /* a piece of the body or the spool */
+    struct slice rest;   /* the part of the chunk that is not used yet */
     bool body_over;
     bool pass_over;
     struct json_items items;
@@ -58,8 +58,8 @@ struct import_work {
     struct buffer scratch;
     struct arena line_arena;
     uint64_t line;         /* the number of the line, from 1; an event's number in the log */
-    uint64_t event_count;  /* of the file */
-    uint64_t stored_count; /* of the store, when the log was compared */
+    uint64_t event_count;  /* events of the file */
+    uint64_t stored_count; /* events of the store when the log was compared */
     uint64_t imported_count;
     bool is_importing; /* the writer refuses other appends */
     enum status status;

@@ -25,7 +25,7 @@ void record_end(struct record *record, struct object_writer *event, const char *
 void record_free(struct record *record);
 /* Appends the events, then runs next. */
 void record_post(struct record *record, void (*next)(struct exchange *exchange));
-/* For an act that must happen also where there is no writer, and although the client has gone: a
+/* For an act that must happen even if there is no writer and the client has gone: a
  * node that is not the writer leaves the events to it, and next runs in any case. An event that is
  * lost is logged. next gets an exchange that may have no connection. */
 void record_post_anyway(struct record *record, void (*next)(struct exchange *exchange));

@@ -146,7 +146,7 @@ void handle_retention_run(struct exchange *exchange) {
     exchange->work = work;
     exchange->work_free = work_free;
     exchange->stream = &retention_stream;
-    /* Retention makes room on a full disk, where nothing can be recorded. */
+    /* Retention makes room on a full disk, although nothing can be recorded there. */
     struct record *record = record_new(exchange, 1);
     if (!record)
         return;

@@ -21,7 +21,7 @@
 
 struct revoke_request {
     size_t count;
-    size_t counts[REVOCATION_KIND_COUNT]; /* by kind */
+    size_t counts[REVOCATION_KIND_COUNT]; /* indexed by kind */
     struct slice reason;                  /* absent: data NULL */
     struct buffer texts;
     struct store_revocation revocations[REVOKE_IDS_MAX]; /* kind, id and reason are set */

@@ -30,9 +30,9 @@ struct spool_file {
     char *data;
     size_t size;
     bool is_last;      /* the read takes the last bytes */
-    size_t held_bytes; /* of the limits that all spools share */
+    size_t held_bytes; /* its part of the limits that all spools share */
     size_t key_size;
-    char key[]; /* of the principal */
+    char key[]; /* the key of the principal */
 };
 
 void spool_files_init(struct spool_files *files) {

@@ -56,7 +56,7 @@ struct spool {
     struct io_loop *loop;
     struct spool_files *files;
     struct slice principal;  /* its key; empty: only the limits of one file and of all apply */
-    enum spool_state state;  /* of the one operation of the file thread */
+    enum spool_state state;  /* the one operation of the file thread */
     struct spool_file *file; /* NULL: none; exists only while it holds bytes or gets its first */
     uint64_t file_begin;     /* offset of the first byte that was not read */
     uint64_t file_end;
@@ -78,7 +78,7 @@ void spool_files_release(struct spool_files *files);
 /* The memory of the principal's key outlives the spool. */
 void spool_init(struct spool *spool, struct spool_files *files, struct slice principal,
                 size_t append_bytes_max, struct io_loop *loop, const struct spool_events *events);
-/* The bytes are not needed any more. Nothing is appended or taken afterwards. */
+/* The bytes are not needed any more. No append and no take follows. */
 void spool_close(struct spool *spool);
 /* While no operation is under way. The file thread closes the file. */
 void spool_release(struct spool *spool);

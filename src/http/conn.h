@@ -67,21 +67,21 @@ struct conn_events {
 
 struct conn {
     struct transport transport;
-    struct outlet outlet;  /* of the session */
-    struct list_node node; /* of the loop's connections */
+    struct outlet outlet;  /* the session writes to it */
+    struct list_node node; /* in the list of the loop's connections */
     uint64_t number;       /* rises in the order of arrival, over all loops */
     uint64_t since_ms;     /* when it was accepted */
     struct deadline deadline;
     struct conn_http *http;    /* NULL: a session has taken over */
     struct exchange *exchange; /* NULL between requests */
     struct session *session;   /* from the upgrade until the memory is freed */
-    struct push *pushed;       /* the socket has not taken all of it */
+    struct push *pushed;       /* a part of it is not written yet */
     struct conn_ticket ticket;
     struct principal_share principal_share;
     struct conn_share address_share;
     enum conn_state state;
     uint32_t lingered_bytes;  /* discarded since the last answer */
-    enum status refusal;      /* of a connection whose ticket is reserved */
+    enum status refusal;      /* the answer while its ticket is reserved */
     uint8_t peer_check_count; /* since the answer is due, or since its last piece */
     /* Bits, because every idle connection has this struct. */
     bool is_operators : 1;     /* accepted on the operator's listener */
@@ -117,7 +117,7 @@ void conn_continue(struct conn *conn);
 void conn_handle(struct conn *conn);
 /* A handler reads the body in pieces; its answer may come in pieces. */
 void conn_stream_body(struct conn *conn);
-/* The peer showed a wrong key or token. Returns after how many milliseconds it may be told, because
+/* The peer showed a wrong key or token. Returns how many milliseconds the answer waits, because
  * its address has shown many. The connection closes after such an answer. */
 MUST_CHECK uint64_t conn_charge_failure(struct conn *conn, bool is_token);
 /* Handles nothing meanwhile; the delayed event follows. */

@@ -17,7 +17,7 @@
 /* A socket that another loop has accepted. */
 struct handed {
     struct loop_task task;
-    struct http_loop *loop; /* that takes it over */
+    struct http_loop *loop; /* the loop that takes over the socket */
     enum listener_kind kind;
     int fd;
     struct sockaddr_storage peer;

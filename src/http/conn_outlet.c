@@ -22,7 +22,7 @@ static enum outlet_result push_remaining(struct conn *conn, struct push *push, s
     return OUTLET_CLOSED;
 }
 
-/* Returns how many bytes were taken; negative: the peer is gone, and the connection is closed. */
+/* Returns how many bytes were written; negative: the peer is gone, and the connection is closed. */
 static ssize_t push_now(struct conn *conn, struct slice before, struct slice bytes) {
     assert(conn->state == CONN_PUSHING && !conn->pushed);
     ssize_t done = before.size > 0 ? transport_try_both(&conn->transport, before, bytes)

@@ -45,10 +45,10 @@ struct exchange {
     const struct http1_request *request; /* NULL without conn, or when the parser refused it */
     const struct principal *principal; /* a reference, of a token or an operator key; NULL: none */
     char *bearer;                      /* name of the principal of a refused token; NULL: unknown */
-    const char *token_rule; /* static: the rule that a refused token breaks; for operators only */
-    enum grant_view view;   /* which frames of its topic the principal gets */
-    unsigned
-        scopes_needed; /* for STATUS_MISSING_SCOPE: bits of enum scope, of which one is needed */
+    const char *token_rule;   /* static: the rule that a refused token breaks; for operators only */
+    enum grant_view view;     /* which frames of its topic the principal gets */
+    unsigned scopes_needed;   /* named by STATUS_MISSING_SCOPE: bits of enum scope, one of them is
+                                 needed */
     unsigned routes_hidden;   /* flags of the routes that its listener does not serve */
     uint64_t started_ns;      /* when its head was read */
     struct route_match match; /* the route, NULL until one is found, and its parameters */
@@ -57,7 +57,7 @@ struct exchange {
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
     enum status refused; /* decided at the head; answered when the request is complete */
     enum exchange_state state;
-    uint64_t held_bytes;     /* of its large answer, until the client has read it */
+    uint64_t held_bytes;     /* bytes of its large answer that the client has not read */
     unsigned refs;           /* calls on other threads that have not returned */
     bool has_read;           /* a read was posted to the store pool */
     struct call *store_call; /* the one in the store pool; cancelled with the connection */
@@ -72,7 +72,7 @@ struct exchange_error {
     const char *message;     /* NULL: the status's own */
     const char *reason_code; /* NULL: none */
     struct slice details;    /* a JSON object, or empty */
-    struct slice topic;      /* for the log; absent: the topic of the route, if it has one */
+    struct slice topic;      /* logged; absent: the topic of the route, if it has one */
     struct http1_header *headers;
     size_t header_count;
 };
@@ -156,7 +156,7 @@ size_t exchange_sending_bytes(const struct exchange *exchange);
 bool exchange_token_expired(const struct exchange *exchange);
 /* Before data is sent: the reason why the token does not allow it any more, or STATUS_OK. */
 MUST_CHECK enum status exchange_token_status(const struct exchange *exchange);
-/* The socket has not taken all of the last piece. */
+/* A part of the last piece is not written to the socket yet. */
 bool exchange_is_sending(const struct exchange *exchange);
 /* Bytes written to this connection, of all its answers. */
 uint64_t exchange_written_bytes(const struct exchange *exchange);

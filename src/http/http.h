@@ -37,11 +37,11 @@ struct writer;
 struct http_options {
     uint64_t request_head_bytes_max;
     uint64_t request_line_bytes_max;
-    uint64_t append_bytes_max; /* of the body of a single append */
+    uint64_t append_bytes_max; /* the largest body of a single append */
     uint64_t request_timeout_ms;
     uint64_t peer_timeout_ms; /* 0: peers are not checked */
     uint64_t idle_timeout_ms;
-    uint64_t silence_timeout_ms; /* of a WebSocket */
+    uint64_t silence_timeout_ms; /* a WebSocket may be silent for so long */
     bool has_operator_listener;  /* operator routes are on a listener of their own */
     bool token_single_use;
     bool legacy_cursors; /* requests may have cursors of the legacy form */
@@ -50,7 +50,7 @@ struct http_options {
 struct http {
     struct http_options options;
     struct route_table routes;
-    const struct conn_events *conn_events; /* of the layer that answers the requests */
+    const struct conn_events *conn_events; /* the layer that answers the requests */
     struct gate gate;
     struct operator_key operator_key;
     struct operator_key mint_key; /* mints tokens, and nothing else */
@@ -69,8 +69,8 @@ struct http {
     atomic_bool is_draining;        /* no connection is accepted any more */
     struct conn_limits conn_limits; /* over all loops, like the next one */
     struct conn_shares conn_shares;
-    struct rate_table auth_failures;  /* of addresses: wrong keys and tokens */
-    atomic_uint_fast64_t conn_number; /* of the last connection that was accepted */
+    struct rate_table auth_failures;  /* wrong keys and tokens of each address */
+    atomic_uint_fast64_t conn_number; /* the number of the last connection that was accepted */
     atomic_size_t handed_count;       /* sockets on their way to another loop */
 };
 
@@ -85,7 +85,7 @@ struct http_date {
 struct http_loop {
     struct http *http;
     struct io_loop *io;
-    struct delivery_loop *delivery; /* for the dialects */
+    struct delivery_loop *delivery; /* the dialects use it */
     struct forwards *forwards;      /* requests passed to the writer; NULL: one node alone */
     struct http1_limits limits;
     struct http_date date;
@@ -95,7 +95,7 @@ struct http_loop {
     struct conn_tickets tickets;
     struct loop_task displace;   /* other loops ask this one to close connections */
     atomic_bool displace_posted; /* it is in the mailbox */
-    struct deadline peers_check; /* of all connections; runs while there are some */
+    struct deadline peers_check; /* runs while there are connections */
     struct log_gate refused_log;
     struct log_gate no_memory_log;
 };

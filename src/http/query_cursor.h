@@ -52,7 +52,7 @@ MUST_CHECK enum status query_replay(struct exchange *exchange, bool *replay_all)
 MUST_CHECK enum status query_topic_cursor(struct exchange *exchange,
                                           struct subscription_options *options);
 /* The id of the last event that the client of an event stream has: its Last-Event-ID field, or the
- * query parameter lastEventId of a client that cannot set fields. Empty where there is none.
+ * query parameter lastEventId of a client that cannot set fields. Empty if there is none.
  * STATUS_INVALID_CURSOR for a text longer than any id; STATUS_BAD_SUBSCRIPTION for two different
  * ones. The field takes precedence over the parameter. */
 MUST_CHECK enum status query_last_event_id(const struct exchange *exchange, struct buffer *memory,

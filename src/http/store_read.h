@@ -21,14 +21,14 @@ struct store_read {
     void (*read)(struct store_read *read, struct store_session *session);
     void (*answer)(struct store_read *read);
     enum status status; /* set by read; STATUS_OK before */
-    enum reason reason; /* with STATUS_STALE_CURSOR: why */
+    enum reason reason; /* why, if the status is STATUS_STALE_CURSOR */
     struct buffer out;
     struct arena arena;
     /* The parameters of the request. Each kind of read uses some of them. */
     enum entity_kind entity_kind;
     struct slice id; /* in the exchange's memory */
     uint64_t after_seq;
-    struct topic_epoch epoch; /* of after_seq; empty: not given */
+    struct topic_epoch epoch; /* the epoch of after_seq; empty: not given */
     bool keeps_epoch;         /* the client names it beside its positions */
     bool names_epoch;         /* set by read: positions are given out with the epoch */
     bool has_since;           /* instead of after_seq */

@@ -24,9 +24,9 @@
 
 struct unread_answers {
     pthread_mutex_t lock;
-    struct map principals; /* by principal_key */
-    uint64_t bytes_max;    /* for one principal */
-    atomic_size_t bytes;   /* of all principals */
+    struct map principals; /* the key is principal_key */
+    uint64_t bytes_max;    /* the most for one principal */
+    atomic_size_t bytes;   /* held for all principals */
 };
 
 void unread_answers_init(struct unread_answers *answers, uint64_t bytes_max);

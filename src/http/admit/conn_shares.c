@@ -10,7 +10,7 @@
 #define NETWORK_BYTES (ADDRESS_KEY_BYTES_MAX - 1)
 
 struct share_holder {
-    struct list shares; /* of a principal */
+    struct list shares; /* the shares of a principal */
     size_t count;
     size_t key_size;
     char key[];

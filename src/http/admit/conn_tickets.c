@@ -133,7 +133,7 @@ static bool ask(struct conn_tickets *elsewhere, enum conn_rank rank) {
     return true;
 }
 
-/* The connection of that rank that was silent longest, other than the ticket. Where this loop's
+/* The connection of that rank that was silent longest, other than the ticket. If this loop's
  * descriptor table is full, only one of this loop makes room. */
 static struct conn_displaced displace(struct conn_ticket *ticket, enum conn_rank rank,
                                       bool is_local) {

@@ -39,7 +39,7 @@ struct conn_limits {
     size_t table_conn_max; /* regular connections in one descriptor table; 0: no limit */
     atomic_size_t counts[CONN_RANK_COUNT];
     atomic_size_t asked[CONN_RANK_COUNT];           /* connections that a loop was asked to close */
-    atomic_size_t table_count;                      /* of the loops that share a descriptor table */
+    atomic_size_t table_count;                      /* in loops that share a descriptor table */
     struct conn_tickets *loops[LISTEN_SOCKETS_MAX]; /* complete before the first loop starts */
     size_t loop_count;
 };
@@ -47,8 +47,9 @@ struct conn_limits {
 /* Connections that may be displaced, the one that was silent longest first. */
 struct conn_queue {
     struct list tickets;
-    atomic_uint_fast64_t silent_since_ms; /* of the first; UINT64_MAX: none; read by other loops */
-    atomic_size_t asked;                  /* how many this loop was asked to close */
+    atomic_uint_fast64_t
+        silent_since_ms; /* since when the first is silent; UINT64_MAX: none; other loops read it */
+    atomic_size_t asked; /* how many this loop was asked to close */
 };
 
 struct conn_tickets {

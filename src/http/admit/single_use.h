@@ -27,12 +27,12 @@ struct single_use {
     uint64_t expires_at_ms;
     uint64_t forget_ms;      /* uses that expired before this time may be forgotten */
     struct call *call;       /* returns with the result as its status */
-    struct single_use *next; /* that waits */
+    struct single_use *next; /* the next one that waits */
 };
 
 struct single_uses {
     struct writer *writer;
-    struct rate_table rates[2]; /* by kind, so that one does not use up the other */
+    struct rate_table rates[2]; /* one for each kind, so that one does not use up the other */
     struct writer_job job;
     pthread_mutex_t lock;
     struct single_use *first; /* these wait */

@@ -8,7 +8,7 @@
  * A streamed body is sent after the writer's 100 Continue. Until then nothing of it can take
  * effect, and another attempt is safe. A single append is sent at once, to save that round trip. A
  * piece of the answer is read, waits for a pass over the log, and is passed on; the next one is
- * read when the client has taken it. A forward whose exchange was answered may be freed, so an
+ * read when it is written to the client. A forward whose exchange was answered may be freed, so an
  * answer is the last thing that a function does. */
 #include "http/forward/forward.h"
 
@@ -63,7 +63,7 @@ struct forwards {
     /* Forwards without a connection, by principal. */
     struct fair_queue waiting[FORWARD_KINDS];
     size_t stream_count;  /* forwards of streamed bodies that have a connection */
-    size_t request_bytes; /* of all single appends */
+    size_t request_bytes; /* bytes of all single appends */
     uint64_t silence_ms;
     uint64_t warned_ms;      /* when a failure was last logged as a warning; 0: never */
     uint64_t unlogged_count; /* failures since then */
@@ -72,7 +72,7 @@ struct forwards {
 
 enum forward_state {
     FORWARD_PAUSED,  /* until the next attempt */
-    FORWARD_WAITING, /* for a connection */
+    FORWARD_WAITING, /* until a connection is free */
     FORWARD_CONNECTING,
     FORWARD_EXCHANGING,    /* the request is sent, and the answer read */
     FORWARD_FOLLOWING,     /* a piece of the answer waits for a pass over the log */
@@ -105,7 +105,7 @@ struct forward {
     size_t charged_bytes;
     struct buffer request; /* head and body; of a stream the part under way */
     struct http1_answer answer;
-    struct buffer body; /* of the answer, not passed on yet */
+    struct buffer body; /* the part of the answer that is not passed on yet */
     struct forward_lines lines;
     struct call call; /* returns from the writer's thread */
     struct follow_wait wait;
@@ -682,7 +682,7 @@ static void pass(struct forward *forward) {
         passed(forward);
 }
 
-/* The client has taken a piece. */
+/* A piece was written to the client. */
 static void passed(struct forward *forward) {
     if (is_broken(forward)) {
         pass_broken(forward);

@@ -21,7 +21,7 @@ struct forwards_options {
     struct http *http;
     struct io_loop *loop;
     struct nodes *nodes;
-    struct tls_context *tls; /* of clients; NULL: no writer is reached by https */
+    struct tls_context *tls; /* client side; NULL: no writer is reached by https */
     uint64_t silence_ms;     /* after which a writer that sends nothing is given up */
 };
 

@@ -21,7 +21,7 @@ struct forward_head {
     struct slice request_id;
     struct slice node_id;
     struct slice proof;
-    uint64_t content_length; /* of the body, if it is not chunked */
+    uint64_t content_length; /* the size of a body that is not chunked */
     bool is_chunked;
     bool expects_continue;
 };
@@ -47,7 +47,7 @@ struct forward_lines {
     enum forward_lines_form form;
     bool has_passed;     /* some bytes were passed on */
     bool is_inside;      /* the last byte that was passed on is inside a line */
-    uint64_t next_index; /* of the first item whose answer was not passed on */
+    uint64_t next_index; /* the first item whose answer was not passed on */
 };
 
 /* How many bytes of the text may be passed on: its whole lines, or all if it must go. */
