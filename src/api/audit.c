@@ -65,22 +65,22 @@ static enum status page_event(void *user, const struct store_event *event) {
 }
 
 /* One slice. The walk ends before its limit at the end of the log or of the page. */
-static void read_page(struct store_read *read, struct store_session *session) {
+static void read_page(struct store_read *read, struct store_session *store) {
     struct log_page *page = read->state;
     struct viewer viewer;
     enum status status = STATUS_OK;
     if (!page->has_started) {
         if (page->after.given)
-            status = store_read_find_cursor(read, session, &page->after, &page->log_id);
+            status = store_read_find_cursor(read, store, &page->after, &page->log_id);
         page->at = page->after;
         page->has_started = true;
         buffer_append_slice(&read->out, SLICE("{\"items\":["));
     }
     uint64_t until_log_id = page->log_id + STORE_TASK_ROWS;
-    viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
+    viewer_init(&viewer, store, read->exchange->principal, read->exchange->view);
     page->viewer = &viewer;
     if (status == STATUS_OK)
-        status = store_walk_log(session, page->log_id, STORE_TASK_ROWS, page, page_event);
+        status = store_walk_log(store, page->log_id, STORE_TASK_ROWS, page, page_event);
     if (status == STATUS_LIMIT_REACHED && read->has_more)
         status = STATUS_OK;
     viewer_release(&viewer);

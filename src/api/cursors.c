@@ -101,10 +101,10 @@ static enum status name_by_rule(struct plan *plan, const struct topic_cursor *cu
 }
 
 /* The store is read first: a derived name cannot distinguish a.b from a:b. */
-static enum status find_topic(struct store_read *read, struct store_session *session,
+static enum status find_topic(struct store_read *read, struct store_session *store,
                               const struct topic_cursor *cursor, struct plan_row *row) {
     struct topic_address found;
-    enum status status = topic_address_find(session, cursor->name, &read->arena, &found);
+    enum status status = topic_address_find(store, cursor->name, &read->arena, &found);
     row->is_conflict = status == STATUS_STREAM_ID_CONFLICT;
     /* Not a stream id, although it was given as one: no topic has it. */
     if (status == STATUS_INVALID_TOPIC && cursor->kind == TOPIC_CURSOR_STREAM)
@@ -176,7 +176,7 @@ static void measure_begin(struct plan *plan) {
 }
 
 /* One slice. */
-static enum status plan_measure(struct store_read *read, struct store_session *session) {
+static enum status plan_measure(struct store_read *read, struct store_session *store) {
     struct plan *plan = read->state;
     struct plan_row *row = &plan->row;
     const struct store_topic *topic = &row->topic;
@@ -185,16 +185,16 @@ static enum status plan_measure(struct store_read *read, struct store_session *s
     enum status status;
     if (row->grant.view == GRANT_VIEW_ALL) {
         struct store_replay replay = {0};
-        status = store_measure_replay(session, topic, row->from_seq, count, &replay);
+        status = store_measure_replay(store, topic, row->from_seq, count, &replay);
         row->replay.frame_count += replay.frame_count;
         row->replay.payload_bytes += replay.payload_bytes;
     } else {
         struct measure measure = {.replay = &row->replay};
-        viewer_init(&measure.viewer, session, read->exchange->principal, row->grant.view);
+        viewer_init(&measure.viewer, store, read->exchange->principal, row->grant.view);
         status = topic->entity_ref > 0
-                     ? store_walk_entity_events(session, topic->entity_ref, row->from_seq, count,
+                     ? store_walk_entity_events(store, topic->entity_ref, row->from_seq, count,
                                                 &measure, measure_event)
-                     : store_walk_journal(session, topic->ref, row->from_seq, count, &measure,
+                     : store_walk_journal(store, topic->ref, row->from_seq, count, &measure,
                                           measure_row);
         viewer_release(&measure.viewer);
     }
@@ -207,15 +207,15 @@ static enum status plan_measure(struct store_read *read, struct store_session *s
 
 /* ---- the decision ------------------------------------------------------------------------- */
 
-static enum status judge_begin(struct plan *plan, struct store_session *session) {
+static enum status judge_begin(struct plan *plan, struct store_session *store) {
     struct plan_row *row = &plan->row;
     const struct topic_cursor *cursor = &plan->item.cursor;
     const struct position position = {cursor->after_seq, cursor->epoch};
     const struct topic_window *window = row->has_window ? &row->window : NULL;
     row->epoch = topic_epoch_of(&plan->state, row->has_window ? &row->topic : NULL);
     struct topic_fork fork;
-    enum status status = topic_fork_find(session, &plan->state,
-                                         row->has_window ? &row->topic : NULL, &position, &fork);
+    enum status status = topic_fork_find(store, &plan->state, row->has_window ? &row->topic : NULL,
+                                         &position, &fork);
     struct lineage lineage = lineage_of(window, &position, &row->epoch, &fork);
     lineage.is_damaged = row->has_window && cursor->after_seq < row->topic.damaged_seq;
     row->continuity = continuity_judge(window, cursor->after_seq, lineage);
@@ -229,7 +229,7 @@ static enum status judge_begin(struct plan *plan, struct store_session *session)
 }
 
 /* One slice: counts the frames of a row that is over the budget. */
-static enum status plan_judge(struct store_read *read, struct store_session *session) {
+static enum status plan_judge(struct store_read *read, struct store_session *store) {
     struct plan *plan = read->state;
     struct plan_row *row = &plan->row;
     const struct replay_reader reader = {.policy = row->policy,
@@ -239,7 +239,7 @@ static enum status plan_judge(struct store_read *read, struct store_session *ses
                                          .rows_max = row->rows_max};
     uint64_t before = plan->judged.rows;
     enum status status =
-        replay_budget_judge(session, &row->topic, &reader, &row->continuity, &plan->judged);
+        replay_budget_judge(store, &row->topic, &reader, &row->continuity, &plan->judged);
     plan->slice_rows += plan->judged.rows - before;
     if (status != STATUS_OK || plan->judged.has_more)
         return status;
@@ -250,16 +250,16 @@ static enum status plan_judge(struct store_read *read, struct store_session *ses
     return STATUS_OK;
 }
 
-static enum status plan_cursor(struct store_read *read, struct store_session *session) {
+static enum status plan_cursor(struct store_read *read, struct store_session *store) {
     struct plan *plan = read->state;
     struct plan_row *row = &plan->row;
     const struct topic_cursor *cursor = &plan->item.cursor;
     *row = (struct plan_row){.has_window = false};
     arena_reset(&read->arena);
     plan->stage = PLAN_WRITE;
-    enum status status = find_topic(read, session, cursor, row);
+    enum status status = find_topic(read, store, cursor, row);
     if (status == STATUS_OK)
-        status = entitlement_load(session, read->exchange->principal, row->address, &read->arena,
+        status = entitlement_load(store, read->exchange->principal, row->address, &read->arena,
                                   &row->grant);
     if (status != STATUS_OK)
         return status;
@@ -287,7 +287,7 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
         row->policy = policy_of(api_of(read->exchange)->policies, row->topic_name);
         row->window = enforced_window(&row->topic, row->policy);
     }
-    return judge_begin(plan, session);
+    return judge_begin(plan, store);
 }
 
 /* ---- the answer --------------------------------------------------------------------------- */
@@ -333,7 +333,7 @@ static void write_row(struct buffer *out, const struct plan_row *row, uint64_t a
 }
 
 /* A cursor that is repeated gets its first answer again. */
-static enum status plan_next(struct store_read *read, struct store_session *session) {
+static enum status plan_next(struct store_read *read, struct store_session *store) {
     struct plan *plan = read->state;
     const struct topic_cursor *cursor = &plan->item.cursor;
     struct buffer *out = &read->out;
@@ -351,7 +351,7 @@ static enum status plan_next(struct store_read *read, struct store_session *sess
         return buffer_status(&plan->key);
     const struct planned *planned = map_find(&plan->planned, buffer_slice(&plan->key));
     if (!planned)
-        return plan_cursor(read, session);
+        return plan_cursor(read, store);
     /* The memory must not move while the buffer is copied into itself. */
     if (buffer_note(out, buffer_reserve(out, planned->size)) != STATUS_OK)
         return buffer_status(out);
@@ -372,12 +372,12 @@ static enum status plan_write(struct store_read *read) {
 }
 
 /* One slice. */
-static void read_plan(struct store_read *read, struct store_session *session) {
+static void read_plan(struct store_read *read, struct store_session *store) {
     struct plan *plan = read->state;
     uint64_t end = plan->count + OPENING_SLICE_TOPICS;
     enum status status = STATUS_OK;
     if (!plan->has_started) {
-        status = store_read_state(session, &plan->state);
+        status = store_read_state(store, &plan->state);
         plan->has_started = status == STATUS_OK;
         buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", plan->state.epoch);
     }
@@ -386,13 +386,13 @@ static void read_plan(struct store_read *read, struct store_session *session) {
            plan->count < end)
         switch (plan->stage) {
         case PLAN_NEXT:
-            status = plan_next(read, session);
+            status = plan_next(read, store);
             break;
         case PLAN_JUDGE:
-            status = plan_judge(read, session);
+            status = plan_judge(read, store);
             break;
         case PLAN_MEASURE:
-            status = plan_measure(read, session);
+            status = plan_measure(read, store);
             break;
         case PLAN_WRITE:
             status = plan_write(read);

@@ -4,10 +4,10 @@
 #include "http/store_read.h"
 #include "wire/object_writer.h"
 
-static void read_entity(struct store_read *read, struct store_session *session) {
+static void read_entity(struct store_read *read, struct store_session *store) {
     struct store_entity entity;
     struct buffer *out = &read->out;
-    read->status = store_read_entity(read, session, &entity);
+    read->status = store_read_entity(read, store, &entity);
     if (read->status != STATUS_OK)
         return;
     buffer_printf(out, "{\"%s\":", entity_kind_name(entity.kind));
@@ -47,18 +47,18 @@ static enum status take_event(void *user, const struct store_event *event) {
 }
 
 /* Sequences have no gaps: the last one is the count. */
-static void read_receipt(struct store_read *read, struct store_session *session) {
+static void read_receipt(struct store_read *read, struct store_session *store) {
     struct store_entity run;
     struct receipt first = {.seq = 0};
     struct receipt last = {.seq = 0};
     char event_id[UUID_TEXT_SIZE], cursor_text[EVENT_CURSOR_SIZE_MAX];
-    enum status status = store_read_entity(read, session, &run);
+    enum status status = store_read_entity(read, store, &run);
     if (status == STATUS_OK && run.head_seq == 0)
         status = STATUS_RUN_NOT_FOUND;
     if (status == STATUS_OK)
-        status = store_walk_entity_events(session, run.ref, 0, 1, &first, take_event);
+        status = store_walk_entity_events(store, run.ref, 0, 1, &first, take_event);
     if (status == STATUS_OK)
-        status = store_walk_entity_events(session, run.ref, run.head_seq - 1, 1, &last, take_event);
+        status = store_walk_entity_events(store, run.ref, run.head_seq - 1, 1, &last, take_event);
     if (status == STATUS_OK && (first.seq != 1 || last.seq != run.head_seq))
         status = STATUS_INTERNAL_ERROR;
     read->status = status;

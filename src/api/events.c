@@ -34,17 +34,17 @@ static enum status list_event(void *user, const struct store_event *event) {
 }
 
 /* A position of another history is stale, as it is in the entity's topic. */
-static enum status check_lineage(struct store_read *read, struct store_session *session,
+static enum status check_lineage(struct store_read *read, struct store_session *store,
                                  const struct store_entity *entity) {
     const struct topic_window window = {.oldest_seq = 1, .head_seq = entity->head_seq};
     const struct position position = {read->after_seq, read->epoch};
     const struct store_topic topic = {.entity_ref = entity->ref};
     struct topic_fork fork = {.is_set = false};
     struct store_state state;
-    enum status status = store_read_state(session, &state);
+    enum status status = store_read_state(store, &state);
     /* The position of a time is of this history. */
     if (status == STATUS_OK && !read->has_since)
-        status = topic_fork_find(session, &state, &topic, &position, &fork);
+        status = topic_fork_find(store, &state, &topic, &position, &fork);
     if (status != STATUS_OK)
         return status;
     read->epoch = topic_epoch_of(&state, NULL);
@@ -57,22 +57,22 @@ static enum status check_lineage(struct store_read *read, struct store_session *
     return is_stale ? STATUS_STALE_CURSOR : STATUS_OK;
 }
 
-static void read_list(struct store_read *read, struct store_session *session) {
+static void read_list(struct store_read *read, struct store_session *store) {
     struct event_list list = {.read = read};
     struct buffer *out = &read->out;
     struct store_entity entity;
-    enum status status = store_read_entity(read, session, &entity);
+    enum status status = store_read_entity(read, store, &entity);
     if (status == STATUS_OK && read->has_since) {
         const struct store_topic topic = {
             .entity_ref = entity.ref, .oldest_seq = 1, .head_seq = entity.head_seq};
-        status = topic_since_find(session, &topic, read->since_ms, &read->after_seq);
+        status = topic_since_find(store, &topic, read->since_ms, &read->after_seq);
     }
     list.last_seq = read->after_seq;
     if (status == STATUS_OK)
-        status = check_lineage(read, session, &entity);
+        status = check_lineage(read, store, &entity);
     buffer_append_slice(out, SLICE("{\"events\":["));
     if (status == STATUS_OK)
-        status = store_walk_entity_events(session, entity.ref, read->after_seq, read->limit + 1,
+        status = store_walk_entity_events(store, entity.ref, read->after_seq, read->limit + 1,
                                           &list, list_event);
     if (status == STATUS_LIMIT_REACHED && read->has_more)
         status = STATUS_OK;
@@ -144,20 +144,20 @@ static enum status replay_event(void *user, const struct store_event *event) {
 
 /* Reads one page. Events that are appended after the first page was read are not part of the
  * replay. Otherwise the replay of a run that grows fast would never end. */
-static void read_replay(struct store_read *read, struct store_session *session) {
+static void read_replay(struct store_read *read, struct store_session *store) {
     enum status status = STATUS_OK;
     uint64_t before = read->after_seq;
     buffer_clear(&read->out);
     if (read->entity_ref == 0) {
         struct store_entity entity;
-        status = store_read_entity(read, session, &entity);
+        status = store_read_entity(read, store, &entity);
         if (status == STATUS_OK) {
             read->entity_ref = entity.ref;
             read->until_seq = entity.head_seq;
         }
     }
     if (status == STATUS_OK && read->after_seq < read->until_seq)
-        status = store_walk_entity_events(session, read->entity_ref, read->after_seq,
+        status = store_walk_entity_events(store, read->entity_ref, read->after_seq,
                                           REPLAY_PAGE_EVENTS_MAX, read, replay_event);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;

@@ -63,20 +63,20 @@ static enum status export_event(void *user, const struct store_event *event) {
     return buffer_append_byte(&read->out, '\n');
 }
 
-static enum status export_begin(struct store_read *read, struct store_session *session) {
+static enum status export_begin(struct store_read *read, struct store_session *store) {
     struct export_work *work = read->state;
     struct store_state state;
-    enum status status = store_read_state(session, &state);
+    enum status status = store_read_state(store, &state);
     if (status != STATUS_OK)
         return status;
     work->until_log_id = state.log_id;
     work->has_fork = state.has_fork;
     work->fork_log_id = state.fork_log_id;
     if (work->after.given)
-        status = store_read_find_cursor(read, session, &work->after, &work->log_id);
+        status = store_read_find_cursor(read, store, &work->after, &work->log_id);
     if (status == STATUS_OK && work->until.given) {
         uint64_t log_id;
-        status = store_find_cursor(session, &work->until.cursor, &log_id);
+        status = store_find_cursor(store, &work->until.cursor, &log_id);
         if (status == STATUS_OK && log_id < work->until_log_id)
             work->until_log_id = log_id;
     }
@@ -106,18 +106,18 @@ static void write_manifest(struct export_work *work, struct buffer *out) {
 }
 
 /* Reads one page. */
-static void read_export(struct store_read *read, struct store_session *session) {
+static void read_export(struct store_read *read, struct store_session *store) {
     struct export_work *work = read->state;
     struct viewer viewer;
     enum status status = STATUS_OK;
     buffer_clear(&read->out);
-    viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
+    viewer_init(&viewer, store, read->exchange->principal, read->exchange->view);
     work->viewer = &viewer;
     if (!work->has_started)
-        status = export_begin(read, session);
+        status = export_begin(read, store);
     uint64_t before = work->log_id;
     if (status == STATUS_OK && work->log_id < work->until_log_id)
-        status = store_walk_log(session, work->log_id, EXPORT_PAGE_EVENTS_MAX, read, export_event);
+        status = store_walk_log(store, work->log_id, EXPORT_PAGE_EVENTS_MAX, read, export_event);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
     read->has_more = work->log_id < work->until_log_id;

@@ -115,7 +115,7 @@ static enum status add_stored(void *user, const struct store_topic *topic) {
 
 /* The busiest topics of this process. After a restart there are few; topics of the store follow,
  * the oldest first. */
-static enum status write_windows(struct store_read *read, struct store_session *session) {
+static enum status write_windows(struct store_read *read, struct store_session *store) {
     struct api *api = api_of(read->exchange);
     struct shown_topics shown = {.arena = &read->arena, .limit = (size_t)read->limit};
     struct topic_counts *busiest = NULL;
@@ -128,11 +128,11 @@ static enum status write_windows(struct store_read *read, struct store_session *
         memcpy(shown.counts, busiest, shown.count * sizeof(shown.counts[0]));
     /* Enough rows: at most count of them are shown already. */
     if (status == STATUS_OK && shown.count < shown.limit)
-        status = store_walk_topics(session, 0, shown.limit, &shown, add_stored);
+        status = store_walk_topics(store, 0, shown.limit, &shown, add_stored);
     for (size_t i = 0; status == STATUS_OK && i < shown.count; i++) {
         const struct topic_counts *counts = &shown.counts[i];
         struct store_topic topic = {0};
-        status = store_load_topic(session, counts->topic, &read->arena, &topic);
+        status = store_load_topic(store, counts->topic, &read->arena, &topic);
         /* A topic whose only publish was refused does not exist, but has counters. */
         if (status == STATUS_NOT_FOUND)
             status = STATUS_OK;
@@ -145,18 +145,18 @@ static enum status write_windows(struct store_read *read, struct store_session *
 
 /* ---- the answers ---- */
 
-static void write_metrics(struct store_read *read, struct store_session *session) {
+static void write_metrics(struct store_read *read, struct store_session *store) {
     buffer_append_slice(&read->out, SLICE("\"delivery_metrics\":"));
     write_delivery(&read->out, api_of(read->exchange));
     buffer_append_slice(&read->out, SLICE(",\"topic_windows\":["));
-    read->status = write_windows(read, session);
+    read->status = write_windows(read, store);
     buffer_append_slice(&read->out, SLICE("]}\n"));
 }
 
-static void read_metrics(struct store_read *read, struct store_session *session) {
+static void read_metrics(struct store_read *read, struct store_session *store) {
     struct fanout_status status = fanout_status(api_of(read->exchange)->fanout);
     buffer_printf(&read->out, "{\"driver\":\"%s\",", fanout_kind_name(status.kind));
-    write_metrics(read, session);
+    write_metrics(read, store);
 }
 
 /* ---- the drivers ---- */
@@ -195,7 +195,7 @@ static void write_hook(struct buffer *out, enum fanout_kind kind,
     object_close(&object);
 }
 
-static void read_hooks(struct store_read *read, struct store_session *session) {
+static void read_hooks(struct store_read *read, struct store_session *store) {
     struct fanout_status status = fanout_status(api_of(read->exchange)->fanout);
     buffer_printf(&read->out, "{\"driver\":\"%s\",", fanout_kind_name(status.kind));
     for (unsigned i = 0; i < FANOUT_KIND_COUNT; i++) {
@@ -203,11 +203,11 @@ static void read_hooks(struct store_read *read, struct store_session *session) {
         write_hook(&read->out, (enum fanout_kind)i, &status);
     }
     buffer_append_slice(&read->out, SLICE("],"));
-    write_metrics(read, session);
+    write_metrics(read, store);
 }
 
 static void handle(struct exchange *exchange,
-                   void (*run)(struct store_read *read, struct store_session *session)) {
+                   void (*run)(struct store_read *read, struct store_session *store)) {
     uint64_t limit = TOPIC_LIMIT_DEFAULT;
     enum status status = query_number(exchange, SLICE("topic_limit"), 1, TOPIC_LIMIT_MAX, &limit);
     if (status == STATUS_INVALID_REQUEST) {

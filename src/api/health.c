@@ -54,9 +54,9 @@ void handle_live(struct exchange *exchange) {
 
 /* A server is ready if it accepts requests and appends, can read the store, and its last append did
  * not fail. */
-static void read_ready(struct store_read *read, struct store_session *session) {
+static void read_ready(struct store_read *read, struct store_session *store) {
     struct store_state state;
-    read->status = store_read_state(session, &state);
+    read->status = store_read_state(store, &state);
     if (read->status != STATUS_OK)
         read->status = STATUS_STORE_UNAVAILABLE;
     buffer_append_slice(&read->out, SLICE("{\"status\":\"ready\"}\n"));

@@ -96,22 +96,23 @@ static void work_free(void *memory) {
 
 /* ---- steps, on a thread of the store pool -------------------------------------------------- */
 
-static enum status refuse(struct import_work *work, const char *reason) {
+static enum status refuse_file(struct import_work *work, const char *reason) {
     work->reason = reason;
     return STATUS_IMPORT_REFUSED;
 }
 
 /* The line must be the event that the store has at its number. */
-static enum status compare(struct import_work *work, struct store_session *session,
+static enum status compare(struct import_work *work, struct store_session *store,
                            const struct store_event *event) {
     struct store_event stored;
-    enum status status = store_load_event(session, work->line, &work->line_arena, &stored);
+    enum status status = store_load_event(store, work->line, &work->line_arena, &stored);
     if (status != STATUS_OK)
         return status;
     bool is_same = memcmp(stored.chain_hash, event->chain_hash, SHA256_BYTES) == 0 &&
                    stored.entity_kind == event->entity_kind && stored.seq == event->seq &&
                    slice_equal(stored.entity_id, event->entity_id);
-    return is_same ? STATUS_OK : refuse(work, "the store holds another event at this position");
+    return is_same ? STATUS_OK
+                   : refuse_file(work, "the store holds another event at this position");
 }
 
 static enum status check_line(struct import_work *work, struct json_value value,
@@ -127,7 +128,7 @@ static enum status check_line(struct import_work *work, struct json_value value,
     return status;
 }
 
-static enum status take_line(struct import_work *work, struct store_session *session,
+static enum status take_line(struct import_work *work, struct store_session *store,
                              struct json_value value) {
     struct import_line line;
     arena_reset(&work->line_arena);
@@ -149,12 +150,12 @@ static enum status take_line(struct import_work *work, struct store_session *ses
                                      &group->requests[group->request_count]);
         if (status == STATUS_OK)
             group->request_count++;
-        return status == STATUS_IMPORT_REFUSED ? refuse(work, NOT_OF_A_LOG) : status;
+        return status == STATUS_IMPORT_REFUSED ? refuse_file(work, NOT_OF_A_LOG) : status;
     }
     status = import_check_link(&work->check, &line.event, &work->reason);
     if (status != STATUS_OK || work->check.part > 0)
         return status;
-    return work->line <= work->stored_count ? compare(work, session, &line.event)
+    return work->line <= work->stored_count ? compare(work, store, &line.event)
                                             : import_check_names(&line.event, &work->reason);
 }
 
@@ -163,30 +164,30 @@ static bool group_is_full(const struct import_work *work) {
            work->group.arena.bytes_held >= IMPORT_GROUP_BYTES;
 }
 
-static enum status take_item(struct import_work *work, struct store_session *session,
+static enum status take_item(struct import_work *work, struct store_session *store,
                              const struct json_item *item) {
     if (item->kind == JSON_ITEM_VALUE)
-        return take_line(work, session, item->value);
+        return take_line(work, store, item->value);
     work->line++;
-    return refuse(work, "the line is not JSON, or too long");
+    return refuse_file(work, "the line is not JSON, or too long");
 }
 
-static enum status take_lines(struct import_work *work, struct store_session *session) {
+static enum status take_lines(struct import_work *work, struct store_session *store) {
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !group_is_full(work)) {
         struct json_item item = json_items_next(&work->items, &work->rest);
         if (item.kind == JSON_ITEM_MORE)
             return STATUS_OK;
-        status = take_item(work, session, &item);
+        status = take_item(work, store, &item);
     }
     return status;
 }
 
-static enum status finish_lines(struct import_work *work, struct store_session *session) {
+static enum status finish_lines(struct import_work *work, struct store_session *store) {
     struct json_item item = json_items_finish(&work->items);
     enum status status = STATUS_OK;
     while (status == STATUS_OK && item.kind != JSON_ITEM_END) {
-        status = take_item(work, session, &item);
+        status = take_item(work, store, &item);
         item = json_items_finish(&work->items);
     }
     work->pass_over = status == STATUS_OK;
@@ -194,7 +195,7 @@ static enum status finish_lines(struct import_work *work, struct store_session *
 }
 
 /* Writes a piece of the body to the spool, and checks its lines. */
-static enum status receive(struct import_work *work, struct store_session *session) {
+static enum status receive(struct import_work *work, struct store_session *store) {
     struct slice left = buffer_slice(&work->chunk);
     /* The files are not opened on the loop, which may have its own descriptor table. */
     if (work->spool_fd < 0) {
@@ -212,9 +213,9 @@ static enum status receive(struct import_work *work, struct store_session *sessi
         left = slice_from(left, (size_t)written);
     }
     work->rest = buffer_slice(&work->chunk);
-    enum status status = take_lines(work, session);
+    enum status status = take_lines(work, store);
     if (status == STATUS_OK && work->body_over)
-        status = finish_lines(work, session);
+        status = finish_lines(work, store);
     if (status != STATUS_OK || !work->pass_over)
         return status;
     work->event_count = work->check.count;
@@ -222,7 +223,7 @@ static enum status receive(struct import_work *work, struct store_session *sessi
 }
 
 /* Reads a piece of the spool, and takes its lines. */
-static enum status read_pass(struct import_work *work, struct store_session *session) {
+static enum status read_pass(struct import_work *work, struct store_session *store) {
     if (work->rest.size == 0) {
         buffer_clear(&work->chunk);
         enum status status = buffer_reserve(&work->chunk, IMPORT_STEP_BYTES);
@@ -240,7 +241,7 @@ static enum status read_pass(struct import_work *work, struct store_session *ses
         work->rest = buffer_slice(&work->chunk);
     }
     bool is_end = work->chunk.size == 0;
-    return is_end ? finish_lines(work, session) : take_lines(work, session);
+    return is_end ? finish_lines(work, store) : take_lines(work, store);
 }
 
 static void begin_pass(struct import_work *work) {
@@ -253,36 +254,36 @@ static void begin_pass(struct import_work *work) {
     work->rest = (struct slice){NULL, 0};
 }
 
-static enum status link_step(struct import_work *work, struct store_session *session) {
+static enum status link_step(struct import_work *work, struct store_session *store) {
     enum status status = STATUS_OK;
     if (work->check.part == 0 && work->read_bytes == 0) {
         struct store_state state;
-        status = store_read_state(session, &state);
+        status = store_read_state(store, &state);
         work->stored_count = state.log_id;
     }
-    return status == STATUS_OK ? read_pass(work, session) : status;
+    return status == STATUS_OK ? read_pass(work, store) : status;
 }
 
-static void run_step(struct call *call, struct store_session *session) {
+static void run_step(struct call *call, struct store_session *store) {
     struct import_work *work = container_of(call, struct import_work, call.call);
     switch (work->phase) {
     case IMPORT_RECEIVE:
-        work->status = receive(work, session);
+        work->status = receive(work, store);
         break;
     case IMPORT_IDS:
         work->reason = "an earlier line has the same event_id";
         work->status = import_ids_check(&work->ids, &work->line);
         break;
     case IMPORT_LINK:
-        work->status = link_step(work, session);
+        work->status = link_step(work, store);
         break;
     case IMPORT_FORK:
-        work->status = store_lower_fork(session, work->check.fork_log_id);
+        work->status = store_lower_fork(store, work->check.fork_log_id);
         break;
     case IMPORT_WRITE:
         while (work->status == STATUS_OK && !work->pass_over && !group_is_full(work) &&
                (work->group.request_count == 0 || work->rest.size > 0))
-            work->status = read_pass(work, session);
+            work->status = read_pass(work, store);
         break;
     }
 }

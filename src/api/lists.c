@@ -143,7 +143,7 @@ static enum status list_topic(void *user, const struct store_topic *topic) {
 
 /* ---- a page ---- */
 
-static void read_list(struct store_read *read, struct store_session *session) {
+static void read_list(struct store_read *read, struct store_session *store) {
     const struct row_list *list = read->state;
     const struct slice *filters = list->filters;
     struct buffer *out = &read->out;
@@ -152,8 +152,8 @@ static void read_list(struct store_read *read, struct store_session *session) {
     buffer_append_slice(out, SLICE("{\"items\":["));
     enum status status =
         read->entity_kind == ENTITY_TOPIC
-            ? store_list_topics(session, prefix, after, LIST_PAGE_READS_MAX + 1, read, list_topic)
-            : store_list_entities(session, read->entity_kind, after, LIST_PAGE_READS_MAX + 1, read,
+            ? store_list_topics(store, prefix, after, LIST_PAGE_READS_MAX + 1, read, list_topic)
+            : store_list_entities(store, read->entity_kind, after, LIST_PAGE_READS_MAX + 1, read,
                                   list_entity);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
@@ -235,17 +235,16 @@ void handle_topics(struct exchange *exchange) {
 
 /* ---- one topic ---- */
 
-static void read_topic(struct store_read *read, struct store_session *session) {
+static void read_topic(struct store_read *read, struct store_session *store) {
     struct topic_address address;
     struct grant grant = {STATUS_OK, read->exchange->view};
     enum status status = STATUS_OK;
     if (grant.view == GRANT_VIEW_PENDING)
-        status =
-            entitlement_load(session, read->exchange->principal, read->id, &read->arena, &grant);
+        status = entitlement_load(store, read->exchange->principal, read->id, &read->arena, &grant);
     if (status == STATUS_OK)
         status = grant_view_is_pending(grant.view)
                      ? topic_address_absent(read->id, &read->arena, &address)
-                     : topic_address_find(session, read->id, &read->arena, &address);
+                     : topic_address_find(store, read->id, &read->arena, &address);
     if (status == STATUS_OK)
         write_topic(&read->out, api_of(read->exchange)->policies, &address);
     buffer_append_byte(&read->out, '\n');

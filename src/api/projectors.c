@@ -10,30 +10,30 @@
 #define DRIFT_LIMIT_MAX     1000
 
 /* A document that is missing or altered is repaired before it is answered. */
-static enum status load_summary(struct store_read *read, struct store_session *session,
+static enum status load_summary(struct store_read *read, struct store_session *store,
                                 const struct store_entity *entity,
                                 struct store_document *document) {
     struct writer *writer = api_of(read->exchange)->writer;
     enum document_kind kind = entity_row(entity->kind)->summary;
     const struct store_damage damage = {.kind = kind, .entity_ref = entity->ref};
-    enum status status = store_load_document(session, kind, entity->ref, &read->arena, document);
+    enum status status = store_load_document(store, kind, entity->ref, &read->arena, document);
     bool is_lost = store_is_lost(status) && repair_finds_missing(writer);
     if (!is_lost && (status != STATUS_OK || store_document_is_whole(document)))
         return status;
     status = repair(writer, &damage);
     if (status != STATUS_OK && status != STATUS_NOT_FOUND)
         return status;
-    status = store_load_document(session, kind, entity->ref, &read->arena, document);
+    status = store_load_document(store, kind, entity->ref, &read->arena, document);
     return status != STATUS_OK || store_document_is_whole(document) ? status
                                                                     : STATUS_STORE_UNAVAILABLE;
 }
 
-static void read_summary(struct store_read *read, struct store_session *session) {
+static void read_summary(struct store_read *read, struct store_session *store) {
     struct store_entity entity;
     struct store_document document;
-    enum status status = store_read_entity(read, session, &entity);
+    enum status status = store_read_entity(read, store, &entity);
     if (status == STATUS_OK)
-        status = load_summary(read, session, &entity, &document);
+        status = load_summary(read, store, &entity, &document);
     if (status == STATUS_OK)
         buffer_append_slice(&read->out, document.payload);
     buffer_append_byte(&read->out, '\n');
@@ -41,7 +41,7 @@ static void read_summary(struct store_read *read, struct store_session *session)
 }
 
 static void handle_read(struct exchange *exchange, enum entity_kind kind,
-                        void (*run)(struct store_read *read, struct store_session *session)) {
+                        void (*run)(struct store_read *read, struct store_session *store)) {
     struct store_read *read = store_read_new(exchange, kind, run);
     if (read)
         store_read_post(read);
@@ -55,12 +55,12 @@ void handle_worker_summary(struct exchange *exchange) {
     handle_read(exchange, ENTITY_WORKER, read_summary);
 }
 
-static void read_checkpoint(struct store_read *read, struct store_session *session) {
+static void read_checkpoint(struct store_read *read, struct store_session *store) {
     struct store_entity entity;
     struct store_checkpoint checkpoint;
-    enum status status = store_read_entity(read, session, &entity);
+    enum status status = store_read_entity(read, store, &entity);
     if (status == STATUS_OK)
-        status = store_load_checkpoint(session, entity_row(read->entity_kind)->summary, entity.ref,
+        status = store_load_checkpoint(store, entity_row(read->entity_kind)->summary, entity.ref,
                                        &read->arena, &checkpoint);
     read->status = status;
     if (status != STATUS_OK)
@@ -133,10 +133,10 @@ static void write_sink(struct buffer *out, size_t index, struct relay_stats stat
     object_close(&object);
 }
 
-static void read_drift(struct store_read *read, struct store_session *session) {
+static void read_drift(struct store_read *read, struct store_session *store) {
     const struct api *api = api_of(read->exchange);
     buffer_append_slice(&read->out, SLICE("{\"drift\":["));
-    read->status = store_walk_drifts(session, read->limit, read, write_drift);
+    read->status = store_walk_drifts(store, read->limit, read, write_drift);
     buffer_append_slice(&read->out, SLICE("],\"sinks\":["));
     for (size_t i = 0; i < api->relay_count; i++)
         write_sink(&read->out, i, relay_stats(api->relays[i]));

@@ -87,7 +87,7 @@ static void work_free(void *memory) {
 }
 
 /* On the writer's thread. */
-static void change_run(struct call *call, struct store_session *session) {
+static void change_run(struct call *call, struct store_session *store) {
     struct quota_work *work = container_of(call, struct quota_work, call.call);
     struct quota_table *table = api_of(work->call.exchange)->quotas;
     bool sets = false;
@@ -99,11 +99,11 @@ static void change_run(struct call *call, struct store_session *session) {
         return;
     }
     if (work->quota_count > 0)
-        work->status = store_put_quotas(session, work->quotas, work->quota_count);
+        work->status = store_put_quotas(store, work->quotas, work->quota_count);
     if (work->status == STATUS_OK)
-        work->status = quota_table_read(table, session);
+        work->status = quota_table_read(table, store);
     if (work->status == STATUS_OK)
-        work->status = store_load_usages(session, &work->usage, 1);
+        work->status = store_load_usages(store, &work->usage, 1);
 }
 
 static void change_answer(struct exchange_call *call) {
@@ -194,12 +194,12 @@ void handle_quota_delete(struct exchange *exchange) {
 
 /* ---- reading ---- */
 
-static void read_one(struct store_read *read, struct store_session *session) {
+static void read_one(struct store_read *read, struct store_session *store) {
     struct quota_table *table = api_of(read->exchange)->quotas;
     struct store_usage usage = {.owner = read->id};
-    enum status status = quota_table_read(table, session);
+    enum status status = quota_table_read(table, store);
     if (status == STATUS_OK)
-        status = store_load_usages(session, &usage, 1);
+        status = store_load_usages(store, &usage, 1);
     if (status == STATUS_OK)
         put_owner(&read->out, table, &usage);
     buffer_append_byte(&read->out, '\n');
@@ -246,7 +246,7 @@ static enum status list_owner(void *user, const struct store_usage *usage) {
                                                    : buffer_status(&list->last);
 }
 
-static enum status list_quotas(struct store_read *read, struct store_session *session) {
+static enum status list_quotas(struct store_read *read, struct store_session *store) {
     const struct owner_list *list = read->state;
     char text[QUOTA_OWNER_BYTES_MAX];
     struct slice after = list->after;
@@ -255,7 +255,7 @@ static enum status list_quotas(struct store_read *read, struct store_session *se
     while (status == STATUS_OK &&
            quota_table_next(api_of(read->exchange)->quotas, after, text, &size)) {
         struct store_usage usage = {.owner = {text, size}};
-        status = store_load_usages(session, &usage, 1);
+        status = store_load_usages(store, &usage, 1);
         if (status == STATUS_OK)
             status = list_owner(read, &usage);
         after = (struct slice){text, size};
@@ -264,13 +264,13 @@ static enum status list_quotas(struct store_read *read, struct store_session *se
 }
 
 static void read_list(struct store_read *read,
-                      enum status (*rows)(struct store_read *read, struct store_session *session),
-                      struct store_session *session) {
+                      enum status (*rows)(struct store_read *read, struct store_session *store),
+                      struct store_session *store) {
     const struct owner_list *list = read->state;
-    enum status status = quota_table_read(api_of(read->exchange)->quotas, session);
+    enum status status = quota_table_read(api_of(read->exchange)->quotas, store);
     buffer_append_slice(&read->out, SLICE("{\"items\":["));
     if (status == STATUS_OK)
-        status = rows(read, session);
+        status = rows(read, store);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
     buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
@@ -282,21 +282,21 @@ static void read_list(struct store_read *read,
     read->status = status;
 }
 
-static void read_quota_list(struct store_read *read, struct store_session *session) {
-    read_list(read, list_quotas, session);
+static void read_quota_list(struct store_read *read, struct store_session *store) {
+    read_list(read, list_quotas, store);
 }
 
-static enum status list_usages(struct store_read *read, struct store_session *session) {
+static enum status list_usages(struct store_read *read, struct store_session *store) {
     const struct owner_list *list = read->state;
-    return store_walk_usages(session, list->after, read->limit + 1, read, list_owner);
+    return store_walk_usages(store, list->after, read->limit + 1, read, list_owner);
 }
 
-static void read_usage_list(struct store_read *read, struct store_session *session) {
-    read_list(read, list_usages, session);
+static void read_usage_list(struct store_read *read, struct store_session *store) {
+    read_list(read, list_usages, store);
 }
 
 static void handle_list(struct exchange *exchange,
-                        void (*run)(struct store_read *read, struct store_session *session)) {
+                        void (*run)(struct store_read *read, struct store_session *store)) {
     struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, run);
     if (!read)
         return;

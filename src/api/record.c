@@ -83,12 +83,12 @@ void record_end(struct record *record, struct object_writer *event, const char *
 /* ---- appending ---- */
 
 /* On the writer's thread: the store has the events, and the writer takes them from there. */
-static void leave(struct call *call, struct store_session *session) {
+static void leave(struct call *call, struct store_session *store) {
     struct record *record = container_of(call, struct record, call);
     record->status = STATUS_OK;
     for (size_t i = 0; record->status == STATUS_OK && i < record->group.request_count; i++)
-        record->status = store_leave_audit_event(session, record->events[i].event_type,
-                                                 record->events[i].payload);
+        record->status =
+            store_leave_audit_event(store, record->events[i].event_type, record->events[i].payload);
 }
 
 static void finish(struct record *record) {

@@ -81,22 +81,22 @@ static enum status keep_entity(void *user, const struct store_entity *entity) {
 }
 
 /* Finds the next entity; ref 0: there is none. Entities created since the start need no rebuild. */
-static enum status find_next(struct reproject_work *work, struct store_session *session) {
+static enum status find_next(struct reproject_work *work, struct store_session *store) {
     enum status status = STATUS_OK;
     if (work->until_ref == 0) {
         struct store_state state;
-        status = store_read_state(session, &state);
+        status = store_read_state(store, &state);
         work->until_ref = state.entity_ref;
     }
     if (status == STATUS_OK)
-        status = store_walk_entities(session, document_row(work->document)->entity, work->after_ref,
+        status = store_walk_entities(store, document_row(work->document)->entity, work->after_ref,
                                      1, work, keep_entity);
     if (status == STATUS_OK && work->entity.ref > work->until_ref)
         work->entity.ref = 0;
     return status;
 }
 
-static enum status rebuild_entity(struct reproject_work *work, struct store_session *session) {
+static enum status rebuild_entity(struct reproject_work *work, struct store_session *store) {
     const struct reproject_options options = {
         .kind = work->entity.kind,
         .id = work->entity.id,
@@ -108,7 +108,7 @@ static enum status rebuild_entity(struct reproject_work *work, struct store_sess
         .on_commit = on_commit,
     };
     struct reproject_result result;
-    enum status status = reproject(session, &options, &result);
+    enum status status = reproject(store, &options, &result);
     if (result.drifted > 0)
         projector_forget(work->api->projector, work->entity.ref);
     work->total.entities += result.entities;
@@ -135,16 +135,16 @@ static enum status announce_topic(void *user, const struct store_topic *topic) {
     return STATUS_OK;
 }
 
-static enum status rebuild_journals(struct reproject_work *work, struct store_session *session) {
+static enum status rebuild_journals(struct reproject_work *work, struct store_session *store) {
     struct topic_page page = {.work = work};
     const struct policy *policy = &work->api->policies->rows[POLICY_CODEX_WORKER_EVENTS];
-    enum status status = store_heal(session, work->now_ms);
+    enum status status = store_heal(store, work->now_ms);
     if (status == STATUS_OK)
-        status = store_rebuild_journal(session, policy->replay_budget_events, work->now_ms);
+        status = store_rebuild_journal(store, policy->replay_budget_events, work->now_ms);
     do {
         page.has_more = false;
         if (status == STATUS_OK)
-            status = store_walk_topics(session, page.after_ref, TOPICS_PAGE, &page, announce_topic);
+            status = store_walk_topics(store, page.after_ref, TOPICS_PAGE, &page, announce_topic);
     } while (status == STATUS_OK && page.has_more);
     return status;
 }

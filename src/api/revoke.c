@@ -158,11 +158,11 @@ void revoke_add(struct revoke_work *work, enum revocation_kind kind, struct slic
     request->counts[kind]++;
 }
 
-static void job_run(struct writer_job *job, struct store_session *session) {
+static void job_run(struct writer_job *job, struct store_session *store) {
     struct revoke_work *work = container_of(job, struct revoke_work, job);
     const struct revoke_request *request = &work->request;
     const struct api *api = api_of(work->exchange);
-    work->status = work->first ? work->first(work, session) : STATUS_OK;
+    work->status = work->first ? work->first(work, store) : STATUS_OK;
     if (work->status == STATUS_OK && request->count == 0) {
         /* Other nodes read what first changed with their next beat. */
         if (api->is_shared)
@@ -173,9 +173,9 @@ static void job_run(struct writer_job *job, struct store_session *session) {
     struct store_progress progress;
     if (work->status == STATUS_OK)
         work->status =
-            store_put_revocations(session, request->revocations, request->count, work->forget_ms);
+            store_put_revocations(store, request->revocations, request->count, work->forget_ms);
     if (work->status == STATUS_OK && api->is_shared) {
-        work->status = store_read_progress(session, 0, &progress);
+        work->status = store_read_progress(store, 0, &progress);
         work->wait.serial = progress.revocation_serial;
     }
     if (work->status != STATUS_OK) {

@@ -43,7 +43,7 @@ struct revoke_work {
     enum status status;
     /* Before anything is revoked; may add to the request. NULL: nothing comes first, and the work
      * needs no writer role. */
-    enum status (*first)(struct revoke_work *work, struct store_session *session);
+    enum status (*first)(struct revoke_work *work, struct store_session *store);
     void (*answer)(struct revoke_work *work);
     struct revoke_request request;
 };

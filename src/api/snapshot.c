@@ -117,9 +117,9 @@ static enum status append_plain(struct snapshot_work *work, struct buffer *out) 
     return buffer_status(out);
 }
 
-static void read_page(struct store_read *read, struct store_session *session) {
+static void read_page(struct store_read *read, struct store_session *store) {
     struct snapshot_work *work = read->state;
-    (void)session;
+    (void)store;
     enum status status = append_plain(work, work->is_gzip ? &work->plain : &read->out);
     bool is_last = work->part == work->wait.snapshot->part_count;
     if (status == STATUS_OK && work->is_gzip)

@@ -5,9 +5,9 @@
  * loops' threads, or on the caller's thread.
  * Memory: the caller keeps the struct until done. A loop that has ended has no connections.
  * Invariant: every connection that is open from the post until done is visited once. If the caller
- * adds the revocation to memory before the sweep, later requests are refused at admission, and
- * earlier ones are an exchange or a session that the sweep finds. So after done the server
- * delivers nothing to a revoked principal. */
+ * adds the revocation to memory, or drops the operator key, before the sweep, later requests are
+ * refused at admission, and earlier ones are an exchange or a session that the sweep finds. So
+ * after done the server delivers nothing to a revoked principal. */
 #ifndef HTTP_CONN_WALK_H
 #define HTTP_CONN_WALK_H
 

@@ -18,7 +18,7 @@
 
 /* A wrong key or token is answered late, once its address has shown many. Right ones are compared
  * like these, and never wait: the clients behind a proxy share its address. */
-static void refuse(struct exchange *exchange, enum status status) {
+static void refuse_request(struct exchange *exchange, enum status status) {
     struct conn *conn = exchange->conn;
     uint64_t delay_ms = 0;
     if (status == STATUS_INVALID_TOKEN)
@@ -45,7 +45,7 @@ static void on_refused(struct conn *conn, enum status status) {
         return;
     }
     conn_handle(conn);
-    refuse(conn->exchange, status);
+    refuse_request(conn->exchange, status);
 }
 
 /* False: the writer handles the request, or it is refused. */
@@ -213,7 +213,7 @@ static void on_request(struct conn *conn) {
     }
     conn_handle(conn);
     if (exchange->refused != STATUS_OK) {
-        refuse(exchange, exchange->refused);
+        refuse_request(exchange, exchange->refused);
         return;
     }
     if (!is_for_this_node(exchange) || !check_parameters(exchange))

@@ -65,7 +65,7 @@ static void read_run(struct call *call, struct store_session *store) {
 
 struct store_read *store_read_new(struct exchange *exchange, enum entity_kind kind,
                                   void (*read)(struct store_read *read,
-                                               struct store_session *session)) {
+                                               struct store_session *store)) {
     struct slice id = {NULL, 0};
     enum status status = STATUS_OK;
     struct store_read *made = NULL;
@@ -149,24 +149,24 @@ void store_read_post(struct store_read *read) {
     exchange_call_store(&read->call);
 }
 
-enum status store_read_entity(struct store_read *read, struct store_session *session,
+enum status store_read_entity(struct store_read *read, struct store_session *store,
                               struct store_entity *entity) {
     struct slice id = read->id;
     if (read->entity_kind == ENTITY_TOPIC && address_kind(id) != ADDRESS_TOPIC) {
         struct topic_address found;
-        enum status status = topic_address_find(session, id, &read->arena, &found);
+        enum status status = topic_address_find(store, id, &read->arena, &found);
         if (status != STATUS_OK)
             return status;
         id = found.topic.data ? found.topic : id;
     }
-    enum status status = store_load_entity(session, read->entity_kind, id, &read->arena, entity);
+    enum status status = store_load_entity(store, read->entity_kind, id, &read->arena, entity);
     return status == STATUS_NOT_FOUND ? entity_row(read->entity_kind)->not_found : status;
 }
 
-enum status store_read_find_cursor(struct store_read *read, struct store_session *session,
+enum status store_read_find_cursor(struct store_read *read, struct store_session *store,
                                    struct query_cursor *query, uint64_t *log_id) {
     struct store_state state;
-    enum status status = store_read_state(session, &state);
+    enum status status = store_read_state(store, &state);
     if (status != STATUS_OK)
         return status;
     bool is_ahead = event_cursor_is_ahead(&query->cursor, &state.cursor);
@@ -178,7 +178,7 @@ enum status store_read_find_cursor(struct store_read *read, struct store_session
     }
     bool is_lost = false;
     if (!is_ahead)
-        status = log_position_find(session, &state.id_mark, &query->cursor, log_id, &is_lost);
+        status = log_position_find(store, &state.id_mark, &query->cursor, log_id, &is_lost);
     read->reason = is_ahead ? REASON_CURSOR_AHEAD_OF_HEAD : REASON_EPOCH_MISMATCH;
     return is_ahead || (status == STATUS_OK && is_lost) ? STATUS_STALE_CURSOR : status;
 }

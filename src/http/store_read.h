@@ -18,7 +18,7 @@
 struct store_read {
     struct exchange_call call;
     struct exchange *exchange;
-    void (*read)(struct store_read *read, struct store_session *session);
+    void (*read)(struct store_read *read, struct store_session *store);
     void (*answer)(struct store_read *read);
     enum status status; /* set by read; STATUS_OK before */
     enum reason reason; /* why, if the status is STATUS_STALE_CURSOR */
@@ -50,7 +50,7 @@ struct store_read {
 /* NULL: the exchange was answered with an error. */
 struct store_read *store_read_new(struct exchange *exchange, enum entity_kind kind,
                                   void (*read)(struct store_read *read,
-                                               struct store_session *session));
+                                               struct store_session *store));
 /* Starts the read. The default answer is out as JSON, or the status. */
 void store_read_post(struct store_read *read);
 
@@ -62,14 +62,13 @@ MUST_CHECK bool store_read_breaks_off(struct store_read *read);
 
 /* On a thread of the store pool: loads the entity of kind and id. The id of a topic may be its
  * stream id. A missing entity is the kind's own not_found status. */
-MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *session,
+MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *store,
                                          struct store_entity *entity);
 
 /* On a thread of the store pool: the last event at or before an event cursor. A cursor later than
  * the log's last event comes from another history: STATUS_STALE_CURSOR. One that was made from a
  * time becomes the cursor of the last event instead. */
-MUST_CHECK enum status store_read_find_cursor(struct store_read *read,
-                                              struct store_session *session,
+MUST_CHECK enum status store_read_find_cursor(struct store_read *read, struct store_session *store,
                                               struct query_cursor *query, uint64_t *log_id);
 
 /* Reads a query parameter of min to max. Without the parameter *number does not change. */

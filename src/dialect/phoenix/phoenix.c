@@ -29,7 +29,7 @@
 /* ---- the welcome ---- */
 
 struct welcome {
-    struct store_session *session;
+    struct store_session *store;
     const struct principal *principal;
     struct arena arena;
     struct buffer *topics;
@@ -49,7 +49,7 @@ static enum status put_name(struct welcome *welcome, struct slice name) {
 static enum status put_watermark(struct welcome *welcome, struct slice name) {
     struct store_topic topic;
     arena_reset(&welcome->arena);
-    enum status status = store_load_topic(welcome->session, name, &welcome->arena, &topic);
+    enum status status = store_load_topic(welcome->store, name, &welcome->arena, &topic);
     if (status != STATUS_OK)
         return status == STATUS_NOT_FOUND ? STATUS_OK : status;
     put_comma(welcome->watermarks);
@@ -78,7 +78,7 @@ static enum status put_stream(struct welcome *welcome, struct slice stream_id) {
     if (address_kind(stream_id) == ADDRESS_TOPIC)
         return STATUS_OK;
     arena_reset(&welcome->arena);
-    enum status status = topic_address_find(welcome->session, stream_id, &welcome->arena, &found);
+    enum status status = topic_address_find(welcome->store, stream_id, &welcome->arena, &found);
     if (status == STATUS_OK)
         status = buffer_append_slice(&name, found.topic.data ? found.topic : stream_id);
     if (status == STATUS_INVALID_TOPIC)
@@ -101,10 +101,10 @@ static enum status put_named(struct welcome *welcome, enum topic_kind kind, stru
  * a token without grants, the topics its scopes open by name, or "*" for one that reads everything.
  * watermarks: the JSON array of {topic, watermark} of those that exist. A name in the token that
  * its scopes do not open is left out. Runs on a thread of the store pool. */
-static enum status welcome_write(struct store_session *session, const struct principal *principal,
+static enum status welcome_write(struct store_session *store, const struct principal *principal,
                                  struct buffer *topics, struct buffer *watermarks) {
     struct welcome welcome = {
-        .session = session, .principal = principal, .topics = topics, .watermarks = watermarks};
+        .store = store, .principal = principal, .topics = topics, .watermarks = watermarks};
     const struct grant_list *named = &principal->topics;
     const struct grant_list *streams = &principal->streams;
     bool is_narrowed = named->count + streams->count > 0;

@@ -322,7 +322,7 @@ static enum status merge(struct subscribe *subscribe) {
     return status;
 }
 
-enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *session) {
+enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *store) {
     enum status status = STATUS_OK;
     size_t left = OPENING_SLICE_TOPICS;
     while (status == STATUS_OK && left > 0 && subscribe->looked_up < subscribe->count) {
@@ -331,7 +331,7 @@ enum status subscribe_resolve(struct subscribe *subscribe, struct store_session 
         if (!item->is_stream)
             continue;
         left--;
-        status = topic_address_find(session, item->name, &subscribe->arena, &found);
+        status = topic_address_find(store, item->name, &subscribe->arena, &found);
         /* A stream without a topic is subscribed as the stream. */
         if (status == STATUS_OK)
             item->topic = found.topic.data ? found.topic : item->name;

@@ -55,8 +55,7 @@ MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_v
                                       size_t topics_max);
 /* Finds the topics of streams, OPENING_SLICE_TOPICS in a call; is_resolved: all of them. Afterwards
  * each topic is there once. */
-MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
-                                         struct store_session *session);
+MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *store);
 /* Fills in the grants of the items: what the principal may read of each topic, as far as the token
  * decides. As many in a call; is_entitled: all of them. */
 void subscribe_entitle(struct subscribe *subscribe, const struct principal *principal);

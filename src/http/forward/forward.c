@@ -249,7 +249,7 @@ static void serve_waiting(struct forwards *all) {
     }
 }
 
-static void refuse(struct forward *forward, enum status status, const char *reason) {
+static void refuse_client(struct forward *forward, enum status status, const char *reason) {
     enum label_forward_outcome outcome = status == STATUS_LIMIT_REACHED
                                              ? LABEL_FORWARD_OUTCOME_REFUSED
                                              : LABEL_FORWARD_OUTCOME_UNREACHABLE;
@@ -319,7 +319,7 @@ static void retry(struct forward *forward, const char *reason) {
         if (may_have_effect(forward))
             answer_unknown(forward, reason);
         else
-            refuse(forward, STATUS_NOT_WRITER, reason);
+            refuse_client(forward, STATUS_NOT_WRITER, reason);
         return;
     }
     log_event(LOG_DEBUG, "forward.retry",
@@ -439,7 +439,7 @@ static void attempt(struct forward *forward) {
     if (!forward->upstream && fair_queue_add(&all->waiting[is_stream(forward)],
                                              exchange_client(forward->exchange, key).key,
                                              &forward->waiting) != STATUS_OK) {
-        refuse(forward, STATUS_LIMIT_REACHED, "too many requests wait for the writer");
+        refuse_client(forward, STATUS_LIMIT_REACHED, "too many requests wait for the writer");
         return;
     }
     if (!forward->upstream) {
@@ -464,7 +464,8 @@ static void on_deadline(struct deadline *deadline) {
         return;
     switch (forward->state) {
     case FORWARD_WAITING:
-        refuse(forward, STATUS_LIMIT_REACHED, "no connection to the writer was free in time");
+        refuse_client(forward, STATUS_LIMIT_REACHED,
+                      "no connection to the writer was free in time");
         return;
     case FORWARD_PAUSED:
         attempt(forward);
@@ -857,7 +858,7 @@ void forward_begin(struct exchange *exchange) {
             buffer_release(&exchange->body);
         }
         if (status != STATUS_OK) {
-            refuse(forward, STATUS_LIMIT_REACHED, "too many bytes wait for the writer");
+            refuse_client(forward, STATUS_LIMIT_REACHED, "too many bytes wait for the writer");
             return;
         }
         exchange_watch_end(exchange);
