@@ -587,20 +587,6 @@ static void begin_answer(struct forward *forward) {
                              answer->chunked ? NULL : &answer->content_length);
 }
 
-/* Remembers why the writer refuses the client, for the operator of this node. */
-static void note_refusal(struct forward *forward) {
-    static const struct slice start = SLICE("{\"error\":\"");
-    struct slice body = buffer_slice(&forward->body);
-    if (forward->answer.http_status < 400 || !slice_starts(body, start))
-        return;
-    body = slice_from(body, start.size);
-    for (int status = 0; status < STATUS_COUNT; status++) {
-        struct slice code = slice_of(status_code((enum status)status));
-        if (slice_starts(body, code) && body.size > code.size && body.data[code.size] == '"')
-            exchange_log_refusal(forward->exchange, (enum status)status, (struct slice){NULL, 0});
-    }
-}
-
 /* The rest of the body was dropped. */
 static void discarded(struct forward *forward) {
     /* The last line is still being sent: the sent event follows. */
@@ -656,7 +642,10 @@ static void pass(struct forward *forward) {
         return;
     }
     if (!exchange_is_answered(exchange)) {
-        note_refusal(forward);
+        /* Remembers why the writer refuses the client, for the operator of this node. */
+        enum status refusal = forward_refusal(forward->answer.http_status, text);
+        if (refusal != STATUS_OK)
+            exchange_log_refusal(exchange, refusal, (struct slice){NULL, 0});
         begin_answer(forward);
     }
     if (is_broken(forward)) {

@@ -88,6 +88,19 @@ bool forward_is_not_stored(unsigned http_status, struct slice body) {
                                   slice_starts(body, SLICE("{\"error\":\"writer_lost\"")));
 }
 
+enum status forward_refusal(unsigned http_status, struct slice body) {
+    static const struct slice start = SLICE("{\"error\":\"");
+    if (http_status < 400 || !slice_starts(body, start))
+        return STATUS_OK;
+    body = slice_from(body, start.size);
+    for (int status = 0; status < STATUS_COUNT; status++) {
+        struct slice code = slice_of(status_code((enum status)status));
+        if (slice_starts(body, code) && body.size > code.size && body.data[code.size] == '"')
+            return (enum status)status;
+    }
+    return STATUS_OK;
+}
+
 bool forward_has_identity(struct slice body) {
     const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
     struct json_field fields[] = {{.name = SLICE("event_id")}, {.name = SLICE("idempotency_key")}};

@@ -33,6 +33,8 @@ size_t forward_head_fields(const struct http1_answer *answer,
 
 /* The node that answered has no writer role any more, and stored nothing. */
 bool forward_is_not_stored(unsigned http_status, struct slice body);
+/* The status whose code the body of a refusal names; STATUS_OK: none. */
+enum status forward_refusal(unsigned http_status, struct slice body);
 /* The append has an event id or an idempotency key, so it is stored once, however often it is sent.
  */
 bool forward_has_identity(struct slice body);

@@ -116,6 +116,17 @@ static void a_proof_needs_the_key(void **state) {
     http1_parser_release(&parser);
 }
 
+static void a_refusal_names_its_status(void **state) {
+    (void)state;
+    assert_int_equal(
+        forward_refusal(403, SLICE("{\"error\":\"forbidden_topic\",\"message\":\"\"}")),
+        STATUS_FORBIDDEN_TOPIC);
+    assert_int_equal(forward_refusal(200, SLICE("{\"error\":\"forbidden_topic\"}")), STATUS_OK);
+    assert_int_equal(forward_refusal(403, SLICE("{\"error\":\"forbidden_topic")), STATUS_OK);
+    assert_int_equal(forward_refusal(403, SLICE("{\"error\":\"forbidden\"}")), STATUS_OK);
+    assert_int_equal(forward_refusal(502, SLICE("<html>")), STATUS_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_fields_from_end_to_end_are_forwarded),
@@ -123,6 +134,7 @@ int main(void) {
         cmocka_unit_test(only_whole_lines_are_passed_on),
         cmocka_unit_test(lines_of_an_array_are_counted),
         cmocka_unit_test(a_proof_needs_the_key),
+        cmocka_unit_test(a_refusal_names_its_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
