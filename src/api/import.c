@@ -28,7 +28,7 @@
 #define RECEIVE_BYTES        (256u << 10)
 #define ERROR_LINE_BYTES_MAX 4096
 #define PROGRESS_MS          1000
-#define NOT_OF_A_LOG         "no request makes such an event"
+#define NOT_OF_A_LOG         "no request could have made this event"
 
 enum import_phase {
     IMPORT_RECEIVE, /* the body is spooled, and each line checked */
@@ -380,7 +380,7 @@ static void group_answer(struct exchange_call *call) {
         if (status != STATUS_OK)
             work->line = work->stored_count + work->imported_count + 1;
     }
-    work->reason = "the store does not take this event after the one before it";
+    work->reason = "the store does not accept this event after the previous one";
     work->group.request_count = 0;
     arena_reset(&work->group.arena);
     if (status != STATUS_OK)

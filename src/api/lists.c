@@ -176,15 +176,15 @@ static const char *fault_of(const struct row_list *list, enum entity_kind kind) 
     enum worker_state worker_state;
     int topic_class = 0;
     if (status.data && kind == ENTITY_RUN && !run_state_parse(status, &run_state))
-        return "status is no state of a run.";
+        return "status must be a state of a run.";
     if (status.data && kind == ENTITY_WORKER && !worker_state_parse(status, &worker_state))
-        return "status is no state of a worker.";
+        return "status must be a state of a worker.";
     if (!class_name.data)
         return NULL;
     while (topic_class < TOPIC_CLASS_COUNT &&
            !slice_equal(class_name, slice_of(topic_class_name((enum topic_class)topic_class))))
         topic_class++;
-    return topic_class < TOPIC_CLASS_COUNT ? NULL : "class is no class of topics.";
+    return topic_class < TOPIC_CLASS_COUNT ? NULL : "class must be a topic class.";
 }
 
 static void handle_list(struct exchange *exchange, enum entity_kind kind) {
@@ -207,9 +207,10 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
     for (size_t i = 0; status == STATUS_OK && i < FILTER_COUNT; i++)
         status =
             query_text(exchange, slice_of(filter_names[i]), &list->memory[i], &list->filters[i]);
-    const char *message = status == STATUS_INVALID_REQUEST
-                              ? "limit is a whole number from 1 to 1000; a text has 2048 bytes."
-                              : NULL;
+    const char *message =
+        status == STATUS_INVALID_REQUEST
+            ? "limit is a whole number from 1 to 1000; a text has up to 2048 bytes."
+            : NULL;
     if (status == STATUS_OK) {
         message = fault_of(list, kind);
         status = message ? STATUS_INVALID_REQUEST : STATUS_OK;

@@ -79,7 +79,8 @@ enum status revoke_request_read(struct slice text, struct revoke_request *reques
     enum status status = json_read_object(text, &limits, fields, FIELD_COUNT);
     if (status != STATUS_OK)
         return status;
-    *message = "It has session_ids, device_ids, jtis and reason, and no other members.";
+    *message =
+        "The request may have session_ids, device_ids, jtis and reason, and no other member.";
     if (json_parse(text, &limits, &object) != STATUS_OK)
         return STATUS_INVALID_REQUEST;
     for (size_t i = 0; i < FIELD_COUNT; i++)

@@ -123,7 +123,7 @@ enum status audit_init_read(struct slice text, bool legacy_cursors, struct audit
     if (status != STATUS_OK)
         goto out;
     if (!fields[FIELD_TYPE].present || !json_string_is(fields[FIELD_TYPE].value, SLICE("init")))
-        status = refuse_init(&reading, "the first message has the type init");
+        status = refuse_init(&reading, "the first message must have the type init");
     else if (!fields[FIELD_VERSION].present ||
              !json_u64(fields[FIELD_VERSION].value, 1, &version) || version != 1)
         status = refuse_init(&reading, "version is 1");
@@ -148,7 +148,7 @@ enum status audit_init_read(struct slice text, bool legacy_cursors, struct audit
             since_read(since_text, &init->since) != STATUS_OK)
             status = refuse_init(&reading, "since is " SINCE_FORMS);
         else if (init->has_cursor)
-            status = refuse_init(&reading, "since stands instead of a cursor");
+            status = refuse_init(&reading, "since and a cursor exclude each other");
     }
     if (status == STATUS_OK && fields[FIELD_FILTERS].present)
         status = read_filters(&reading, fields[FIELD_FILTERS].value);

@@ -232,7 +232,8 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     if (audit->state == AUDIT_DENIED)
         return deny(session, audit->denied, status_code(audit->denied));
     if (audit->state == AUDIT_NEW)
-        return refuse_message(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
+        return refuse_message(session, STATUS_INVALID_MESSAGE, "reason",
+                              "the init did not arrive in time");
     if (audit->state != AUDIT_BEGUN)
         return STATUS_OK;
     (void)snprintf(tail, sizeof(tail), ",\"interval_ms\":%" PRIu64 "}",
@@ -427,7 +428,7 @@ static enum status receive(struct session *session, struct slice text) {
         return STATUS_OK;
     if (audit->state != AUDIT_NEW)
         return refuse_message(session, STATUS_INVALID_MESSAGE, "reason",
-                              "only one message, the init");
+                              "only one message is allowed, the init");
     enum status status =
         audit_init_read(text, settings_of(session)->legacy_cursors, &audit->init, &problem);
     if (status == STATUS_INVALID_MESSAGE)

@@ -1,3 +1,12 @@
+/* An exchange is made at the head of its request, and has one answer:
+ *
+ *   exchange_new ──▶ handler ──▶ answer: one piece, from one bounded slot
+ *                          └──▶ begin, send …, end: any length, a piece at a time
+ *
+ * Both count what a slow client leaves unread (hold_answer), log and count the request once, and
+ * add the fields that each answer has. The connection detaches its exchange when the answer is
+ * written or the connection closes. Calls on other threads keep the memory until they have
+ * returned; then exchange_unref says whether an answer is still possible. */
 #include "http/exchange.h"
 
 #include <assert.h>

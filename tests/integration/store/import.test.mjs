@@ -139,7 +139,7 @@ test("a file that is not an export of this log is refused before the first write
     [sealed(changed(notice, (line) => relinked(line, { owner: { user_id: "ada", guest_scope: "g" } }))), /not an event of an export/, notice + 1],
     [sealed(changed(last, (line) => relinked(line, { event_id: JSON.parse(lines[2]).event_id }))), /earlier line has the same event_id/, last + 1],
     [sealed(changed(last, (line) => relinked(line, { owner: { user_id: "eve" } }))), /owner is not that of the entity/, last + 1],
-    [sealed([relinked(lines[0], { owner: { user_id: "eve" } })]), /no request makes such an event/, 1],
+    [sealed([relinked(lines[0], { owner: { user_id: "eve" } })]), /no request could have made this event/, 1],
     [sealed(swapped), /cursor is not above/, 2],
     [sealed(dropped(1)), /earlier events of the entity are missing/],
     [sealed(dropped(2990)), /earlier events of the entity are missing/],
