@@ -25,7 +25,6 @@
  * errors are answered, begins its answer after a second, and then sends bytes that change nothing.
  *
  * An item that is refused with 429 or 503 must not be overtaken by later items of its entity. The
- * writer keeps these entities for all groups of the batch (authority/append_order.h). The loop
  * keeps those of groups that the writer did not take.
  */
 #include <assert.h>
@@ -38,7 +37,7 @@
 #include "api/handlers.h"
 #include "api/health.h"
 #include "api/spool.h"
-#include "authority/append_order.h"
+#include "authority/append.h"
 #include "authority/append_read.h"
 #include "authority/call.h"
 #include "base/limits.h"

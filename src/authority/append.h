@@ -1,15 +1,20 @@
-/* Append requests and their answers: plain structs that travel to the writer thread and back.
- * A group and all its slices belong to its maker until writer_post, to the writer until done is
- * called, then to its maker again. Answers live in the group's arena.
- * Every request of a group gets a status of its own; one bad request does not fail the others.
- * Nothing is answered before the commit that holds it is durable. */
+/* Append requests, their groups and their answers: plain structs that travel to the writer thread
+ * and back.
+ * Thread: a group and all its slices belong to its maker until writer_post, to the writer until
+ * done is called, then to its maker again.
+ * Memory: answers live in the group's arena.
+ * Errors: every request of a group gets a status of its own. A bad request does not fail the
+ * others. Invariant: nothing is answered before the commit that holds it is durable. */
 #ifndef AUTHORITY_APPEND_H
 #define AUTHORITY_APPEND_H
+
+#include <stdatomic.h>
 
 #include "auth/principal.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/mailbox.h"
+#include "base/map.h"
 #include "store/store.h"
 
 #define APPEND_IDEMPOTENCY_BYTES_MAX 256
@@ -30,7 +35,7 @@ enum append_kind {
     APPEND_KIND_COUNT,
 };
 
-/* Details of a refusal, for the error body; which are set depends on the status. */
+/* Details of a refusal, for the error body. The status decides which of them are set. */
 struct append_refusal {
     uint64_t actual_seq;     /* sequence_conflict */
     uint64_t retry_after_ms; /* the same, and quota_exceeded; 0: time does not help */
@@ -45,7 +50,7 @@ struct append_refusal {
     const char *message;         /* NULL: the status's own */
 };
 
-/* An event of another store's log, which is appended as it was there. */
+/* An event of another store's log. It is appended as it was there. */
 struct append_import {
     uint64_t log_id; /* its number in the log */
     struct uuid cursor;
@@ -59,10 +64,10 @@ struct append_request {
     /* Lives until the group is answered. NULL: the operator, or the server itself. */
     const struct principal *producer;
 
-    /* Asked. Shapes are checked and the payload is made canonical and hashed before posting, on
-     * the poster's thread; absent slices have data NULL. */
+    /* The question. The poster's thread checks shapes and makes the payload canonical before
+     * posting. Absent slices have data NULL. */
     enum append_kind kind;
-    struct slice entity_id; /* absent at creation: one is made */
+    struct slice entity_id; /* absent at creation: the writer makes one */
     struct slice event_type;
     struct slice payload; /* canonical JSON; {} when none was given */
     uint8_t payload_hash[SHA256_BYTES];
@@ -86,11 +91,11 @@ struct append_request {
     bool is_rate_free;          /* publish rates do not apply */
     enum store_room room_least; /* the event is refused with less */
 
-    /* Answered. STATUS_OK when posted; a request refused while it was read is posted with its
-     * refusal, keeps it, and is otherwise left alone. When STATUS_OK is answered, event is set: the
-     * one appended, or where nothing was the one that stands for it (deduplicated). entity is
-     * whole after creations, heartbeats and changes of status; after the others it has its ref,
-     * kind, id, status and head only. */
+    /* The answer. The status is STATUS_OK when posted. A request that was refused while it was read
+     * is posted with its refusal and keeps it. If the answer is STATUS_OK, event is the event that
+     * was appended, or the earlier event that stands for it (deduplicated). The entity is complete
+     * after creations, heartbeats and changes of status. After the others it has its ref, kind, id,
+     * status and head only. */
     enum status status;
     bool deduplicated;
     bool created;
@@ -99,7 +104,19 @@ struct append_request {
     struct append_refusal refusal;
 };
 
-struct append_order;
+/* The order of one batch, whose groups wait behind each other. If an event is refused for now, its
+ * entity is blocked, so that later events do not overtake it: they are answered
+ * STATUS_NOT_ATTEMPTED, and a retry of the batch keeps its order. The order belongs to the writer's
+ * thread from the first post of the batch until its last answer, except for is_abandoned, which any
+ * thread may set. It holds bounded copies of the ids, none before the first refusal. Without room
+ * for another entity it blocks every later request. */
+struct append_order {
+    struct map entities; /* by kind and id */
+    struct arena names;
+    bool blocks_all;
+    const struct append_group *last_waiting; /* in the writer's queue; NULL: none waits there */
+    atomic_bool is_abandoned; /* no client waits for the answers: waiting groups are not applied */
+};
 
 /* An item of the writer's mailbox; filled by posting. */
 struct writer_item {
@@ -112,13 +129,13 @@ struct append_group {
     struct append_request *requests;
     size_t request_count;
     struct arena arena; /* the maker's; the writer puts answers here */
-    /* Shared by the groups of one batch, which are posted in order. NULL: no order is kept after a
-     * refusal. */
+    /* Shared by the groups of one batch, which are posted in order. NULL: later requests are
+     * applied even after a refusal. */
     struct append_order *order;
     /* Called on the writer's thread, once; typically posts the group back to a loop. */
     void (*done)(struct append_group *group);
     void *user;
-    /* The writer's: its memory, and what it costs in its turn. */
+    /* The writer's: the group's lane, memory and cost. */
     struct fair_item waiting;
 };
 
@@ -128,5 +145,27 @@ static inline uint64_t append_group_cost(const struct append_group *group) {
         cost += group->requests[i].payload.size + group->requests[i].metadata.size;
     return cost;
 }
+
+bool append_is_creation(enum append_kind kind);
+/* Whether the stored idempotency key holds its scope: kind, topic and producing owner. The other
+ * keys are stored with their entity. */
+bool append_key_is_scoped(enum append_kind kind);
+/* The kind of entity that a request appends to. */
+enum entity_kind append_entity_kind(enum append_kind kind);
+/* The id of that entity. Absent if the request is refused before its entity matters, or if an id
+ * will be made. */
+struct slice append_entity_id(const struct append_request *request);
+
+/* Refuses all requests that were not refused before; the second, all of these but imports. */
+void append_group_refuse(struct append_group *group, enum status status);
+void append_group_refuse_new(struct append_group *group, enum status status);
+
+void append_order_init(struct append_order *order);
+void append_order_release(struct append_order *order);
+/* The request was answered or refused. A refusal with 429 or 503 blocks its entity. Other requests
+ * change nothing. */
+void append_order_note(struct append_order *order, const struct append_request *request);
+/* Whether an earlier request of the same entity was refused for now. */
+bool append_order_blocks(const struct append_order *order, const struct append_request *request);
 
 #endif

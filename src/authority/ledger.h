@@ -1,7 +1,7 @@
 /* The ledger: the writer's memory of the log, and the batch of events that is being formed.
  * Owned by the writer's thread. Memory: a bounded cache, a bounded set of ids, one batch.
  * The store's statuses from the calls that use the store; STATUS_OUT_OF_MEMORY.
- * A batch is: ledger_begin, ledger_gather for each request in order, ledger_prefetch, ledger_apply
+ * A batch is: ledger_begin, ledger_gather for each request in order, ledger_prefetch, rules_apply
  * for each request in the same order, then ledger_committed or ledger_forget. Each request sees the
  * effects of the requests before it. Only ledger_begin and ledger_prefetch read the store.
  * Until ledger_committed nothing that was applied counts; ledger_forget undoes all of it. */

@@ -41,44 +41,6 @@ void lookups_begin(struct lookups *lookups) {
     lookups->used_count = 0;
 }
 
-enum entity_kind append_entity_kind(enum append_kind kind) {
-    switch (kind) {
-    case APPEND_RUN_CREATE:
-    case APPEND_RUN_EVENT:
-        return ENTITY_RUN;
-    case APPEND_WORKER_CREATE:
-    case APPEND_WORKER_HEARTBEAT:
-    case APPEND_WORKER_STATUS:
-    case APPEND_WORKER_EVENT:
-        return ENTITY_WORKER;
-    case APPEND_AUDIT_EVENT:
-        return ENTITY_AUDIT;
-    case APPEND_TOPIC_EVENT:
-    case APPEND_NOTIFICATION:
-    case APPEND_KIND_COUNT:
-        break;
-    }
-    return ENTITY_TOPIC;
-}
-
-bool append_is_creation(enum append_kind kind) {
-    return kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE;
-}
-
-bool append_key_is_scoped(enum append_kind kind) {
-    return append_is_creation(kind) || kind == APPEND_TOPIC_EVENT || kind == APPEND_NOTIFICATION;
-}
-
-struct slice append_entity_id(const struct append_request *request) {
-    if (request->kind == APPEND_NOTIFICATION)
-        return topic_name(TOPIC_NOTIFICATIONS);
-    if (request->kind == APPEND_AUDIT_EVENT)
-        return SLICE(AUDIT_ENTITY_ID);
-    if (request->kind == APPEND_TOPIC_EVENT && topic_is_projection_owned(request->entity_id))
-        return (struct slice){NULL, 0};
-    return request->entity_id;
-}
-
 /* ---- gathering ---- */
 
 /* Requests of a batch often append to one entity, which is looked up once then. */

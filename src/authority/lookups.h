@@ -81,14 +81,4 @@ MUST_CHECK enum status lookups_event(const struct lookups *lookups, uint32_t num
 /* The entity of that event, for a request that creates; NULL where there is none. */
 const struct store_entity *lookups_holder(const struct lookups *lookups, uint32_t number);
 
-bool append_is_creation(enum append_kind kind);
-/* Whether the stored idempotency key holds its scope: kind, topic and producing owner. The other
- * keys are stored with their entity. */
-bool append_key_is_scoped(enum append_kind kind);
-/* The kind of entity that a request appends to. */
-enum entity_kind append_entity_kind(enum append_kind kind);
-/* The id of that entity. Absent where the request is refused before its entity matters, or where an
- * id will be made. */
-struct slice append_entity_id(const struct append_request *request);
-
 #endif

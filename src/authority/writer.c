@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "authority/append_order.h"
+#include "authority/append.h"
 #include "authority/committer.h"
 #include "authority/outbox/outbox.h"
-#include "authority/rules/apply.h"
+#include "authority/rules/rules.h"
 #include "authority/writer_queue.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -253,7 +253,7 @@ static enum status begin_batch(struct writer *writer, struct mailbox_item *first
         /* An event among those of an import would end it, and would be part of no other log. */
         if (atomic_load_explicit(&writer->is_importing, memory_order_relaxed))
             append_group_refuse_new(group_of(item), STATUS_IMPORT_IN_PROGRESS);
-        ledger_gather_group(ledger, group_of(item));
+        rules_gather_group(ledger, group_of(item));
     }
     return ledger_prefetch(ledger);
 }
@@ -270,7 +270,7 @@ static void apply_groups(struct writer *writer, struct mailbox_item *first,
     if (status != STATUS_OK)
         refuse_groups(first, end, is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
     for (struct mailbox_item *item = first; status == STATUS_OK && item != end; item = item->next)
-        ledger_apply_group(&writer->ledger, group_of(item));
+        rules_apply_group(&writer->ledger, group_of(item));
     if (status == STATUS_OK && writer->outbox && group_of(first) == outbox_group(writer->outbox))
         outbox_settle(writer->outbox, &writer->ledger.batch);
     if (status == STATUS_OK)

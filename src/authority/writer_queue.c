@@ -2,8 +2,8 @@
 
 #include <assert.h>
 
-#include "authority/append_order.h"
-#include "authority/rules/apply.h"
+#include "authority/append.h"
+#include "authority/rules/rules.h"
 
 /* Groups in order, linked as in a mailbox. */
 struct group_list {

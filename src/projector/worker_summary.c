@@ -1,6 +1,6 @@
 #include "projector/worker_summary.h"
 
-#include "authority/rules/metadata.h"
+#include "authority/metadata.h"
 #include "authority/worker_state.h"
 #include "base/limits.h"
 #include "base/list.h"

@@ -7,7 +7,7 @@
 #ifndef AUTHORITY_OUTBOX_OUTBOX_H
 #define AUTHORITY_OUTBOX_OUTBOX_H
 
-#include "authority/append_order.h"
+#include "authority/append.h"
 #include "authority/batch.h"
 #include "authority/outbox/outbox_row.h"
 

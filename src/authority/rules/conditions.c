@@ -1,32 +1,32 @@
-#include "authority/rules/conditions.h"
+/* Conditions that all kinds of appends share. An event that a request repeats is looked for by its
+ * idempotency key, then by its event id: first in the batch under way, then among what the prefetch
+ * found. If there is one, the content decides between its answer and a conflict. */
+#include "authority/rules/rules.h"
 
 #include "topic/topic_name.h"
 #include "wire/json.h"
 
 /* ---- events that exist already ---- */
 
-static bool copy_text(struct arena *arena, struct slice *text) {
-    if (text->data == NULL)
-        return true;
-    *text = arena_copy(arena, *text);
-    return text->data != NULL;
-}
-
-static enum status copy_event(struct arena *arena, const struct store_event *from,
-                              struct store_event *to) {
-    *to = *from;
-    bool done = copy_text(arena, &to->entity_id) && copy_text(arena, &to->type) &&
-                copy_text(arena, &to->payload) && copy_text(arena, &to->owner.user_id) &&
-                copy_text(arena, &to->owner.guest_scope) && copy_text(arena, &to->owner.org_id);
-    return done ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-}
-
 /* An event of the batch under way lives in the memory of its own group, which may be freed before
  * the group that is answered with it. */
 static enum status copy_batch_event(const struct ledger *ledger, const struct draft *draft,
                                     uint64_t log_id, struct store_event *event) {
     const struct store_event *under_way = batch_event(&ledger->batch, log_id);
-    return under_way ? copy_event(draft->arena, under_way, event) : STATUS_INTERNAL_ERROR;
+    if (!under_way)
+        return STATUS_INTERNAL_ERROR;
+    *event = *under_way;
+    struct slice *texts[] = {&event->entity_id,         &event->type,
+                             &event->payload,           &event->owner.user_id,
+                             &event->owner.guest_scope, &event->owner.org_id};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (!texts[i]->data)
+            continue;
+        *texts[i] = arena_copy(draft->arena, *texts[i]);
+        if (!texts[i]->data)
+            return STATUS_OUT_OF_MEMORY;
+    }
+    return STATUS_OK;
 }
 
 /* Answers with an event that exists already, in request->event. */
@@ -43,21 +43,17 @@ static enum status answer_repeated(struct ledger *ledger, struct draft *draft) {
     return STATUS_OK;
 }
 
-static enum status find_first(struct ledger *ledger, const struct draft *draft,
-                              struct store_event *event) {
-    uint64_t first_log_id = draft->entry->first_log_id;
-    if (first_log_id > ledger->committed_log_id)
-        return copy_batch_event(ledger, draft, first_log_id, event);
-    enum status status = lookups_event(&ledger->lookups, draft->lookup->first_event, event);
-    /* Every entity has a first event. */
-    return status == STATUS_OK && event->log_id == 0 ? STATUS_INTERNAL_ERROR : status;
-}
-
-enum status ledger_answer_first(struct ledger *ledger, struct draft *draft, bool must_match) {
+enum status rules_answer_first(struct ledger *ledger, struct draft *draft, bool must_match) {
     struct store_event event;
-    enum status status = find_first(ledger, draft, &event);
+    uint64_t first_log_id = draft->entry->first_log_id;
+    enum status status = first_log_id > ledger->committed_log_id
+                             ? copy_batch_event(ledger, draft, first_log_id, &event)
+                             : lookups_event(&ledger->lookups, draft->lookup->first_event, &event);
     if (status != STATUS_OK)
         return status;
+    /* Every entity has a first event. */
+    if (event.log_id == 0)
+        return STATUS_INTERNAL_ERROR;
     if (must_match && memcmp(event.payload_hash, draft->payload_hash, SHA256_BYTES) != 0)
         return STATUS_ALREADY_EXISTS;
     draft->request->event = event;
@@ -66,7 +62,7 @@ enum status ledger_answer_first(struct ledger *ledger, struct draft *draft, bool
 
 /* ---- names and owners ---- */
 
-enum status ledger_check_names(struct draft *draft) {
+enum status rules_check_names(struct draft *draft) {
     const struct store_entity *entity = &draft->entity;
     const struct slice names[] = {entity->id, entity->owner.user_id, entity->owner.guest_scope,
                                   entity->owner.org_id};
@@ -84,7 +80,7 @@ static bool is_other(struct slice given, struct slice actual) {
     return given.data && !(actual.data && slice_equal(given, actual));
 }
 
-enum status ledger_check_owner(const struct draft *draft) {
+enum status rules_check_owner(const struct draft *draft) {
     if (draft->request->import)
         return STATUS_OK;
     const struct owner *given = &draft->request->owner;
@@ -125,19 +121,16 @@ static bool is_same_owner(const struct draft *draft, const struct store_event *e
             is_same_text(given->org_id, actual->org_id));
 }
 
-static bool is_same_content(const struct draft *draft, const struct store_event *event) {
-    if (event->entity_ref != draft->entity.ref || !slice_equal(event->type, draft->type) ||
-        !is_same_owner(draft, event))
-        return false;
-    if (draft->request->kind == APPEND_WORKER_STATUS)
-        return is_same_status(draft->request, event->payload);
-    return memcmp(event->payload_hash, draft->payload_hash, SHA256_BYTES) == 0;
-}
-
-/* The original where the content is the same, and the conflict where it is not. */
+/* The original if the content is the same, otherwise the conflict. */
 static enum status answer_original(struct ledger *ledger, struct draft *draft,
                                    const struct store_event *event, enum status conflict) {
-    if (!is_same_content(draft, event)) {
+    bool is_same = event->entity_ref == draft->entity.ref &&
+                   slice_equal(event->type, draft->type) && is_same_owner(draft, event);
+    if (is_same && draft->request->kind == APPEND_WORKER_STATUS)
+        is_same = is_same_status(draft->request, event->payload);
+    else if (is_same)
+        is_same = memcmp(event->payload_hash, draft->payload_hash, SHA256_BYTES) == 0;
+    if (!is_same) {
         draft->rests_on_batch = event->log_id > ledger->committed_log_id;
         return conflict;
     }
@@ -145,7 +138,7 @@ static enum status answer_original(struct ledger *ledger, struct draft *draft,
     return answer_repeated(ledger, draft);
 }
 
-/* The event that has the request's key; its log_id is 0 where the key is new. A key that was stored
+/* The event that has the request's key; its log_id is 0 if the key is new. A key that was stored
  * before keys of topics had an owner belongs to the owner of its event. */
 static enum status find_key(struct ledger *ledger, const struct draft *draft,
                             struct store_event *event) {
@@ -167,9 +160,9 @@ static enum status find_key(struct ledger *ledger, const struct draft *draft,
     return status;
 }
 
-/* The event that has the request's id; its log_id is 0 where the id is new. The set of recent ids
- * holds all supplied ids of the batch under way, and the batch has those that it minted. Of the
- * others the prefetch knows. */
+/* The event that has the request's id; its log_id is 0 if the id is new. The set of recent ids
+ * holds all supplied ids of the batch under way, and the batch has those that it minted. The
+ * prefetch looked the others up. */
 static enum status find_event_id(struct ledger *ledger, const struct draft *draft,
                                  struct store_event *event) {
     uint64_t log_id = 0;
@@ -183,7 +176,7 @@ static enum status find_event_id(struct ledger *ledger, const struct draft *draf
     return lookups_event(&ledger->lookups, draft->lookup->id_event, event);
 }
 
-enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft) {
+enum status rules_check_conditions(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
     struct store_event event;
     if (request->import)
@@ -207,56 +200,41 @@ enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft) 
     return STATUS_OK;
 }
 
-/* ---- creations ---- */
-
-/* The state of an event's entity: memory knows of the batch under way, the prefetch does not. */
-static enum status take_holder(struct ledger *ledger, struct draft *draft,
-                               const struct store_event *event, uint32_t lookup_number) {
-    const struct store_entity *holder = lookups_holder(&ledger->lookups, lookup_number);
-    draft->entry = entity_cache_find(&ledger->cache, event->entity_kind, event->entity_id);
-    if (!draft->entry && !holder)
-        return STATUS_INTERNAL_ERROR;
-    draft->entity = draft->entry ? draft->entry->entity : *holder;
-    return STATUS_OK;
-}
-
-static enum status answer_creation(struct ledger *ledger, struct draft *draft,
-                                   const struct store_event *event, creation_check_cb *check) {
-    struct append_request *request = draft->request;
-    bool is_same = event->entity_kind == append_entity_kind(request->kind) &&
-                   (!request->entity_id.data || slice_equal(request->entity_id, event->entity_id));
-    enum status status = STATUS_OK;
-    if (is_same) {
-        request->entity_id = event->entity_id;
-        status = check(ledger, draft, event, &is_same);
-    }
-    if (status != STATUS_OK)
-        return status;
-    draft->rests_on_batch = !is_same && event->log_id > ledger->committed_log_id;
-    if (!is_same)
-        return STATUS_ALREADY_EXISTS;
-    request->event = *event;
-    return answer_repeated(ledger, draft);
-}
-
-enum status ledger_check_repeat(struct ledger *ledger, struct draft *draft,
-                                creation_check_cb *check) {
+enum status rules_check_repeat(struct ledger *ledger, struct draft *draft,
+                               creation_check_cb *check) {
     const struct request_lookup *lookup = draft->lookup;
+    struct append_request *request = draft->request;
     struct store_event event;
-    if (draft->request->import)
+    if (request->import)
         return STATUS_OK;
     enum status conflict = STATUS_IDEMPOTENCY_KEY_CONFLICT;
     uint32_t number = lookup->key_event;
     enum status status = find_key(ledger, draft, &event);
-    if (status == STATUS_OK && event.log_id == 0 && draft->request->has_event_id) {
+    if (status == STATUS_OK && event.log_id == 0 && request->has_event_id) {
         conflict = STATUS_EVENT_ID_CONFLICT;
         number = lookup->id_event;
         status = find_event_id(ledger, draft, &event);
     }
     if (status != STATUS_OK || event.log_id == 0)
         return status;
-    status = take_holder(ledger, draft, &event, number);
-    if (status == STATUS_OK)
-        status = answer_creation(ledger, draft, &event, check);
-    return status == STATUS_ALREADY_EXISTS ? conflict : status;
+    /* The event's entity: memory has it if the batch under way uses it, otherwise the prefetch. */
+    const struct store_entity *holder = lookups_holder(&ledger->lookups, number);
+    draft->entry = entity_cache_find(&ledger->cache, event.entity_kind, event.entity_id);
+    if (!draft->entry && !holder)
+        return STATUS_INTERNAL_ERROR;
+    draft->entity = draft->entry ? draft->entry->entity : *holder;
+    bool is_same = event.entity_kind == append_entity_kind(request->kind) &&
+                   (!request->entity_id.data || slice_equal(request->entity_id, event.entity_id));
+    if (is_same) {
+        request->entity_id = event.entity_id;
+        status = check(ledger, draft, &event, &is_same);
+    }
+    if (status != STATUS_OK)
+        return status;
+    if (!is_same) {
+        draft->rests_on_batch = event.log_id > ledger->committed_log_id;
+        return conflict;
+    }
+    request->event = event;
+    return answer_repeated(ledger, draft);
 }

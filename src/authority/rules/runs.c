@@ -1,17 +1,17 @@
-#include "authority/rules/runs.h"
+#include "authority/rules/rules.h"
 
 #include <assert.h>
 
-#include "authority/rules/conditions.h"
 #include "authority/run_state.h"
 #include "wire/object_writer.h"
 
 #define MADE_ID_PREFIX "run_"
 
-/* Members sorted by name: the text is canonical. */
-static enum status write_started(struct buffer *out, const struct append_request *request) {
-    buffer_clear(out);
-    struct object_writer object = object_begin(out);
+/* The payload of run.started. Members sorted by name: the text is canonical. */
+static enum status take_started(struct ledger *ledger, struct draft *draft) {
+    const struct append_request *request = draft->request;
+    buffer_clear(&ledger->text);
+    struct object_writer object = object_begin(&ledger->text);
     object_json_given(&object, SLICE("metadata"), request->metadata);
     object_text_given(&object, SLICE("org_id"), request->owner.org_id);
     object_text_given(&object, SLICE("owner_guest_scope"), request->owner.guest_scope);
@@ -19,26 +19,7 @@ static enum status write_started(struct buffer *out, const struct append_request
     object_text(&object, SLICE("run_id"), request->entity_id);
     object_text_given(&object, SLICE("thread_id"), request->thread_id);
     object_text_given(&object, SLICE("worker_id"), request->worker_id);
-    return object_end(&object);
-}
-
-static struct store_entity new_run(const struct draft *draft) {
-    const struct append_request *request = draft->request;
-    return (struct store_entity){
-        .kind = ENTITY_RUN,
-        .id = request->entity_id,
-        .owner = request->owner,
-        .status = slice_of(run_state_name(RUN_RUNNING)),
-        .worker_id = request->worker_id,
-        .thread_id = request->thread_id,
-        .metadata = request->metadata,
-        .created_at_ms = draft->time_ms,
-        .started_at_ms = draft->time_ms,
-    };
-}
-
-static enum status take_started(struct ledger *ledger, struct draft *draft) {
-    enum status status = write_started(&ledger->text, draft->request);
+    enum status status = object_end(&object);
     return status == STATUS_OK ? ledger_take_payload(ledger, draft) : status;
 }
 
@@ -51,10 +32,10 @@ static enum status check_started(struct ledger *ledger, struct draft *draft,
     return status;
 }
 
-enum status runs_create(struct ledger *ledger, struct draft *draft) {
+enum status rules_create_run(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
     draft->answers_entity = true;
-    enum status status = ledger_check_repeat(ledger, draft, check_started);
+    enum status status = rules_check_repeat(ledger, draft, check_started);
     if (status != STATUS_OK || draft->is_answered)
         return status;
     status = STATUS_NOT_FOUND;
@@ -73,9 +54,19 @@ enum status runs_create(struct ledger *ledger, struct draft *draft) {
     if (status == STATUS_OK && request->import)
         return STATUS_IMPORT_REFUSED;
     if (status == STATUS_OK)
-        return ledger_answer_first(ledger, draft, true);
-    draft->entity = new_run(draft);
-    status = ledger_check_names(draft);
+        return rules_answer_first(ledger, draft, true);
+    draft->entity = (struct store_entity){
+        .kind = ENTITY_RUN,
+        .id = request->entity_id,
+        .owner = request->owner,
+        .status = slice_of(run_state_name(RUN_RUNNING)),
+        .worker_id = request->worker_id,
+        .thread_id = request->thread_id,
+        .metadata = request->metadata,
+        .created_at_ms = draft->time_ms,
+        .started_at_ms = draft->time_ms,
+    };
+    status = rules_check_names(draft);
     return status == STATUS_OK ? ledger_append(ledger, draft) : status;
 }
 
@@ -100,14 +91,14 @@ static enum status apply_transition(struct draft *draft) {
     return STATUS_OK;
 }
 
-enum status runs_append(struct ledger *ledger, struct draft *draft) {
+enum status rules_append_to_run(struct ledger *ledger, struct draft *draft) {
     enum status status = ledger_find(draft);
     if (status == STATUS_NOT_FOUND)
         return STATUS_RUN_NOT_FOUND;
     if (status == STATUS_OK)
-        status = ledger_check_owner(draft);
+        status = rules_check_owner(draft);
     if (status == STATUS_OK)
-        status = ledger_check_conditions(ledger, draft);
+        status = rules_check_conditions(ledger, draft);
     if (status != STATUS_OK || draft->is_answered)
         return status;
     status = apply_transition(draft);

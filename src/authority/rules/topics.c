@@ -1,8 +1,7 @@
-#include "authority/rules/topics.h"
+#include "authority/rules/rules.h"
 
 #include <assert.h>
 
-#include "authority/rules/conditions.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 
@@ -19,44 +18,41 @@ static enum status check_stream(struct ledger *ledger, struct draft *draft) {
     return draft->lookup->entry->is_stream_taken ? STATUS_STREAM_ID_CONFLICT : STATUS_OK;
 }
 
-static enum status begin_entity(struct ledger *ledger, struct draft *draft, enum entity_kind kind) {
-    draft->entity = (struct store_entity){
-        .kind = kind,
-        .id = draft->request->entity_id,
-        .created_at_ms = draft->time_ms,
-    };
-    enum status status = ledger_check_names(draft);
-    if (status == STATUS_OK)
-        status = topic_name_of_entity(draft->arena, kind, draft->entity.id, &draft->topic);
-    if (status == STATUS_OK)
-        status = topic_stream(draft->arena, draft->topic, &draft->stream_id);
-    if (status == STATUS_OK && kind == ENTITY_TOPIC)
-        status = check_stream(ledger, draft);
-    return status;
-}
-
+/* Appends to a topic or to the audit log, which the first event creates. */
 static enum status append_to(struct ledger *ledger, struct draft *draft, enum entity_kind kind) {
     enum status status = ledger_find(draft);
-    if (status == STATUS_NOT_FOUND)
-        status = begin_entity(ledger, draft, kind);
+    if (status == STATUS_NOT_FOUND) {
+        draft->entity = (struct store_entity){
+            .kind = kind,
+            .id = draft->request->entity_id,
+            .created_at_ms = draft->time_ms,
+        };
+        status = rules_check_names(draft);
+        if (status == STATUS_OK)
+            status = topic_name_of_entity(draft->arena, kind, draft->entity.id, &draft->topic);
+        if (status == STATUS_OK)
+            status = topic_stream(draft->arena, draft->topic, &draft->stream_id);
+        if (status == STATUS_OK && kind == ENTITY_TOPIC)
+            status = check_stream(ledger, draft);
+    }
     if (status == STATUS_OK)
-        status = ledger_check_conditions(ledger, draft);
+        status = rules_check_conditions(ledger, draft);
     return status == STATUS_OK && !draft->is_answered ? ledger_append(ledger, draft) : status;
 }
 
-enum status topics_append(struct ledger *ledger, struct draft *draft) {
+enum status rules_append_to_topic(struct ledger *ledger, struct draft *draft) {
     /* A name that the projector owns was not looked up. */
     if (!draft->lookup->entry)
         return STATUS_PROJECTION_OWNED_TOPIC;
     return append_to(ledger, draft, ENTITY_TOPIC);
 }
 
-enum status topics_notify(struct ledger *ledger, struct draft *draft) {
+enum status rules_notify(struct ledger *ledger, struct draft *draft) {
     draft->request->entity_id = topic_name(TOPIC_NOTIFICATIONS);
     return append_to(ledger, draft, ENTITY_TOPIC);
 }
 
-enum status topics_audit(struct ledger *ledger, struct draft *draft) {
+enum status rules_audit(struct ledger *ledger, struct draft *draft) {
     draft->request->entity_id = SLICE(AUDIT_ENTITY_ID);
     return append_to(ledger, draft, ENTITY_AUDIT);
 }

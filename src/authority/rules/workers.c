@@ -1,9 +1,8 @@
-#include "authority/rules/workers.h"
+#include "authority/rules/rules.h"
 
 #include <assert.h>
 
-#include "authority/rules/conditions.h"
-#include "authority/rules/metadata.h"
+#include "authority/metadata.h"
 #include "authority/worker_state.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
@@ -58,25 +57,6 @@ static enum status append_registration(struct ledger *ledger, struct draft *draf
     return status == STATUS_OK ? ledger_append(ledger, draft) : status;
 }
 
-static enum status register_again(struct ledger *ledger, struct draft *draft) {
-    enum worker_state state;
-    /* A producer may append to it, and changes no owner. */
-    if (draft->request->producer)
-        draft->request->owner = draft->entity.owner;
-    enum status status = ledger_check_owner(draft);
-    if (status != STATUS_OK)
-        return status;
-    if (!worker_state_parse(draft->entity.status, &state))
-        return STATUS_INTERNAL_ERROR;
-    /* Before links covered the owner, a registration could add an organisation. */
-    if (draft->request->import)
-        replace_given(&draft->entity.owner.org_id, draft->request->owner.org_id);
-    if (draft->request->import && !worker_state_is_down(state))
-        return STATUS_IMPORT_REFUSED;
-    return worker_state_is_down(state) ? append_registration(ledger, draft)
-                                       : ledger_answer_first(ledger, draft, false);
-}
-
 static struct store_entity new_worker(const struct draft *draft) {
     return (struct store_entity){
         .kind = ENTITY_WORKER,
@@ -111,7 +91,7 @@ static enum status check_registered(struct ledger *ledger, struct draft *draft,
                                     const struct store_event *event, bool *is_same) {
     *is_same = slice_equal(event->type, SLICE(WORKER_EVENT_REGISTERED));
     if (event->seq > 1) {
-        *is_same = *is_same && ledger_check_owner(draft) == STATUS_OK &&
+        *is_same = *is_same && rules_check_owner(draft) == STATUS_OK &&
                    is_same_revival(draft->request, event->payload);
         return STATUS_OK;
     }
@@ -122,10 +102,11 @@ static enum status check_registered(struct ledger *ledger, struct draft *draft,
     return status;
 }
 
-enum status workers_create(struct ledger *ledger, struct draft *draft) {
+enum status rules_create_worker(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
+    enum worker_state state;
     draft->answers_entity = true;
-    enum status status = ledger_check_repeat(ledger, draft, check_registered);
+    enum status status = rules_check_repeat(ledger, draft, check_registered);
     if (status != STATUS_OK || draft->is_answered)
         return status;
     status = STATUS_NOT_FOUND;
@@ -133,13 +114,28 @@ enum status workers_create(struct ledger *ledger, struct draft *draft) {
         status = ledger_find(draft);
     else if (ledger_make_id(ledger, draft, SLICE(MADE_ID_PREFIX), &request->entity_id) != STATUS_OK)
         return STATUS_OUT_OF_MEMORY;
-    if (status == STATUS_OK)
-        return register_again(ledger, draft);
-    if (status != STATUS_NOT_FOUND)
+    if (status == STATUS_NOT_FOUND) {
+        draft->entity = new_worker(draft);
+        status = rules_check_names(draft);
+        return status == STATUS_OK ? append_registration(ledger, draft) : status;
+    }
+    if (status != STATUS_OK)
         return status;
-    draft->entity = new_worker(draft);
-    status = ledger_check_names(draft);
-    return status == STATUS_OK ? append_registration(ledger, draft) : status;
+    /* A producer may append to the worker, and changes no owner. */
+    if (request->producer)
+        request->owner = draft->entity.owner;
+    status = rules_check_owner(draft);
+    if (status != STATUS_OK)
+        return status;
+    if (!worker_state_parse(draft->entity.status, &state))
+        return STATUS_INTERNAL_ERROR;
+    /* Before links covered the owner, a registration could add an organisation. */
+    if (request->import)
+        replace_given(&draft->entity.owner.org_id, request->owner.org_id);
+    if (request->import && !worker_state_is_down(state))
+        return STATUS_IMPORT_REFUSED;
+    return worker_state_is_down(state) ? append_registration(ledger, draft)
+                                       : rules_answer_first(ledger, draft, false);
 }
 
 /* ---- reports of a known worker ---- */
@@ -149,58 +145,43 @@ static enum status find_worker(struct ledger *ledger, struct draft *draft) {
     if (status == STATUS_NOT_FOUND)
         return STATUS_WORKER_NOT_FOUND;
     if (status == STATUS_OK)
-        status = ledger_check_owner(draft);
+        status = rules_check_owner(draft);
     if (status == STATUS_OK)
-        status = ledger_check_conditions(ledger, draft);
+        status = rules_check_conditions(ledger, draft);
     return status;
 }
 
-/* Patches accumulate, so the merged metadata has the limit of a payload. */
-static enum status merge_metadata(struct ledger *ledger, struct draft *draft) {
+enum status rules_heartbeat_worker(struct ledger *ledger, struct draft *draft) {
     const struct policy *policy = &ledger->policies->rows[POLICY_WORKER_LIFECYCLE];
-    buffer_clear(&ledger->text);
-    enum status status =
-        metadata_merge(draft->entity.metadata, draft->request->metadata, &ledger->text);
-    if (status != STATUS_OK)
-        return status;
-    if (ledger->text.size > policy->max_payload_bytes) {
-        struct append_refusal *refusal = &draft->request->refusal;
-        refusal->payload_bytes = ledger->text.size;
-        refusal->max_payload_bytes = policy->max_payload_bytes;
-        refusal->policy = policy;
-        refusal->message = "The worker's metadata would become larger than a payload may be.";
-        status =
-            topic_name_of_entity(draft->arena, ENTITY_WORKER, draft->entity.id, &refusal->topic);
-        return status == STATUS_OK ? STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE : status;
-    }
-    draft->entity.metadata = arena_copy(draft->arena, buffer_slice(&ledger->text));
-    draft->is_borrowing = true;
-    return draft->entity.metadata.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-}
-
-enum status workers_heartbeat(struct ledger *ledger, struct draft *draft) {
+    struct append_refusal *refusal = &draft->request->refusal;
+    struct store_entity *worker = &draft->entity;
     draft->answers_entity = true;
     enum status status = find_worker(ledger, draft);
     if (status != STATUS_OK || draft->is_answered)
         return status;
-    draft->entity.last_heartbeat_at_ms = draft->time_ms;
+    worker->last_heartbeat_at_ms = draft->time_ms;
     draft->is_changed = true;
-    if (draft->request->metadata.data)
-        status = merge_metadata(ledger, draft);
-    return status == STATUS_OK ? ledger_append(ledger, draft) : status;
+    if (!draft->request->metadata.data)
+        return ledger_append(ledger, draft);
+    buffer_clear(&ledger->text);
+    status = metadata_merge(worker->metadata, draft->request->metadata, &ledger->text);
+    if (status != STATUS_OK)
+        return status;
+    /* Patches accumulate, so the merged metadata has the limit of a payload. */
+    if (ledger->text.size > policy->max_payload_bytes) {
+        refusal->payload_bytes = ledger->text.size;
+        refusal->max_payload_bytes = policy->max_payload_bytes;
+        refusal->policy = policy;
+        refusal->message = "The worker's metadata would become larger than a payload may be.";
+        status = topic_name_of_entity(draft->arena, ENTITY_WORKER, worker->id, &refusal->topic);
+        return status == STATUS_OK ? STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE : status;
+    }
+    worker->metadata = arena_copy(draft->arena, buffer_slice(&ledger->text));
+    draft->is_borrowing = true;
+    return worker->metadata.data ? ledger_append(ledger, draft) : STATUS_OUT_OF_MEMORY;
 }
 
-static enum status write_status(struct buffer *out, struct slice from,
-                                const struct append_request *request) {
-    buffer_clear(out);
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("from"), from);
-    object_text_given(&object, SLICE("reason"), request->reason);
-    object_text(&object, SLICE("status"), request->status_name);
-    return object_end(&object);
-}
-
-enum status workers_set_status(struct ledger *ledger, struct draft *draft) {
+enum status rules_set_worker_status(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
     struct store_entity *worker = &draft->entity;
     enum worker_state from;
@@ -216,7 +197,12 @@ enum status workers_set_status(struct ledger *ledger, struct draft *draft) {
     request->refusal.state = worker_state_name(from);
     if (!worker_state_allows(from, to))
         return STATUS_INVALID_TRANSITION;
-    status = write_status(&ledger->text, worker->status, request);
+    buffer_clear(&ledger->text);
+    struct object_writer object = object_begin(&ledger->text);
+    object_text(&object, SLICE("from"), worker->status);
+    object_text_given(&object, SLICE("reason"), request->reason);
+    object_text(&object, SLICE("status"), request->status_name);
+    status = object_end(&object);
     if (status == STATUS_OK)
         status = ledger_take_payload(ledger, draft);
     if (status != STATUS_OK)
@@ -227,7 +213,7 @@ enum status workers_set_status(struct ledger *ledger, struct draft *draft) {
     return ledger_append(ledger, draft);
 }
 
-enum status workers_append(struct ledger *ledger, struct draft *draft) {
+enum status rules_append_to_worker(struct ledger *ledger, struct draft *draft) {
     enum status status = find_worker(ledger, draft);
     return status == STATUS_OK && !draft->is_answered ? ledger_append(ledger, draft) : status;
 }

@@ -1,7 +1,7 @@
 /* The order of a batch after refusals: which later requests it blocks. */
 #include <stdio.h>
 
-#include "authority/append_order.h"
+#include "authority/append.h"
 #include "base/limits.h"
 #include "test.h"
 

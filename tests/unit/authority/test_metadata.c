@@ -1,6 +1,6 @@
 #include <jansson.h>
 
-#include "authority/rules/metadata.h"
+#include "authority/metadata.h"
 #include "test.h"
 #include "wire/canonical.h"
 

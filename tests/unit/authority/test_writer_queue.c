@@ -1,7 +1,7 @@
 /* Which groups a commit holds, by principal. On a real store. */
 #include "authority/writer_queue.h"
 
-#include "authority/append_order.h"
+#include "authority/append.h"
 #include "authority/writer_fixture.h"
 #include "base/log.h"
 

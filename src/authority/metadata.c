@@ -1,5 +1,5 @@
 /* Both sides are sorted by name, so one walk over the two side by side merges them. */
-#include "authority/rules/metadata.h"
+#include "authority/metadata.h"
 
 #include "base/limits.h"
 #include "wire/json.h"
