@@ -32,18 +32,6 @@ static void fold(const struct projection *projection, struct ledger *ledger,
     projection->collect(projection->user, &batch->arena, rows, &ledger->state.topic_ref);
 }
 
-static bool has_derived(const struct batch *batch, const struct store_batch *rows) {
-    return rows->document_count > 0 || rows->checkpoint_count > 0 || rows->journal_count > 0 ||
-           rows->drift_count > 0 || rows->topic_count > batch->topic_count;
-}
-
-static void note_derived(struct committer *committer) {
-    if (committer->is_underived)
-        log_event(LOG_INFO, "store.derived_recovered",
-                  log_int("log_id", (int64_t)committer->ledger->state.log_id));
-    committer->is_underived = false;
-}
-
 /* Stores the events alone, with a mark that their derived rows are missing. */
 static enum status commit_events(struct committer *committer, struct store_batch *rows) {
     const struct projection *projection = committer->projection;
@@ -57,20 +45,43 @@ static enum status commit_events(struct committer *committer, struct store_batch
     return status;
 }
 
-/* The rows contradict stored ones, or a table is damaged: the same rows would fail again. */
-static bool is_damage(enum status status) {
-    return status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT ||
-           status == STATUS_INTERNAL_ERROR;
-}
-
-/* Damaged derived tables do not prevent events from being stored. The tables are repaired now, as
- * far as they can be, and the projection folds the missed events from the log afterwards. */
-static enum status commit_underived(struct committer *committer, struct store_batch *rows) {
+enum status committer_commit(struct committer *committer, struct store_batch *rows) {
     struct ledger *ledger = committer->ledger;
+    struct batch *batch = &ledger->batch;
+    const struct projection *projection = committer->projection;
+    batch_fill(batch, rows);
+    usages_fill(&ledger->usages, rows);
+    if (!projection || batch->event_count == 0)
+        return commit_rows(committer, rows);
+    if (ledger->now.mono_ns < committer->derive_at_ns)
+        return commit_events(committer, rows);
+    uint64_t topic_ref = ledger->state.topic_ref;
+    fold(projection, ledger, rows);
+    bool is_derived = rows->document_count > 0 || rows->checkpoint_count > 0 ||
+                      rows->journal_count > 0 || rows->drift_count > 0 ||
+                      rows->topic_count > batch->topic_count;
+    enum status status = commit_rows(committer, rows);
+    if (status == STATUS_OK) {
+        projection->committed(projection->user);
+        if (is_derived && committer->is_underived)
+            log_event(LOG_INFO, "store.derived_recovered",
+                      log_int("log_id", (int64_t)ledger->state.log_id));
+        committer->is_underived = committer->is_underived && !is_derived;
+        return status;
+    }
+    projection->abandoned(projection->user);
+    /* The rows contradict stored ones, or a table is damaged: the same rows would fail again. */
+    bool is_damage = status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT ||
+                     status == STATUS_INTERNAL_ERROR;
+    if (!is_damage)
+        return status;
+    ledger->state.topic_ref = topic_ref;
+    /* Damaged derived tables do not prevent events from being stored. The tables are repaired now,
+     * as far as they can be, and the projection folds the missed events from the log afterwards. */
     char error[STORE_MESSAGE_MAX];
-    snprintf(error, sizeof(error), "%s", store_session_error(committer->ledger->session));
-    enum status healed = store_heal(committer->ledger->session, ledger->now.wall_ms);
-    enum status status = commit_events(committer, rows);
+    snprintf(error, sizeof(error), "%s", store_session_error(ledger->session));
+    enum status healed = store_heal(ledger->session, ledger->now.wall_ms);
+    status = commit_events(committer, rows);
     if (status != STATUS_OK)
         return status;
     atomic_fetch_add_explicit(&committer->underived, 1, memory_order_relaxed);
@@ -81,31 +92,5 @@ static enum status commit_underived(struct committer *committer, struct store_ba
         log_event(LOG_ERROR, "store.derived_refused", log_str("error", error),
                   log_str("effect", "events are kept; documents wait for a repair"));
     committer->is_underived = true;
-    return status;
-}
-
-enum status committer_commit(struct committer *committer, struct store_batch *rows) {
-    struct ledger *ledger = committer->ledger;
-    const struct projection *projection = committer->projection;
-    batch_fill(&ledger->batch, rows);
-    usages_fill(&ledger->usages, rows);
-    if (!projection || ledger->batch.event_count == 0)
-        return commit_rows(committer, rows);
-    if (ledger->now.mono_ns < committer->derive_at_ns)
-        return commit_events(committer, rows);
-    uint64_t topic_ref = ledger->state.topic_ref;
-    fold(projection, ledger, rows);
-    bool is_derived = has_derived(&ledger->batch, rows);
-    enum status status = commit_rows(committer, rows);
-    if (status == STATUS_OK) {
-        projection->committed(projection->user);
-        if (is_derived)
-            note_derived(committer);
-        return status;
-    }
-    projection->abandoned(projection->user);
-    if (!is_damage(status))
-        return status;
-    ledger->state.topic_ref = topic_ref;
-    return commit_underived(committer, rows);
+    return STATUS_OK;
 }

@@ -1,8 +1,8 @@
 /* Folds and commits the batch of a ledger.
- * The writer's thread.
- * Memory is the ledger's and the projection's.
- * The statuses of store_commit; the caller then forgets the batch.
- * Damaged derived rows do not prevent events from being stored. */
+ * Thread: the writer's.
+ * Memory: the ledger's and the projection's.
+ * Errors: the statuses of store_commit. The caller then forgets the batch.
+ * Invariant: damaged derived rows do not prevent events from being stored. */
 #ifndef AUTHORITY_COMMITTER_H
 #define AUTHORITY_COMMITTER_H
 

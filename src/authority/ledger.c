@@ -1,3 +1,9 @@
+/* A batch is formed in memory. ledger_begin reads the store again if memory is not sound, the
+ * requests are gathered and their lookups asked for at once, and then the rules apply each request.
+ * A rule fills a draft and calls ledger_append, which checks the limits of the topic, the quotas of
+ * the owner and the disk, hashes the event, and adds its rows to the batch. The caches already show
+ * the batch, so that the next request sees it. A commit makes that final. A failure drops the batch
+ * and the caches, and every answer that rests on them changes. */
 #include "authority/ledger.h"
 
 #include <assert.h>
@@ -201,8 +207,8 @@ bool ledger_is_under_way(const struct ledger *ledger, const struct draft *draft)
 
 /* ---- limits ---- */
 
-/* The rows of the policy table that an entity's events are published under. A name is compared
- * with all patterns of the table, so the entry keeps the row. */
+/* The rows of the policy table for the events of an entity. Finding a row compares the name with
+ * all patterns of the table, so the entry keeps it. */
 static size_t limits_of(const struct ledger *ledger, const struct draft *draft,
                         const struct policy *limits[LIMITS_OF_ENTITY_MAX]) {
     const struct policy *rows = ledger->policies->rows;
@@ -220,23 +226,42 @@ static size_t limits_of(const struct ledger *ledger, const struct draft *draft,
     return 2;
 }
 
-/* Events of a run or worker share the buckets of their entity. A topic has one for each producing
- * principal. */
-static struct publish_bucket bucket_of(const struct ledger *ledger, const struct draft *draft,
-                                       size_t limit) {
-    if (!draft->entry || draft->request->is_rate_free)
-        return (struct publish_bucket){0};
-    if (!entity_row(draft->entity.kind)->has_event_owner)
-        return draft->entry->buckets[limit];
-    return publish_buckets_get(&ledger->buckets, &draft->publish_key);
+/* Events of a run or worker share the buckets of their entity. A topic has a bucket for each
+ * producing principal. */
+static enum status check_limits(struct ledger *ledger, struct draft *draft) {
+    const struct append_request *request = draft->request;
+    struct append_refusal *refusal = &draft->request->refusal;
+    const struct entity_row *row = entity_row(draft->entity.kind);
+    const struct policy *limits[LIMITS_OF_ENTITY_MAX];
+    size_t count = limits_of(ledger, draft, limits);
+    for (size_t i = 0; !request->import && i < count; i++) {
+        struct publish_bucket bucket = {0};
+        if (draft->entry && !request->is_rate_free)
+            bucket = row->has_event_owner
+                         ? publish_buckets_get(&ledger->buckets, &draft->publish_key)
+                         : draft->entry->buckets[i];
+        enum status status = publish_limit_check(limits[i], &bucket, draft->payload.size,
+                                                 ledger->now.mono_ns, refusal);
+        if (status == STATUS_OK)
+            continue;
+        enum status named = STATUS_OK;
+        if (i > 0)
+            refusal->topic = topic_name(row->shared_topic);
+        else
+            named = topic_name_of_entity(draft->arena, draft->entity.kind, request->entity_id,
+                                         &refusal->topic);
+        return named == STATUS_OK ? status : named;
+    }
+    return STATUS_OK;
 }
 
-static void take_tokens(struct ledger *ledger, struct draft *draft) {
+/* The event is certain: takes its tokens from the buckets, and its use from the quotas. */
+static void take_limits(struct ledger *ledger, struct draft *draft) {
     const struct policy *limits[LIMITS_OF_ENTITY_MAX];
     size_t count = limits_of(ledger, draft, limits);
     uint64_t now_ns = ledger->now.mono_ns;
     if (draft->request->import || draft->request->is_rate_free)
-        return;
+        count = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t rate_per_second = limits[i]->publish_rate_per_second;
         if (entity_row(draft->entity.kind)->has_event_owner)
@@ -244,32 +269,14 @@ static void take_tokens(struct ledger *ledger, struct draft *draft) {
         else
             publish_bucket_take(&draft->entry->buckets[i], rate_per_second, now_ns);
     }
-}
-
-static enum status check_limits(struct ledger *ledger, struct draft *draft) {
-    struct append_refusal *refusal = &draft->request->refusal;
-    const struct policy *limits[LIMITS_OF_ENTITY_MAX];
-    size_t count = limits_of(ledger, draft, limits);
-    for (size_t i = 0; !draft->request->import && i < count; i++) {
-        const struct publish_bucket bucket = bucket_of(ledger, draft, i);
-        enum status status = publish_limit_check(limits[i], &bucket, draft->payload.size,
-                                                 ledger->now.mono_ns, refusal);
-        if (status == STATUS_OK)
-            continue;
-        enum status named = STATUS_OK;
-        if (i > 0)
-            refusal->topic = topic_name(entity_row(draft->entity.kind)->shared_topic);
-        else
-            named = topic_name_of_entity(draft->arena, draft->entity.kind,
-                                         draft->request->entity_id, &refusal->topic);
-        return named == STATUS_OK ? status : named;
-    }
-    return STATUS_OK;
+    if (draft->usage)
+        usage_take(&ledger->usages, draft->usage, &draft->use, now_ns);
 }
 
 /* ---- quotas ---- */
 
-/* What ends something, once. A repetition would be a way around the quota. */
+/* Whether the event ends something for the first time. A repetition would be a way around the
+ * quota. */
 static bool is_ending(const struct draft *draft) {
     const struct slice erased = SLICE(".erased");
     struct slice type = draft->type;
@@ -288,56 +295,48 @@ static bool is_ending(const struct draft *draft) {
             slice_equal(draft->entity.status, slice_of(worker_state_name(WORKER_STOPPING))));
 }
 
-static int64_t difference(uint64_t after, uint64_t before) {
-    return (int64_t)after - (int64_t)before;
-}
-
-/* The row of a run or worker, and its metadata in derived rows. A commit writes one document for
- * each entity, with the entity's first event in the commit. */
-static void use_entity(const struct ledger *ledger, struct draft *draft) {
-    struct quota_use *use = &draft->use;
+/* What the event would use, and the owner that pays for it. The row of a run or worker and its
+ * metadata in derived rows count too: a commit writes one document for each entity, with the
+ * entity's first event in the commit. */
+static enum status check_quotas(struct ledger *ledger, struct draft *draft) {
+    const struct append_request *request = draft->request;
     const struct store_entity *entity = &draft->entity;
     const struct store_entity *before = draft->entry ? &draft->entry->entity : NULL;
-    if (!before || draft->is_changed) {
+    bool has_event_owner = entity_row(entity->kind)->has_event_owner;
+    const struct owner *owner = has_event_owner ? &request->owner : &entity->owner;
+    uint64_t bytes = STORE_USAGE_ROW_BYTES + draft->type.size + draft->payload.size;
+    struct quota_use *use = &draft->use;
+    *use = (struct quota_use){
+        .written_bytes = bytes,
+        .entities = before == NULL,
+        .is_ending = is_ending(draft),
+        .is_unrefused = request->import || request->is_rate_free,
+        .is_unpaced = request->import != NULL,
+    };
+    if (!has_event_owner && (!before || draft->is_changed)) {
+        uint64_t bytes_before = before ? usage_entity_bytes(before) : 0;
+        uint64_t metadata_before = before ? before->metadata.size : 0;
         bool was_open = before && usage_is_open(before);
         int64_t opened = (int64_t)usage_is_open(entity) - (int64_t)was_open;
         draft->writes_metadata = !before || before->metadata.data != entity->metadata.data;
-        use->bytes +=
-            difference(usage_entity_bytes(entity), before ? usage_entity_bytes(before) : 0);
-        use->metadata_bytes = difference(entity->metadata.size, before ? before->metadata.size : 0);
+        use->bytes = (int64_t)usage_entity_bytes(entity) - (int64_t)bytes_before;
+        use->metadata_bytes = (int64_t)entity->metadata.size - (int64_t)metadata_before;
         use->open_runs = entity->kind == ENTITY_RUN ? opened : 0;
         use->open_workers = entity->kind == ENTITY_WORKER ? opened : 0;
         if (draft->writes_metadata)
             use->written_bytes += entity->metadata.size;
     }
-    if (ledger->has_documents)
+    if (!has_event_owner && ledger->has_documents)
         use->written_bytes += usage_metadata_copied(entity, draft->writes_metadata,
                                                     !ledger_is_under_way(ledger, draft));
-}
-
-/* What the event would use, and of whom. */
-static enum status check_quotas(struct ledger *ledger, struct draft *draft) {
-    const struct append_request *request = draft->request;
-    bool has_event_owner = entity_row(draft->entity.kind)->has_event_owner;
-    const struct owner *owner = has_event_owner ? &request->owner : &draft->entity.owner;
-    uint64_t bytes = STORE_USAGE_ROW_BYTES + draft->type.size + draft->payload.size;
-    draft->use = (struct quota_use){
-        .written_bytes = bytes,
-        .entities = draft->entry == NULL,
-        .is_ending = is_ending(draft),
-        .is_unrefused = request->import || request->is_rate_free,
-        .is_unpaced = request->import != NULL,
-    };
-    if (!has_event_owner)
-        use_entity(ledger, draft);
     if (owner->user_id.data || owner->guest_scope.data || owner->org_id.data) {
-        draft->use.events = 1;
-        draft->use.bytes += (int64_t)bytes;
+        use->events = 1;
+        use->bytes += (int64_t)bytes;
     } else {
-        /* Its producer stores the event, and does not own the entity. */
-        draft->use.unowned_bytes = bytes;
-        draft->use.bytes = draft->use.metadata_bytes = 0;
-        draft->use.open_runs = draft->use.open_workers = 0;
+        /* The producer stores the event, and does not own the entity. */
+        use->unowned_bytes = bytes;
+        use->bytes = use->metadata_bytes = 0;
+        use->open_runs = use->open_workers = 0;
     }
     draft->usage = draft->lookup->usage;
     if (!draft->usage) {
@@ -349,13 +348,13 @@ static enum status check_quotas(struct ledger *ledger, struct draft *draft) {
         if (!draft->usage)
             return STATUS_INTERNAL_ERROR;
     }
-    return usage_check(&ledger->usages, draft->usage, &draft->use, ledger->now.mono_ns,
+    return usage_check(&ledger->usages, draft->usage, use, ledger->now.mono_ns,
                        &draft->request->refusal);
 }
 
 /* ---- appending ---- */
 
-/* The next event of the batch, which does not count yet. */
+/* Fills in the next event of the batch, which does not count yet. */
 static enum status fill_event(struct ledger *ledger, const struct draft *draft) {
     const struct append_request *request = draft->request;
     const struct append_import *import = request->import;
@@ -388,60 +387,25 @@ static enum status fill_event(struct ledger *ledger, const struct draft *draft) 
     return status;
 }
 
-static enum status name_topic(struct draft *draft) {
-    if (draft->topic.data)
-        return STATUS_OK;
-    enum status status =
-        topic_name_of_entity(draft->arena, draft->entity.kind, draft->entity.id, &draft->topic);
-    if (status == STATUS_OK)
-        status = topic_stream(draft->arena, draft->topic, &draft->stream_id);
-    return status;
-}
-
-/* The new entity and its topic. */
-static enum status add_entity(struct ledger *ledger, struct draft *draft) {
-    struct store_topic topic = {
-        .ref = ledger->state.topic_ref + 1,
-        .name = draft->topic,
-        .stream_id = draft->stream_id,
-        .entity_ref = draft->entity.ref,
-        .oldest_seq = 1,
-    };
-    enum status status = batch_add_topic(&ledger->batch, &topic);
-    if (status == STATUS_OK)
-        status = entity_cache_add(&ledger->cache, &draft->entity, &draft->entry);
-    if (status != STATUS_OK)
-        return status;
-    assert(draft->entry);
-    draft->entry->first_log_id = ledger->state.log_id + 1;
-    ledger->state.topic_ref++;
-    ledger->state.entity_ref++;
-    return STATUS_OK;
-}
-
-static void update_entry(struct ledger *ledger, struct draft *draft) {
-    struct entity_entry *entry = draft->entry;
-    take_tokens(ledger, draft);
-    if (draft->usage)
-        usage_take(&ledger->usages, draft->usage, &draft->use, ledger->now.mono_ns);
-    entry->writes_metadata = entry->writes_metadata || draft->writes_metadata;
-    struct slice id = entry->entity.id;
-    entry->entity = draft->entity;
-    entry->entity.id = id;
-    entry->last_log_id = ledger->state.log_id + 1;
-    entry->is_borrowing = entry->is_borrowing || draft->is_borrowing;
-    if (draft->is_changed)
-        batch_add_changed(&ledger->batch, entry);
-    assert(!entry->is_borrowing || entry->is_changed);
-}
-
 /* Nothing can be refused from here on. Without memory the batch is incomplete and is discarded. */
 static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
     struct batch *batch = &ledger->batch;
     const struct store_event *event = &batch->events[batch->event_count];
     bool is_new = !draft->entry;
-    enum status status = is_new ? add_entity(ledger, draft) : STATUS_OK;
+    enum status status = STATUS_OK;
+    if (is_new) {
+        const struct store_topic topic = {
+            .ref = ledger->state.topic_ref + 1,
+            .name = draft->topic,
+            .stream_id = draft->stream_id,
+            .entity_ref = draft->entity.ref,
+            .oldest_seq = 1,
+        };
+        status = batch_add_topic(batch, &topic);
+        if (status == STATUS_OK)
+            status = entity_cache_add(&ledger->cache, &draft->entity, &draft->entry);
+    }
     uint64_t key_ref = append_key_is_scoped(request->kind) ? 0 : event->entity_ref;
     if (status == STATUS_OK && draft->lookup->key.data)
         status =
@@ -451,14 +415,27 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
         ledger->is_sound = false;
         return status;
     }
-    draft->is_changed = draft->is_changed || is_new;
-    update_entry(ledger, draft);
-    /* An imported id that another store minted counts as supplied, even where it is the cursor's.
-     */
+    struct entity_entry *entry = draft->entry;
+    if (is_new) {
+        entry->first_log_id = event->log_id;
+        ledger->state.topic_ref++;
+        ledger->state.entity_ref++;
+    }
+    take_limits(ledger, draft);
+    struct slice id = entry->entity.id;
+    entry->entity = draft->entity;
+    entry->entity.id = id;
+    entry->last_log_id = event->log_id;
+    entry->writes_metadata = entry->writes_metadata || draft->writes_metadata;
+    entry->is_borrowing = entry->is_borrowing || draft->is_borrowing;
+    if (draft->is_changed || is_new)
+        batch_add_changed(batch, entry);
+    assert(!entry->is_borrowing || entry->is_changed);
+    /* An imported id that another store minted counts as supplied, even if it is the cursor's. */
     if (request->has_event_id || request->import)
         recent_ids_add(&ledger->recent, &event->event_id, event->log_id);
     request->event = *event;
-    batch->states[batch->event_count] = draft->entry->entity;
+    batch->states[batch->event_count] = entry->entity;
     batch->event_count++;
     if (batch->room_least < request->room_least)
         batch->room_least = request->room_least;
@@ -490,8 +467,12 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
     memcpy(draft->entity.head_hash, ledger->batch.events[ledger->batch.event_count].chain_hash,
            SHA256_BYTES);
     status = ledger_answer_entity(draft, &draft->entity);
-    if (status == STATUS_OK && is_new)
-        status = name_topic(draft);
+    if (status == STATUS_OK && is_new && !draft->topic.data) {
+        status =
+            topic_name_of_entity(draft->arena, draft->entity.kind, draft->entity.id, &draft->topic);
+        if (status == STATUS_OK)
+            status = topic_stream(draft->arena, draft->topic, &draft->stream_id);
+    }
     if (status == STATUS_OK)
         status = add_rows(ledger, draft);
     enum append_kind kind = draft->request->kind;

@@ -1,10 +1,12 @@
 /* The ledger: the writer's memory of the log, and the batch of events that is being formed.
- * Owned by the writer's thread. Memory: a bounded cache, a bounded set of ids, one batch.
- * The store's statuses from the calls that use the store; STATUS_OUT_OF_MEMORY.
  * A batch is: ledger_begin, ledger_gather for each request in order, ledger_prefetch, rules_apply
  * for each request in the same order, then ledger_committed or ledger_forget. Each request sees the
  * effects of the requests before it. Only ledger_begin and ledger_prefetch read the store.
- * Until ledger_committed nothing that was applied counts; ledger_forget undoes all of it. */
+ * Thread: the writer's.
+ * Memory: a bounded cache, a bounded set of ids, one batch.
+ * Errors: the store's statuses from the calls that use the store; STATUS_OUT_OF_MEMORY.
+ * Invariant: nothing that was applied counts until ledger_committed. ledger_forget undoes all of
+ * it. */
 #ifndef AUTHORITY_LEDGER_H
 #define AUTHORITY_LEDGER_H
 
@@ -52,14 +54,14 @@ struct ledger_options {
 MUST_CHECK enum status ledger_init(struct ledger *ledger, const struct ledger_options *options);
 void ledger_release(struct ledger *ledger);
 
-/* Reads the state of the store again where the last batch failed: STATUS_STORE_UNAVAILABLE when
- * that is not possible yet, STATUS_WRITER_LOST when it never will be. */
+/* Reads the state of the store again if the last batch failed: STATUS_STORE_UNAVAILABLE if that is
+ * not possible yet, STATUS_WRITER_LOST if it never will be. */
 MUST_CHECK enum status ledger_begin(struct ledger *ledger, struct clock_reading now);
 /* Gathers the lookups of the request. arena is its group's. */
 void ledger_gather(struct ledger *ledger, const struct append_request *request,
                    struct arena *arena);
-/* Asks the store for all of it at once. After another status than STATUS_OK no request may be
- * applied: the caller calls ledger_forget. */
+/* Asks the store for all of it at once. Unless the status is STATUS_OK, no request may be applied,
+ * and the caller calls ledger_forget. */
 MUST_CHECK enum status ledger_prefetch(struct ledger *ledger);
 void ledger_committed(struct ledger *ledger);
 /* The batch was not stored, or its outcome is unknown: drops the batch and the caches. Requests
@@ -85,13 +87,13 @@ struct draft {
     bool is_changed;            /* the entity's row must be written */
     bool is_borrowing;          /* texts of the entity are in the group's memory */
     bool answers_entity;        /* with all of the entity, not only its head */
-    struct slice topic;         /* of a new entity */
-    struct slice stream_id;
+    struct slice topic;         /* the new entity's */
+    struct slice stream_id;     /* the new entity's */
     struct slice type;
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];
-    struct publish_key publish_key; /* where each event has its own owner */
-    struct usage *usage;            /* of the owner; NULL: none */
+    struct publish_key publish_key; /* only if each event of the entity has its own owner */
+    struct usage *usage;            /* the payer's; NULL: none */
     struct quota_use use;
     bool writes_metadata; /* the entity's row gets other metadata */
     struct uuid cursor;
@@ -111,7 +113,7 @@ MUST_CHECK enum status ledger_take_payload(struct ledger *ledger, struct draft *
 /* Limits, then the append. */
 MUST_CHECK enum status ledger_append(struct ledger *ledger, struct draft *draft);
 
-/* Copies the entity into the answer: all of it where the draft says so, else its head only. */
+/* Copies the entity into the answer: all of it if the draft says so, otherwise its head only. */
 MUST_CHECK enum status ledger_answer_entity(struct draft *draft, const struct store_entity *entity);
 /* The answer or refusal holds only if this batch is committed. */
 void ledger_hold_back(struct ledger *ledger, struct draft *draft);

@@ -1,3 +1,8 @@
+/* Gathering walks the requests of a batch in order. Each adds at most one lookup of its entity and
+ * three of events: the one with its idempotency key, the one with its event id, and the first event
+ * of an entity that it would create. What the entity cache and the recent ids answer is not asked
+ * for. One store_prefetch fetches the rest. Then the owners are known, and their usages are fetched
+ * in the same way. The rules read the answers in the order of gathering. */
 #include "authority/lookups.h"
 
 #include <assert.h>
@@ -43,19 +48,13 @@ void lookups_begin(struct lookups *lookups) {
 
 /* ---- gathering ---- */
 
-/* Requests of a batch often append to one entity, which is looked up once then. */
-static bool is_entity_of_last(const struct lookups *lookups, const struct request_lookup *lookup) {
-    if (lookups->request_count < 2)
-        return false;
-    const struct request_lookup *last = lookup - 1;
-    return last->status == STATUS_OK && last->request->kind == lookup->request->kind &&
-           slice_equal(last->request->entity_id, lookup->request->entity_id);
-}
-
+/* Requests of a batch often append to one entity, which is then looked up once. */
 static enum status gather_entity(struct lookups *lookups, const struct lookup_sources *sources,
                                  struct request_lookup *lookup) {
-    if (is_entity_of_last(lookups, lookup)) {
-        lookup->entry = (lookup - 1)->entry;
+    const struct request_lookup *last = lookups->request_count > 1 ? lookup - 1 : NULL;
+    if (last && last->status == STATUS_OK && last->request->kind == lookup->request->kind &&
+        slice_equal(last->request->entity_id, lookup->request->entity_id)) {
+        lookup->entry = last->entry;
         return STATUS_OK;
     }
     enum entity_kind kind = append_entity_kind(lookup->request->kind);
@@ -88,7 +87,7 @@ static uint32_t add_event(struct lookups *lookups, const struct store_event_look
     return (uint32_t)lookups->event_count;
 }
 
-/* One whose entity is the request's. */
+/* An event of the request's entity, which the same prefetch may look up. */
 static uint32_t add_entity_event(struct lookups *lookups, const struct entity_entry *entry,
                                  struct store_event_lookup lookup) {
     if (entry->status == STATUS_OK)
@@ -98,47 +97,41 @@ static uint32_t add_entity_event(struct lookups *lookups, const struct entity_en
     return add_event(lookups, &lookup);
 }
 
-/* [kind, user, guest, organisation, key] for a creation, whose entity may not exist yet, and
- * [kind, topic, user, guest, organisation, key] for an event of a topic. The owner is the one that
- * produces the event: another tenant's key never answers or refuses a request. */
-static enum status write_scoped_key(struct buffer *out, const struct append_request *request) {
+/* The key as it is stored. A scoped key is [kind, user, guest, organisation, key] for a creation,
+ * whose entity may not exist yet, and [kind, topic, user, guest, organisation, key] for an event of
+ * a topic. The owner is the one that produces the event: another tenant's key never answers or
+ * refuses a request. A text longer than a plain key may be becomes its hash, because an index of
+ * the store has a longest key. */
+static enum status gather_key(struct request_lookup *lookup, struct arena *arena) {
+    const struct append_request *request = lookup->request;
     const struct owner *owner = request->producer ? &request->producer->identity : &request->owner;
+    lookup->key = request->idempotency_key;
+    if (!lookup->key.data || !append_key_is_scoped(request->kind))
+        return STATUS_OK;
     const struct slice parts[] = {slice_of(entity_kind_name(append_entity_kind(request->kind))),
                                   append_entity_id(request),
                                   owner->user_id,
                                   owner->guest_scope,
                                   owner->org_id,
                                   request->idempotency_key};
-    enum status status = buffer_append_byte(out, '[');
-    for (size_t i = 0; status == STATUS_OK && i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (i == 1 && append_is_creation(request->kind))
-            continue;
-        if (i > 0)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = parts[i].data ? json_write_string(out, parts[i])
-                                   : buffer_append_slice(out, SLICE("null"));
-    }
-    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
-}
-
-/* The key as it is stored. A longer text than a plain key may have becomes its hash, because an
- * index of the store has a longest key. */
-static enum status gather_key(struct request_lookup *lookup, struct arena *arena) {
-    const struct append_request *request = lookup->request;
-    lookup->key = request->idempotency_key;
-    if (!lookup->key.data || !append_key_is_scoped(request->kind))
-        return STATUS_OK;
     struct buffer text;
     buffer_init(&text, SCOPED_KEY_BYTES_MAX);
-    enum status status = write_scoped_key(&text, request);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (i == 1 && append_is_creation(request->kind))
+            continue;
+        buffer_append_byte(&text, i == 0 ? '[' : ',');
+        if (parts[i].data)
+            json_write_string(&text, parts[i]);
+        else
+            buffer_append_slice(&text, SLICE("null"));
+    }
+    enum status status = buffer_append_byte(&text, ']');
     if (status == STATUS_OK && text.size > APPEND_IDEMPOTENCY_BYTES_MAX) {
         uint8_t hash[SHA256_BYTES];
         sha256(text.data, text.size, hash);
         buffer_clear(&text);
-        status = buffer_append_slice(&text, SLICE(KEY_HASH_PREFIX));
-        if (status == STATUS_OK)
-            status = buffer_append_hex(&text, hash, sizeof(hash));
+        buffer_append_slice(&text, SLICE(KEY_HASH_PREFIX));
+        status = buffer_append_hex(&text, hash, sizeof(hash));
     }
     if (status == STATUS_OK) {
         lookup->key = arena_copy(arena, buffer_slice(&text));
@@ -148,64 +141,12 @@ static enum status gather_key(struct request_lookup *lookup, struct arena *arena
     return status;
 }
 
-static void gather_id(struct lookups *lookups, const struct lookup_sources *sources,
-                      struct request_lookup *lookup, const struct store_event_lookup *common) {
-    uint64_t log_id = 0;
-    struct store_event_lookup by_id = *common;
-    enum recent_answer answer =
-        recent_ids_find(sources->recent, &lookup->request->event_id, &log_id);
-    by_id.by = answer == RECENT_KNOWN ? STORE_EVENT_BY_LOG_ID : STORE_EVENT_BY_ID;
-    by_id.log_id = log_id;
-    by_id.event_id = lookup->request->event_id;
-    if (answer == RECENT_KNOWN || answer == RECENT_UNKNOWN)
-        lookup->id_event = add_event(lookups, &by_id);
-}
-
-static enum status add_creation_events(struct lookups *lookups, struct request_lookup *lookup,
-                                       struct store_event_lookup *common) {
-    const struct entity_entry *entry = lookup->entry;
-    const struct append_request *request = lookup->request;
-    if (entry)
-        lookup->first_event = add_entity_event(
-            lookups, entry,
-            (struct store_event_lookup){.by = STORE_EVENT_FIRST, .arena = common->arena});
-    if (!lookup->key.data && !request->has_event_id)
-        return STATUS_OK;
-    struct store_entity *holders = arena_alloc(common->arena, 2 * sizeof(*holders));
-    if (!holders)
-        return STATUS_OUT_OF_MEMORY;
-    struct store_event_lookup by_key = *common;
-    by_key.by = STORE_EVENT_BY_SCOPED_KEY;
-    by_key.key = lookup->key;
-    by_key.holder = &holders[0];
-    common->holder = &holders[1];
-    if (lookup->key.data)
-        lookup->key_event = add_event(lookups, &by_key);
-    return STATUS_OK;
-}
-
-/* A topic's key may have been stored before keys had an owner, as it was given. */
-static void add_key_events(struct lookups *lookups, struct request_lookup *lookup,
-                           struct arena *arena) {
-    bool is_scoped = append_key_is_scoped(lookup->request->kind);
-    uint32_t plain = add_entity_event(
-        lookups, lookup->entry,
-        (struct store_event_lookup){
-            .by = STORE_EVENT_BY_KEY, .key = lookup->request->idempotency_key, .arena = arena});
-    lookup->key_event = plain;
-    if (!is_scoped)
-        return;
-    lookup->old_key_event = plain;
-    lookup->key_event = add_event(
-        lookups, &(struct store_event_lookup){
-                     .by = STORE_EVENT_BY_SCOPED_KEY, .key = lookup->key, .arena = arena});
-}
-
 static enum status gather_events(struct lookups *lookups, const struct lookup_sources *sources,
                                  struct request_lookup *lookup, struct arena *arena) {
     const struct append_request *request = lookup->request;
     const struct entity_entry *entry = lookup->entry;
-    struct store_event_lookup common = {.arena = arena};
+    const struct store_event_lookup plain = {.arena = arena};
+    struct store_entity *holders = NULL;
     /* Another request of the batch could not ask for the entity. */
     if (entry && entry->status != STATUS_OK && entry->status != STATUS_NOT_FOUND)
         return STATUS_OK;
@@ -213,13 +154,47 @@ static enum status gather_events(struct lookups *lookups, const struct lookup_so
     if (request->import)
         return STATUS_OK;
     enum status status = gather_key(lookup, arena);
-    if (status == STATUS_OK && append_is_creation(request->kind))
-        status = add_creation_events(lookups, lookup, &common);
-    else if (status == STATUS_OK && entry && lookup->key.data)
-        add_key_events(lookups, lookup, arena);
-    if (status == STATUS_OK && request->has_event_id)
-        gather_id(lookups, sources, lookup, &common);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    bool is_creation = append_is_creation(request->kind);
+    if (is_creation && entry) {
+        struct store_event_lookup first = plain;
+        first.by = STORE_EVENT_FIRST;
+        lookup->first_event = add_entity_event(lookups, entry, first);
+    }
+    if (is_creation && (lookup->key.data || request->has_event_id)) {
+        holders = arena_alloc(arena, 2 * sizeof(*holders));
+        if (!holders)
+            return STATUS_OUT_OF_MEMORY;
+    }
+    if (lookup->key.data && append_key_is_scoped(request->kind) && (is_creation || entry)) {
+        struct store_event_lookup by_key = plain;
+        by_key.by = STORE_EVENT_BY_SCOPED_KEY;
+        by_key.key = lookup->key;
+        by_key.holder = holders;
+        lookup->key_event = add_event(lookups, &by_key);
+    }
+    if (lookup->key.data && !is_creation && entry) {
+        /* A topic's key may have been stored as it was given, before keys had an owner. */
+        struct store_event_lookup by_key = plain;
+        by_key.by = STORE_EVENT_BY_KEY;
+        by_key.key = request->idempotency_key;
+        uint32_t number = add_entity_event(lookups, entry, by_key);
+        if (append_key_is_scoped(request->kind))
+            lookup->old_key_event = number;
+        else
+            lookup->key_event = number;
+    }
+    if (!request->has_event_id)
+        return STATUS_OK;
+    struct store_event_lookup by_id = plain;
+    enum recent_answer answer = recent_ids_find(sources->recent, &request->event_id, &by_id.log_id);
+    by_id.by = answer == RECENT_KNOWN ? STORE_EVENT_BY_LOG_ID : STORE_EVENT_BY_ID;
+    by_id.event_id = request->event_id;
+    by_id.holder = holders ? &holders[1] : NULL;
+    if (answer != RECENT_NEW)
+        lookup->id_event = add_event(lookups, &by_id);
+    return STATUS_OK;
 }
 
 void lookups_gather(struct lookups *lookups, const struct lookup_sources *sources,
@@ -299,45 +274,44 @@ const struct owner *append_owner(const struct append_request *request,
     return entry ? &entry->entity.owner : NULL;
 }
 
-/* The owner of the event that the request asks for. NULL: an earlier request of the batch makes the
- * entity, and its owner is that request's. */
-static const struct owner *owner_of(const struct request_lookup *lookup) {
-    const struct append_request *request = lookup->request;
-    if (entity_row(append_entity_kind(request->kind))->has_event_owner)
-        return &request->owner;
-    if (lookup->entry && lookup->entry->status == STATUS_OK)
-        return &lookup->entry->entity.owner;
-    return append_is_creation(request->kind) ? &request->owner : NULL;
-}
-
 enum status lookups_fetch_usages(struct lookups *lookups, struct usages *usages,
                                  struct store_session *session) {
     const struct request_lookup *last = NULL;
     const struct owner *last_owner = NULL;
     for (size_t i = 0; i < lookups->request_count; i++) {
         struct request_lookup *lookup = &lookups->requests[i];
-        const struct owner *owner = lookup->status == STATUS_OK ? owner_of(lookup) : NULL;
+        const struct append_request *request = lookup->request;
+        struct entity_entry *entry = lookup->entry;
+        const struct owner *owner = NULL;
         char text[QUOTA_OWNER_BYTES_MAX];
+        if (lookup->status != STATUS_OK)
+            continue;
+        if (entity_row(append_entity_kind(request->kind))->has_event_owner)
+            owner = &request->owner;
+        else if (entry && entry->status == STATUS_OK)
+            owner = &entry->entity.owner;
+        else if (append_is_creation(request->kind))
+            owner = &request->owner;
+        /* An earlier request of the batch makes the entity. Its owner is that request's. */
         if (!owner)
             continue;
-        struct entity_entry *entry = lookup->entry;
         bool is_kept = entry && owner == &entry->entity.owner;
         if (is_kept && entry->usage_batch == usages->batch) {
             lookup->usage = entry->usage;
             continue;
         }
         /* Requests of one owner often follow each other. */
-        if (last && last->request->producer == lookup->request->producer &&
+        if (last && last->request->producer == request->producer &&
             (last_owner == owner || is_same_owner(last_owner, owner))) {
             lookup->usage = last->usage;
             continue;
         }
-        struct slice payer = append_payer(lookup->request, owner, text);
+        struct slice payer = append_payer(request, owner, text);
         if (payer.size > 0)
             lookup->usage = usages_expect(usages, payer);
         if (payer.size > 0 && !lookup->usage)
             return STATUS_OUT_OF_MEMORY;
-        /* The owner of an entity that has one pays, whoever produced the event. */
+        /* The owner of an entity that has one pays, whichever principal produced the event. */
         if (is_kept && quota_owner(owner, text).size > 0) {
             entry->usage = lookup->usage;
             entry->usage_batch = usages->batch;

@@ -1,11 +1,12 @@
-/* What one batch must ask the store for, gathered from its requests and asked for at once.
- * Owned by the writer's thread. Memory for BATCH_REQUESTS_MAX requests is taken once and reused;
- * an event that is found lives in the arena of the request's group.
- * STATUS_OUT_OF_MEMORY; the store's statuses, for one request or for the whole batch.
+/* The questions of one batch to the store, gathered from its requests and asked at once.
  * A request asks for its entity unless the cache holds it, for the events that have its idempotency
  * key and its event id unless memory rules them out, and for the first event of an entity that it
- * would create. A creation asks for the entities of those events too. Answers describe the store
- * before the batch. */
+ * would create. A creation asks for the entities of those events too.
+ * Thread: the writer's.
+ * Memory: for BATCH_REQUESTS_MAX requests, allocated once and reused. An event that is found lives
+ * in the arena of the request's group.
+ * Errors: STATUS_OUT_OF_MEMORY; the store's statuses, for one request or for the whole batch.
+ * Invariant: answers describe the store before the batch. */
 #ifndef AUTHORITY_LOOKUPS_H
 #define AUTHORITY_LOOKUPS_H
 
@@ -74,11 +75,11 @@ const struct owner *append_owner(const struct append_request *request,
 /* The answers for the next request, in the order of gathering. */
 const struct request_lookup *lookups_take(struct lookups *lookups,
                                           const struct append_request *request);
-/* An event that was asked for; its log_id is 0 where there is none. */
+/* An event that was asked for; its log_id is 0 if there is none. */
 MUST_CHECK enum status lookups_event(const struct lookups *lookups, uint32_t number,
                                      struct store_event *event);
 
-/* The entity of that event, for a request that creates; NULL where there is none. */
+/* The entity of that event, for a request that creates; NULL if there is none. */
 const struct store_entity *lookups_holder(const struct lookups *lookups, uint32_t number);
 
 #endif
