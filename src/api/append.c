@@ -13,10 +13,10 @@
 
 #include "api/handlers.h"
 #include "api/health.h"
-#include "authority/body_hash.h"
-#include "authority/event_json.h"
+#include "authority/append_read.h"
+#include "authority/event_write.h"
 #include "authority/lookups.h"
-#include "authority/run_state.h"
+#include "authority/entity_state.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "http/admit/admission.h"
@@ -314,7 +314,7 @@ static void append(struct exchange *exchange, enum append_kind kind, struct slic
         append_refuse(&work->request, status, NULL);
     }
     if (status == STATUS_OK && kind == APPEND_AUDIT_EVENT) {
-        status = body_hash_check(&appends->parser, body);
+        status = append_check_hash(&appends->parser, body);
         if (status != STATUS_OK)
             append_refuse(&work->request, status,
                           status == STATUS_INVALID_REQUEST

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "api/handlers.h"
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "base/limits.h"
 #include "delivery/access.h"
 #include "http/query_cursor.h"

@@ -25,6 +25,7 @@
  * errors are answered, begins its answer after a second, and then sends bytes that change nothing.
  *
  * An item that is refused with 429 or 503 must not be overtaken by later items of its entity. The
+ * writer keeps these entities for all groups of the batch (authority/append.h). The loop
  * keeps those of groups that the writer did not take.
  */
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* The current state of runs and workers, and the receipt of a run. */
 #include "api/handlers.h"
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "http/store_read.h"
 #include "wire/object_writer.h"
 

@@ -1,6 +1,6 @@
 /* The events of an entity: a page of them, or all of them as a stream of lines. */
 #include "api/handlers.h"
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "base/limits.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 
 #include "api/handlers.h"
-#include "authority/event_csv.h"
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "base/limits.h"
 #include "base/sha256.h"
 #include "delivery/access.h"

@@ -18,7 +18,6 @@
 #include "api/handlers.h"
 #include "authority/chain_hash.h"
 #include "authority/import/import_check.h"
-#include "authority/import/import_ids.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"

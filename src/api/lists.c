@@ -7,9 +7,8 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
-#include "authority/event_json.h"
-#include "authority/run_state.h"
-#include "authority/worker_state.h"
+#include "authority/entity_state.h"
+#include "authority/event_write.h"
 #include "base/limits.h"
 #include "delivery/access.h"
 #include "http/store_read.h"

@@ -1,13 +1,16 @@
-/* One pass over the object finds the fields of all kinds. The fields that the request's kind takes
- * are then read one by one. Other fields are ignored, so that newer clients still work. */
+/* One pass over the object finds the fields of all kinds. The target of an item decides its kind;
+ * the endpoint decides the kind of a body. The fields of that kind are then read one by one:
+ * decoded, checked, and copied into the group's arena; objects become canonical text. Other fields
+ * are ignored, so that newer clients still work. The first field that breaks a rule refuses the
+ * request, with a message that names it. */
 #include "authority/append_read.h"
 
 #include <assert.h>
 #include <stdio.h>
 
+#include "authority/entity_state.h"
 #include "authority/producer.h"
-#include "authority/run_state.h"
-#include "authority/worker_state.h"
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "topic/topic_name.h"
 
@@ -16,6 +19,7 @@
 #define REASON_BYTES_MAX       1024
 #define NOTIFICATION_TYPE      "notification"
 #define METADATA_PATCH_OPENING "{\"metadata_patch\":"
+#define HASH_MEMBER            "event_hash"
 
 enum field {
     FIELD_RUN_ID,
@@ -162,16 +166,6 @@ static enum status read_text(struct reading *reading, enum field field, size_t b
     return keep(reading, decoded, text);
 }
 
-static enum status read_reason(struct reading *reading) {
-    if (!is_given(reading, FIELD_REASON))
-        return STATUS_OK;
-    struct slice decoded;
-    enum status status = decode(reading, FIELD_REASON, &decoded);
-    if (status == STATUS_OK && decoded.size > REASON_BYTES_MAX)
-        return refuse(reading, FIELD_REASON, "must be at most 1024 bytes");
-    return status == STATUS_OK ? keep(reading, decoded, &reading->request->reason) : status;
-}
-
 /* An object in canonical form. digest may be NULL. */
 static enum status read_object(struct reading *reading, enum field field, struct slice *text,
                                uint8_t *digest) {
@@ -197,16 +191,6 @@ static enum status read_payload(struct reading *reading) {
     request->payload = SLICE("{}");
     sha256("{}", 2, request->payload_hash);
     return STATUS_OK;
-}
-
-static enum status read_event_type(struct reading *reading) {
-    if (!is_given(reading, FIELD_EVENT_TYPE))
-        return refuse(reading, FIELD_EVENT_TYPE, "is required");
-    struct slice *type = &reading->request->event_type;
-    enum status status = read_text(reading, FIELD_EVENT_TYPE, APPEND_TYPE_BYTES_MAX, type);
-    if (status == STATUS_OK && !reading->parser->takes_reserved && append_type_is_reserved(*type))
-        status = STATUS_RESERVED_EVENT_TYPE;
-    return status;
 }
 
 /* ---- groups of fields ---- */
@@ -253,15 +237,23 @@ static enum status read_owner(struct reading *reading) {
     return status == STATUS_OK ? producer_claim_owner(reading->request, reading->arena) : status;
 }
 
+/* The fields of an event. A notification may leave out its type. */
 static enum status read_event(struct reading *reading) {
-    enum status status = read_event_type(reading);
+    struct slice *type = &reading->request->event_type;
+    enum status status = STATUS_OK;
+    if (is_given(reading, FIELD_EVENT_TYPE))
+        status = read_text(reading, FIELD_EVENT_TYPE, APPEND_TYPE_BYTES_MAX, type);
+    else if (reading->request->kind == APPEND_NOTIFICATION)
+        *type = SLICE(NOTIFICATION_TYPE);
+    else
+        return refuse(reading, FIELD_EVENT_TYPE, "is required");
+    if (status == STATUS_OK && !reading->parser->takes_reserved && append_type_is_reserved(*type))
+        status = STATUS_RESERVED_EVENT_TYPE;
     if (status == STATUS_OK)
         status = read_payload(reading);
     if (status == STATUS_OK)
         status = read_conditions(reading);
-    if (status == STATUS_OK)
-        status = read_owner(reading);
-    return status;
+    return status == STATUS_OK ? read_owner(reading) : status;
 }
 
 /* ---- kinds ---- */
@@ -282,20 +274,9 @@ static enum status read_run_create(struct reading *reading) {
     return status;
 }
 
-/* The log holds only one spelling, so that all its readers see the same word. Canonical text stays
- * canonical without that letter. */
-static void respell_canceled(struct append_request *request, struct slice raw_status) {
-    char *from = (char *)raw_status.data;
-    static const char spelled[] = "\"canceled\"";
-    const char *rest = from + raw_status.size;
-    size_t rest_size = (size_t)(request->payload.data + request->payload.size - rest);
-    memcpy(from, spelled, sizeof(spelled) - 1);
-    memmove(from + sizeof(spelled) - 1, rest, rest_size);
-    request->payload.size -= raw_status.size - (sizeof(spelled) - 1);
-    sha256(request->payload.data, request->payload.size, request->payload_hash);
-}
-
+/* The state that a run.finished names. */
 static enum status read_outcome(struct reading *reading) {
+    static const char spelled[] = "\"canceled\"";
     struct append_request *request = reading->request;
     struct json_value payload = {JSON_KIND_OBJECT, request->payload};
     struct json_field field = {.name = SLICE("status")};
@@ -305,7 +286,16 @@ static enum status read_outcome(struct reading *reading) {
     struct slice name = {NULL, 0};
     enum run_state outcome;
     if (field.present && json_string_is(field.value, SLICE("cancelled"))) {
-        respell_canceled(request, field.value.raw);
+        /* The log holds only one spelling, so that all its readers see the same word. Canonical
+         * text stays canonical without that letter. */
+        struct slice raw = field.value.raw;
+        char *from = (char *)raw.data;
+        const char *rest = from + raw.size;
+        size_t rest_size = (size_t)(request->payload.data + request->payload.size - rest);
+        memcpy(from, spelled, sizeof(spelled) - 1);
+        memmove(from + sizeof(spelled) - 1, rest, rest_size);
+        request->payload.size -= raw.size - (sizeof(spelled) - 1);
+        sha256(request->payload.data, request->payload.size, request->payload_hash);
         name = SLICE("canceled");
     } else if (field.present) {
         (void)json_string_slice(field.value, &name);
@@ -315,13 +305,6 @@ static enum status read_outcome(struct reading *reading) {
                       "of run.finished needs a status: succeeded, failed or canceled");
     request->status_name = slice_of(run_state_name(outcome));
     return STATUS_OK;
-}
-
-static enum status read_run_event(struct reading *reading) {
-    enum status status = read_event(reading);
-    if (status == STATUS_OK && slice_equal(reading->request->event_type, SLICE(RUN_EVENT_FINISHED)))
-        status = read_outcome(reading);
-    return status;
 }
 
 static enum status read_worker_create(struct reading *reading) {
@@ -347,42 +330,39 @@ static enum status read_worker_create(struct reading *reading) {
     return status;
 }
 
-/* The event's payload is {"metadata_patch": …}; the patch itself is a slice of it. */
-static enum status wrap_patch(struct reading *reading) {
-    struct append_request *request = reading->request;
-    struct slice patch = request->metadata;
-    size_t opening = sizeof(METADATA_PATCH_OPENING) - 1;
-    char *text = arena_alloc(reading->arena, opening + patch.size + 1);
-    if (!text)
-        return STATUS_OUT_OF_MEMORY;
-    memcpy(text, METADATA_PATCH_OPENING, opening);
-    memcpy(text + opening, patch.data, patch.size);
-    text[opening + patch.size] = '}';
-    request->payload = (struct slice){text, opening + patch.size + 1};
-    request->metadata = (struct slice){text + opening, patch.size};
-    sha256(text, request->payload.size, request->payload_hash);
-    return STATUS_OK;
-}
-
+/* The payload of the event is {"metadata_patch": …}. The patch itself is a slice of it. */
 static enum status read_heartbeat(struct reading *reading) {
     struct append_request *request = reading->request;
     request->event_type = SLICE(WORKER_EVENT_HEARTBEAT);
     request->payload = SLICE("{}");
-    sha256("{}", 2, request->payload_hash);
     enum status status = read_conditions(reading);
     if (status == STATUS_OK)
         status = read_owner(reading);
     if (status == STATUS_OK)
         status = read_object(reading, FIELD_METADATA_PATCH, &request->metadata, NULL);
-    if (status == STATUS_OK && request->metadata.data)
-        status = wrap_patch(reading);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    if (request->metadata.data) {
+        struct slice patch = request->metadata;
+        size_t opening = sizeof(METADATA_PATCH_OPENING) - 1;
+        char *text = arena_alloc(reading->arena, opening + patch.size + 1);
+        if (!text)
+            return STATUS_OUT_OF_MEMORY;
+        memcpy(text, METADATA_PATCH_OPENING, opening);
+        memcpy(text + opening, patch.data, patch.size);
+        text[opening + patch.size] = '}';
+        request->payload = (struct slice){text, opening + patch.size + 1};
+        request->metadata = (struct slice){text + opening, patch.size};
+    }
+    sha256(request->payload.data, request->payload.size, request->payload_hash);
+    return STATUS_OK;
 }
 
 static enum status read_worker_status(struct reading *reading) {
     struct append_request *request = reading->request;
     request->event_type = SLICE(WORKER_EVENT_STATUS_CHANGED);
     struct slice name = {NULL, 0};
+    struct slice reason;
     enum worker_state state;
     if (!is_given(reading, FIELD_STATUS) ||
         !json_string_slice(reading->fields[FIELD_STATUS].value, &name) ||
@@ -390,61 +370,54 @@ static enum status read_worker_status(struct reading *reading) {
         return refuse(reading, FIELD_STATUS,
                       "must be starting, running, stopping, stopped or failed");
     request->status_name = slice_of(worker_state_name(state));
-    enum status status = read_reason(reading);
+    enum status status = STATUS_OK;
+    if (is_given(reading, FIELD_REASON)) {
+        status = decode(reading, FIELD_REASON, &reason);
+        if (status == STATUS_OK && reason.size > REASON_BYTES_MAX)
+            return refuse(reading, FIELD_REASON, "must be at most 1024 bytes");
+        if (status == STATUS_OK)
+            status = keep(reading, reason, &request->reason);
+    }
     if (status == STATUS_OK)
         status = read_conditions(reading);
-    if (status == STATUS_OK)
-        status = read_owner(reading);
-    return status;
-}
-
-/* A worker's state follows from the log alone, so each type that changes it has one endpoint. */
-static enum status read_worker_event(struct reading *reading) {
-    enum status status = read_event(reading);
-    if (status != STATUS_OK)
-        return status;
-    struct slice type = reading->request->event_type;
-    if (!slice_starts(type, SLICE("worker.")) || type.size == sizeof("worker.") - 1)
-        return refuse(reading, FIELD_EVENT_TYPE, "must begin with \"worker.\"");
-    if (slice_equal(type, SLICE(WORKER_EVENT_REGISTERED)) ||
-        slice_equal(type, SLICE(WORKER_EVENT_HEARTBEAT)) ||
-        slice_equal(type, SLICE(WORKER_EVENT_STATUS_CHANGED)))
-        return refuse(reading, FIELD_EVENT_TYPE,
-                      "is reserved: use the worker's own endpoint for it");
-    return STATUS_OK;
-}
-
-static enum status read_notification(struct reading *reading) {
-    if (is_given(reading, FIELD_EVENT_TYPE))
-        return read_event(reading);
-    reading->request->event_type = SLICE(NOTIFICATION_TYPE);
-    enum status status = read_payload(reading);
-    if (status == STATUS_OK)
-        status = read_conditions(reading);
-    if (status == STATUS_OK)
-        status = read_owner(reading);
-    return status;
+    return status == STATUS_OK ? read_owner(reading) : status;
 }
 
 static enum status read_kind(struct reading *reading) {
+    const struct slice *type = &reading->request->event_type;
+    enum status status = STATUS_OK;
     assert((unsigned)reading->request->kind < APPEND_KIND_COUNT);
     switch (reading->request->kind) {
     case APPEND_RUN_CREATE:
         return read_run_create(reading);
-    case APPEND_RUN_EVENT:
-        return read_run_event(reading);
     case APPEND_WORKER_CREATE:
         return read_worker_create(reading);
     case APPEND_WORKER_HEARTBEAT:
         return read_heartbeat(reading);
     case APPEND_WORKER_STATUS:
         return read_worker_status(reading);
+    case APPEND_RUN_EVENT:
+        status = read_event(reading);
+        if (status == STATUS_OK && slice_equal(*type, SLICE(RUN_EVENT_FINISHED)))
+            status = read_outcome(reading);
+        return status;
     case APPEND_WORKER_EVENT:
-        return read_worker_event(reading);
-    case APPEND_NOTIFICATION:
-        return read_notification(reading);
+        status = read_event(reading);
+        if (status != STATUS_OK)
+            return status;
+        if (!slice_starts(*type, SLICE("worker.")) || type->size == sizeof("worker.") - 1)
+            return refuse(reading, FIELD_EVENT_TYPE, "must begin with \"worker.\"");
+        /* A worker's state follows from the log alone, so each type that changes it has one
+         * endpoint. */
+        if (slice_equal(*type, SLICE(WORKER_EVENT_REGISTERED)) ||
+            slice_equal(*type, SLICE(WORKER_EVENT_HEARTBEAT)) ||
+            slice_equal(*type, SLICE(WORKER_EVENT_STATUS_CHANGED)))
+            return refuse(reading, FIELD_EVENT_TYPE,
+                          "is reserved: use the worker's own endpoint for it");
+        return STATUS_OK;
     case APPEND_TOPIC_EVENT:
     case APPEND_AUDIT_EVENT:
+    case APPEND_NOTIFICATION:
         return read_event(reading);
     case APPEND_KIND_COUNT:
         break;
@@ -454,6 +427,7 @@ static enum status read_kind(struct reading *reading) {
 
 /* ---- targets ---- */
 
+/* The id of an existing entity, from the path or from an item. */
 static enum status take_id(struct reading *reading, enum field field, struct slice id) {
     if (field == FIELD_TOPIC && topic_name_check(id) != STATUS_OK)
         return STATUS_INVALID_TOPIC;
@@ -462,22 +436,12 @@ static enum status take_id(struct reading *reading, enum field field, struct sli
     return keep(reading, id, &reading->request->entity_id);
 }
 
-static enum status take_path_id(struct reading *reading, struct slice id) {
-    enum append_kind kind = reading->request->kind;
-    if (kind == APPEND_RUN_EVENT)
-        return take_id(reading, FIELD_RUN_ID, id);
-    if (kind == APPEND_TOPIC_EVENT)
-        return take_id(reading, FIELD_TOPIC, id);
-    if (kind == APPEND_WORKER_HEARTBEAT || kind == APPEND_WORKER_STATUS ||
-        kind == APPEND_WORKER_EVENT)
-        return take_id(reading, FIELD_WORKER_ID, id);
-    return STATUS_OK;
-}
-
-/* Accepts exactly one target. FIELD_COUNT means that none was found yet. */
-static enum status find_target(struct reading *reading, enum field *target) {
+/* The target of an item, exactly one, and with it the kind of the request. */
+static enum status read_target(struct reading *reading) {
     static const enum field targets[] = {FIELD_RUN_ID, FIELD_WORKER_ID, FIELD_TOPIC, FIELD_AUDIT};
-    *target = FIELD_COUNT;
+    struct append_request *request = reading->request;
+    enum field target = FIELD_COUNT;
+    struct slice id;
     for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
         bool is_audit = true;
         if (!is_given(reading, targets[i]))
@@ -486,41 +450,29 @@ static enum status find_target(struct reading *reading, enum field *target) {
             return refuse(reading, FIELD_AUDIT, "must be true or false");
         if (!is_audit)
             continue;
-        if (*target != FIELD_COUNT)
+        if (target != FIELD_COUNT)
             return refuse(reading, targets[i], "and another target exclude each other");
-        *target = targets[i];
+        target = targets[i];
     }
-    if (*target == FIELD_COUNT)
+    if (target == FIELD_COUNT)
         return refuse(reading, FIELD_RUN_ID, "or worker_id, topic or audit is required");
-    return STATUS_OK;
-}
-
-static enum append_kind kind_of_target(const struct reading *reading, enum field target) {
-    if (target == FIELD_RUN_ID)
-        return APPEND_RUN_EVENT;
+    request->kind = APPEND_WORKER_EVENT;
     if (target == FIELD_AUDIT)
-        return APPEND_AUDIT_EVENT;
-    if (target == FIELD_TOPIC)
-        return json_string_is(reading->fields[FIELD_TOPIC].value, topic_name(TOPIC_NOTIFICATIONS))
-                   ? APPEND_NOTIFICATION
-                   : APPEND_TOPIC_EVENT;
-    if (is_given(reading, FIELD_EVENT_TYPE))
-        return APPEND_WORKER_EVENT;
-    if (is_given(reading, FIELD_STATUS))
-        return APPEND_WORKER_STATUS;
-    return is_given(reading, FIELD_METADATA_PATCH) ? APPEND_WORKER_HEARTBEAT : APPEND_WORKER_EVENT;
-}
-
-static enum status read_target(struct reading *reading) {
-    enum field target;
-    enum status status = find_target(reading, &target);
-    if (status != STATUS_OK)
-        return status;
-    reading->request->kind = kind_of_target(reading, target);
+        request->kind = APPEND_AUDIT_EVENT;
+    else if (target == FIELD_RUN_ID)
+        request->kind = APPEND_RUN_EVENT;
+    else if (target == FIELD_TOPIC)
+        request->kind =
+            json_string_is(reading->fields[FIELD_TOPIC].value, topic_name(TOPIC_NOTIFICATIONS))
+                ? APPEND_NOTIFICATION
+                : APPEND_TOPIC_EVENT;
+    else if (!is_given(reading, FIELD_EVENT_TYPE) && is_given(reading, FIELD_STATUS))
+        request->kind = APPEND_WORKER_STATUS;
+    else if (!is_given(reading, FIELD_EVENT_TYPE) && is_given(reading, FIELD_METADATA_PATCH))
+        request->kind = APPEND_WORKER_HEARTBEAT;
     if (target == FIELD_AUDIT)
         return STATUS_OK;
-    struct slice id;
-    status = decode(reading, target, &id);
+    enum status status = decode(reading, target, &id);
     return status == STATUS_OK ? take_id(reading, target, id) : status;
 }
 
@@ -539,8 +491,13 @@ enum status append_read(struct append_parser *parser, enum append_kind kind, str
     *request = (struct append_request){.producer = parser->producer, .kind = kind};
     struct reading reading = {.parser = parser, .arena = arena, .request = request};
     enum status status = begin(&reading, body);
-    if (status == STATUS_OK)
-        status = take_path_id(&reading, id);
+    if (status == STATUS_OK && kind == APPEND_RUN_EVENT)
+        status = take_id(&reading, FIELD_RUN_ID, id);
+    else if (status == STATUS_OK && kind == APPEND_TOPIC_EVENT)
+        status = take_id(&reading, FIELD_TOPIC, id);
+    else if (status == STATUS_OK && (kind == APPEND_WORKER_HEARTBEAT ||
+                                     kind == APPEND_WORKER_STATUS || kind == APPEND_WORKER_EVENT))
+        status = take_id(&reading, FIELD_WORKER_ID, id);
     if (status == STATUS_OK)
         status = read_kind(&reading);
     request->status = status;
@@ -558,4 +515,55 @@ enum status append_read_item(struct append_parser *parser, struct json_value ite
         status = read_kind(&reading);
     request->status = status;
     return status;
+}
+
+/* ---- the hash of a body ---- */
+
+static bool read_digest(struct json_value value, uint8_t digest[SHA256_BYTES]) {
+    struct slice text;
+    if (!json_string_slice(value, &text))
+        return false;
+    if (slice_starts(text, SLICE("sha256:")))
+        text = slice_from(text, sizeof("sha256:") - 1);
+    if (text.size != (size_t)2 * SHA256_BYTES)
+        return false;
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        int high = hex_value(text.data[2 * i]);
+        int low = hex_value(text.data[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        digest[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+enum status append_check_hash(struct append_parser *parser, struct json_value body) {
+    struct json_field field = {.name = SLICE(HASH_MEMBER)};
+    struct json_iterator members = json_iterate(body);
+    struct json_value name, value;
+    struct buffer *text = &parser->text;
+    uint8_t given[SHA256_BYTES];
+    struct payload_hash actual;
+    enum status status = json_read_members(body, &field, 1);
+    if (status != STATUS_OK || !field.present || field.value.kind == JSON_KIND_NULL)
+        return status;
+    if (!read_digest(field.value, given))
+        return STATUS_INVALID_REQUEST;
+    buffer_clear(text);
+    while (json_next_member(&members, &name, &value)) {
+        if (json_string_is(name, SLICE(HASH_MEMBER)))
+            continue;
+        buffer_append_byte(text, text->size > 0 ? ',' : '{');
+        buffer_append_slice(text, name.raw);
+        buffer_append_byte(text, ':');
+        buffer_append_slice(text, value.raw);
+    }
+    status = buffer_append_slice(text, text->size > 0 ? SLICE("}") : SLICE("{}"));
+    /* Members of a validated object, in an object, are valid. */
+    const struct json_value rest = {JSON_KIND_OBJECT, buffer_slice(text)};
+    if (status == STATUS_OK)
+        status = payload_hash(rest, &parser->scratch, &actual);
+    if (status != STATUS_OK)
+        return status;
+    return memcmp(given, actual.digest, SHA256_BYTES) == 0 ? STATUS_OK : STATUS_EVENT_HASH_MISMATCH;
 }

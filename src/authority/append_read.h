@@ -1,11 +1,13 @@
 /* From a JSON object to a request of the authority: shapes are checked, texts decoded, the payload
  * made canonical and hashed. Every endpoint that appends uses it.
- * Any thread; a parser belongs to one thread at a time and keeps its memory between calls. Texts of
- * a request are copied into the caller's arena (the group's), so the JSON may be freed afterwards.
- * STATUS_INVALID_REQUEST with a message that names the field; STATUS_INVALID_TOPIC; duplicate keys
- * and numbers out of range of a payload by their own codes; STATUS_RESERVED_EVENT_TYPE;
- * STATUS_OUT_OF_MEMORY, arena full.
- * The request holds the status too, so that a refused request can be posted with the others. */
+ * Thread: any; a parser belongs to one thread at a time.
+ * Memory: a parser keeps its memory between calls. Texts of a request are copied into the caller's
+ * arena (the group's), so the JSON may be freed afterwards.
+ * Errors: STATUS_INVALID_REQUEST with a message that names the field; STATUS_INVALID_TOPIC; the
+ * codes of JSON for duplicate keys and numbers out of range; STATUS_RESERVED_EVENT_TYPE;
+ * STATUS_OUT_OF_MEMORY if the arena is full.
+ * Invariant: the request holds the status too, so that a refused request can be posted with the
+ * others. */
 #ifndef AUTHORITY_APPEND_READ_H
 #define AUTHORITY_APPEND_READ_H
 
@@ -23,16 +25,21 @@ struct append_parser {
 void append_parser_init(struct append_parser *parser, size_t body_bytes_max);
 void append_parser_release(struct append_parser *parser);
 
-/* The body of a single endpoint. id comes from the path (decoded, unchecked); absent, which is
- * data NULL, at a creation, where the body may name it; and for audit and notifications. */
+/* The body of a single endpoint. id comes from the path (decoded, unchecked). It is absent (data
+ * NULL) for creations, whose body may name it, and for audit and notifications. */
 MUST_CHECK enum status append_read(struct append_parser *parser, enum append_kind kind,
                                    struct slice id, struct json_value body, struct arena *arena,
                                    struct append_request *request);
 /* An item of a batch, which names its target: exactly one of run_id, worker_id, topic and
  * "audit": true. A worker's item with event_type is an event, with status a change of status, with
- * metadata_patch a heartbeat. The topic runtime.notifications takes notifications. */
+ * metadata_patch a heartbeat. An item for the topic runtime.notifications is a notification. */
 MUST_CHECK enum status append_read_item(struct append_parser *parser, struct json_value item,
                                         struct arena *arena, struct append_request *request);
+/* The hash that a client may send along with an event, as event_hash: SHA-256 over the canonical
+ * JSON of the body without that member, in hexadecimal, with or without "sha256:" in front. It
+ * covers unknown members too. STATUS_OK if it is absent or null, STATUS_INVALID_REQUEST if it is
+ * malformed, STATUS_EVENT_HASH_MISMATCH if it is wrong. */
+MUST_CHECK enum status append_check_hash(struct append_parser *parser, struct json_value body);
 /* Refuses a request that could not be parsed. It keeps its position among the others. */
 void append_refuse(struct append_request *request, enum status status, const char *message);
 

@@ -1,8 +1,9 @@
 /* The batch under way: all rows of the next commit, and indexes by which its requests find each
  * other's rows.
- * Owned by the writer. Memory for BATCH_REQUESTS_MAX requests is taken once and used again.
- * STATUS_OUT_OF_MEMORY, before anything was added.
- * log_ids of its events run from first_log_id on without gaps. */
+ * Thread: the writer's.
+ * Memory: for BATCH_REQUESTS_MAX requests, allocated once and reused.
+ * Errors: STATUS_OUT_OF_MEMORY, before anything was added.
+ * Invariant: the log ids of its events run from first_log_id on without gaps. */
 #ifndef AUTHORITY_BATCH_H
 #define AUTHORITY_BATCH_H
 
@@ -43,11 +44,11 @@ MUST_CHECK enum status batch_init(struct batch *batch);
 void batch_release(struct batch *batch);
 void batch_begin(struct batch *batch, uint64_t first_log_id);
 
-/* NULL when the event is not in this batch. */
+/* NULL: the event is not in this batch. */
 const struct store_event *batch_event(const struct batch *batch, uint64_t log_id);
-/* The log_id of the event whose minted id this is; 0 when this batch has none. */
+/* The log id of the event with that minted id; 0: this batch has none. */
 uint64_t batch_find_minted(const struct batch *batch, const struct uuid *id);
-/* 0 when this batch has no such key. */
+/* The log id of the event with that key; 0: this batch has none. */
 uint64_t batch_find_key(const struct batch *batch, uint64_t entity_ref, struct slice key);
 const struct store_topic *batch_find_stream(const struct batch *batch, struct slice stream_id);
 

@@ -1,9 +1,9 @@
 /* A call: work that leaves an io loop, runs on another thread and comes back to the same loop.
- * call_store, call_writer, call_begin, call_cancel and done belong to the loop's thread. run
+ * Thread: call_store, call_writer, call_begin, call_cancel and done belong to the loop's. run
  * belongs to a thread of the store pool or to the writer. call_return_post may be called from any
- * thread. The caller owns the memory and keeps it until done runs. done may free it. Errors: a pool
- * or writer that refuses the call sets status, and done still runs. done runs exactly once, always
- * in a later turn. The loop stays alive until then. */
+ * thread. Memory: the caller owns the call until done runs. done may free it. Errors: a pool or
+ * writer that refuses the call sets status, and done still runs. Invariant: done runs exactly once,
+ * always in a later turn. The loop stays alive until then. */
 #ifndef AUTHORITY_CALL_H
 #define AUTHORITY_CALL_H
 
@@ -19,9 +19,9 @@ struct call {
     void (*run)(struct call *call, struct store_session *store);
     void (*done)(struct call *call);
     enum status status;
-    bool any_node; /* of call_writer: the work needs no writer role, as in struct writer_job */
-    struct store_pool *pool; /* of a call of the store pool that has not returned; NULL: none */
-    struct store_task task;  /* its task */
+    bool any_node; /* for call_writer: the work needs no writer role, as in struct writer_job */
+    struct store_pool *pool; /* that holds the call; NULL: none does */
+    struct store_task task;
     /* The call is in one mailbox at a time: first the other thread's, then the loop's. */
     union {
         struct writer_job job;
@@ -43,7 +43,13 @@ void call_begin(struct call *call, struct io_loop *loop);
  * success the caller ends the call. */
 MUST_CHECK enum status call_post_group(struct call *call, struct writer *writer,
                                        struct append_group *group);
-/* The work is done: done runs on the loop. Once for each call_begin. */
+/* The work is finished, and done runs on the loop. Once for each call_begin. */
 void call_return_post(struct call *call);
+
+/* Sets a property of the store from a thread that has no write session, and no loop, and is not the
+ * writer's. It waits until the writer, which has not stopped, has done it. The statuses are those
+ * of writer_post_job and of the store. */
+MUST_CHECK enum status call_put_property(struct writer *writer,
+                                         const struct store_property *property);
 
 #endif

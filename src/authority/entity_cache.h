@@ -1,9 +1,10 @@
 /* The entities used last, each with its state after the requests applied so far.
- * Owned by the writer's thread. Memory: a bounded number of entries and bytes of their texts.
- * Entries of the batch under way are never evicted, so a batch may exceed the bounds by its size.
- * STATUS_OUT_OF_MEMORY.
- * An entry without an entity stands for one that the store was asked for and does not have, and
- * lasts one batch. When a batch fails, all entries are dropped. */
+ * Thread: the writer's.
+ * Memory: a bounded number of entries and bytes of their texts. Entries of the batch under way are
+ * never evicted, so a batch may exceed the bounds by its size.
+ * Errors: STATUS_OUT_OF_MEMORY.
+ * Invariant: an entry without an entity stands for one that the store was asked for and does not
+ * have, and lasts one batch. If a batch fails, all entries are dropped. */
 #ifndef AUTHORITY_ENTITY_CACHE_H
 #define AUTHORITY_ENTITY_CACHE_H
 

@@ -9,8 +9,7 @@
 #include <assert.h>
 
 #include "authority/chain_hash.h"
-#include "authority/run_state.h"
-#include "authority/worker_state.h"
+#include "authority/entity_state.h"
 #include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"

@@ -12,8 +12,8 @@
 
 #include "authority/append.h"
 #include "authority/entity_cache.h"
+#include "authority/event_ids.h"
 #include "authority/quota.h"
-#include "authority/recent_ids.h"
 
 /* The answers for one request. Events are numbers in struct lookups, from 1; 0: not asked for. */
 struct request_lookup {

@@ -35,7 +35,7 @@ static enum status side_init(struct side *side, struct slice text) {
     return side_next(side);
 }
 
-/* Below zero when a's member comes first, 0 when both have the same name. */
+/* Below zero if the member of a comes first, 0 if both have the same name. */
 static int side_compare(const struct side *a, const struct side *b) {
     if (!a->is_at_member || !b->is_at_member)
         return a->is_at_member ? -1 : 1;
@@ -44,47 +44,34 @@ static int side_compare(const struct side *a, const struct side *b) {
     return order != 0 ? order : (a->key.size > b->key.size) - (a->key.size < b->key.size);
 }
 
-static enum status write_member(struct buffer *out, size_t begin, const struct side *side) {
-    enum status status = buffer_reserve(out, side->name.raw.size + side->value.raw.size + 2);
-    if (status == STATUS_OK && out->size > begin + 1)
-        status = buffer_append_byte(out, ',');
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, side->name.raw);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ':');
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, side->value.raw);
-    return status;
-}
-
-static enum status merge_sides(struct side *base, struct side *patch, struct buffer *out) {
-    size_t begin = out->size;
-    enum status status = buffer_append_byte(out, '{');
-    while (status == STATUS_OK && (base->is_at_member || patch->is_at_member)) {
-        int order = side_compare(base, patch);
-        const struct side *from = order < 0 ? base : patch;
-        if (order < 0 || patch->value.kind != JSON_KIND_NULL)
-            status = write_member(out, begin, from);
-        if (status == STATUS_OK && order >= 0)
-            status = side_next(patch);
-        if (status == STATUS_OK && order <= 0)
-            status = side_next(base);
-    }
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
-}
-
 enum status metadata_merge(struct slice base, struct slice patch, struct buffer *out) {
     struct side sides[2];
+    struct side *old = &sides[0], *new = &sides[1];
     size_t begin = out->size;
-    enum status status = side_init(&sides[0], base.data ? base : SLICE("{}"));
-    enum status patch_status = side_init(&sides[1], patch);
+    enum status status = side_init(old, base.data ? base : SLICE("{}"));
+    enum status patch_status = side_init(new, patch);
     if (status == STATUS_OK)
         status = patch_status;
-    if (status == STATUS_OK)
-        status = merge_sides(&sides[0], &sides[1], out);
-    if (status != STATUS_OK)
-        buffer_truncate(out, begin);
-    buffer_release(&sides[0].decoded);
-    buffer_release(&sides[1].decoded);
-    return status;
+    buffer_append_byte(out, '{');
+    while (status == STATUS_OK && (old->is_at_member || new->is_at_member)) {
+        int order = side_compare(old, new);
+        const struct side *from = order < 0 ? old : new;
+        if (order < 0 || new->value.kind != JSON_KIND_NULL) {
+            if (out->size > begin + 1)
+                buffer_append_byte(out, ',');
+            buffer_append_slice(out, from->name.raw);
+            buffer_append_byte(out, ':');
+            buffer_append_slice(out, from->value.raw);
+            status = buffer_status(out);
+        }
+        if (status == STATUS_OK && order >= 0)
+            status = side_next(new);
+        if (status == STATUS_OK && order <= 0)
+            status = side_next(old);
+    }
+    buffer_append_byte(out, '}');
+    buffer_note(out, status);
+    buffer_release(&old->decoded);
+    buffer_release(&new->decoded);
+    return buffer_end(out, begin);
 }

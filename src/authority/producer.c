@@ -1,8 +1,8 @@
 #include "authority/producer.h"
 
 #include "auth/grant.h"
+#include "authority/entity_state.h"
 #include "authority/lookups.h"
-#include "authority/run_state.h"
 #include "topic/topic_name.h"
 
 /* ---- the owner that a request names ---- */
@@ -36,24 +36,6 @@ enum status producer_claim_owner(struct append_request *request, struct arena *a
 
 /* ---- the entity ---- */
 
-/* A token that lists topics or streams creates nothing. */
-static enum status check_creation(struct append_request *request,
-                                  const struct store_entity *entity) {
-    if (principal_is_narrowed(request->producer)) {
-        request->refusal.message = "This token lists the topics or streams that it may append to, "
-                                   "so it creates no runs and no workers.";
-        return STATUS_FORBIDDEN_TOPIC;
-    }
-    /* The answer that a different run of its own would get, which does not say whose the id is. */
-    return !entity || principal_owns(request->producer, &entity->owner) ? STATUS_OK
-                                                                        : STATUS_ALREADY_EXISTS;
-}
-
-static bool is_cancel(const struct append_request *request) {
-    return request->kind == APPEND_RUN_EVENT &&
-           slice_equal(request->event_type, SLICE(RUN_EVENT_CANCEL_REQUESTED));
-}
-
 enum status producer_check(struct append_request *request, const struct store_entity *entity,
                            struct arena *arena) {
     const struct principal *producer = request->producer;
@@ -62,15 +44,25 @@ enum status producer_check(struct append_request *request, const struct store_en
     struct slice topic;
     if (!producer)
         return STATUS_OK;
-    if (!(producer->scopes & SCOPE_APPEND) && !is_cancel(request)) {
+    bool is_cancel = request->kind == APPEND_RUN_EVENT &&
+                     slice_equal(request->event_type, SLICE(RUN_EVENT_CANCEL_REQUESTED));
+    if (!(producer->scopes & SCOPE_APPEND) && !is_cancel) {
         request->refusal.message = "This token may append run.cancel_requested only. Other events "
                                    "need the scope runtime.append.";
         return STATUS_MISSING_SCOPE;
     }
     if (kind == ENTITY_AUDIT)
         return STATUS_FORBIDDEN_TOPIC;
+    if (append_is_creation(request->kind) && principal_is_narrowed(producer)) {
+        request->refusal.message = "This token lists the topics or streams that it may append to, "
+                                   "so it creates no runs and no workers.";
+        return STATUS_FORBIDDEN_TOPIC;
+    }
+    /* A different run of the producer's own gets the same answer, so the answer does not reveal the
+     * owner of the id. */
     if (append_is_creation(request->kind))
-        return check_creation(request, entity);
+        return !entity || principal_owns(producer, &entity->owner) ? STATUS_OK
+                                                                   : STATUS_ALREADY_EXISTS;
     /* A topic that the projector writes has no id here, and the rules refuse it. */
     if (!id.data)
         return STATUS_OK;

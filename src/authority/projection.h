@@ -1,9 +1,9 @@
 /* The interface by which the writer folds events. The projector implements it, so that the
- * authority does not depend on the projector. Writer's thread only. Rows that collect adds live in
- * the arena given to it. Folding cannot fail the append: a failure is counted, recorded as drift
- * and repaired. begin, fold for each event, collect, then exactly one of committed and abandoned.
- * After abandoned the events may still have been stored; the next fold finds out by their
- * sequences. */
+ * authority does not depend on the projector. Thread: the writer's. Memory: rows that collect adds
+ * live in the arena given to it. Errors: folding cannot fail the append. A failure is counted,
+ * recorded as drift and repaired. Invariant: begin, fold for each event, collect, then exactly one
+ * of committed and abandoned. After abandoned the events may still have been stored; the next fold
+ * finds out by their sequences. */
 #ifndef AUTHORITY_PROJECTION_H
 #define AUTHORITY_PROJECTION_H
 

@@ -1,7 +1,10 @@
-/* A rate is one number, as in publish_limit.c: the moment at which nothing of it is used any more.
- * An event that is larger than a whole second's rate passes when nothing is used, and the next one
- * waits until all of it is paid off. So an owner never writes more than its rate in the long run,
- * and no event is too large to be stored at all. */
+/* The table holds the limits of all owners and the settings of some, read from the store by serial.
+ * Before an event is added, its use is compared with the amounts that its owner has stored, and
+ * then with the rates. A rate is one number, as in publish_limit.c: the moment at which nothing of
+ * it is used any more. An event that is larger than a whole second's rate passes if nothing is
+ * used, and the next one waits until all of it is paid off. So an owner never writes more than its
+ * rate in the long run, and no event is too large to be stored at all. A batch that fails gives its
+ * rates back, and the stored amounts are read again. */
 #include "authority/quota.h"
 
 #include <assert.h>
@@ -9,8 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "authority/run_state.h"
-#include "authority/worker_state.h"
+#include "authority/entity_state.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/metrics.h"
@@ -99,7 +101,6 @@ const char *quota_read_change(struct slice body, struct quota_change *change,
 
 struct owner_settings {
     struct quota_settings settings;
-    size_t owner_size;
     char owner[];
 };
 
@@ -134,56 +135,48 @@ void quota_table_close(struct quota_table *table) {
     free(table);
 }
 
-static struct owner_settings *add_owner(struct quota_table *table, struct slice owner) {
-    struct owner_settings *made = calloc(1, sizeof(*made) + owner.size);
-    if (!made)
-        return NULL;
-    made->owner_size = owner.size;
-    memcpy(made->owner, owner.data, owner.size);
-    if (map_insert(&table->by_owner, (struct slice){made->owner, owner.size}, made) != STATUS_OK) {
-        free(made);
-        return NULL;
-    }
-    atomic_store(&table->owner_count, table->by_owner.count);
-    return made;
-}
-
-static bool has_settings(const struct owner_settings *owner) {
-    for (size_t i = 0; i < QUOTA_COUNT; i++)
-        if (owner->settings.is_set[i])
-            return true;
-    return false;
-}
-
-/* Under the lock. Rows come in the order of their serials, so another walk has brought the rows up
- * to the table's serial, or newer ones in their place. A quota of a later build is left alone. */
-static enum status apply(struct quota_table *table, const struct store_quota *row) {
-    enum quota quota;
-    if (row->serial <= table->serial)
-        return STATUS_OK;
-    table->serial = row->serial;
-    if (!row->owner.data || !quota_parse(row->name, &quota))
-        return STATUS_OK;
-    struct owner_settings *owner = map_find(&table->by_owner, row->owner);
-    if (!owner && row->is_set)
-        owner = add_owner(table, row->owner);
-    if (!owner)
-        return row->is_set ? STATUS_OUT_OF_MEMORY : STATUS_OK;
-    owner->settings.is_set[quota] = row->is_set;
-    owner->settings.value[quota] = row->is_set ? row->value : 0;
-    if (!has_settings(owner)) {
-        map_remove(&table->by_owner, row->owner);
-        free(owner);
-        atomic_store(&table->owner_count, table->by_owner.count);
-    }
-    atomic_fetch_add(&table->generation, 1);
-    return STATUS_OK;
-}
-
+/* Rows come in the order of their serials, so another walk has brought the rows up to the table's
+ * serial, or newer ones in their place. A quota of a later build is ignored. An owner without
+ * settings leaves the table. */
 static enum status take_quota(void *user, const struct store_quota *row) {
     struct quota_table *table = user;
+    struct owner_settings *owner = NULL;
+    enum status status = STATUS_OK;
+    enum quota quota;
     pthread_mutex_lock(&table->lock);
-    enum status status = apply(table, row);
+    bool is_new = row->serial > table->serial;
+    if (is_new)
+        table->serial = row->serial;
+    if (!is_new || !row->owner.data || !quota_parse(row->name, &quota))
+        goto out;
+    owner = map_find(&table->by_owner, row->owner);
+    if (!owner && row->is_set) {
+        status = STATUS_OUT_OF_MEMORY;
+        owner = calloc(1, sizeof(*owner) + row->owner.size);
+        if (!owner)
+            goto out;
+        memcpy(owner->owner, row->owner.data, row->owner.size);
+        const struct slice name = {owner->owner, row->owner.size};
+        if (map_insert(&table->by_owner, name, owner) != STATUS_OK) {
+            free(owner);
+            goto out;
+        }
+        status = STATUS_OK;
+    }
+    if (!owner)
+        goto out;
+    owner->settings.is_set[quota] = row->is_set;
+    owner->settings.value[quota] = row->is_set ? row->value : 0;
+    bool has_settings = false;
+    for (size_t i = 0; i < QUOTA_COUNT; i++)
+        has_settings = has_settings || owner->settings.is_set[i];
+    if (!has_settings) {
+        map_remove(&table->by_owner, row->owner);
+        free(owner);
+    }
+    atomic_store(&table->owner_count, table->by_owner.count);
+    atomic_fetch_add(&table->generation, 1);
+out:
     pthread_mutex_unlock(&table->lock);
     return status;
 }
@@ -311,17 +304,6 @@ static uint64_t used_ns(const struct usage *usage, size_t rate, uint64_t now_ns)
     return full_at_ns > now_ns ? full_at_ns - now_ns : 0;
 }
 
-/* 0: the amount fits now. */
-static uint64_t wait_ns(const struct usage *usage, const struct quota_use *use, size_t rate,
-                        uint64_t now_ns) {
-    uint64_t cost = cost_ns(amount_of(use, rate), usage->limits.of[QUOTA_RATE_FIRST + rate], rate);
-    uint64_t used = used_ns(usage, rate, now_ns);
-    uint64_t window = window_ns(rate);
-    if (cost >= window)
-        return used;
-    return used + cost > window ? used + cost - window : 0;
-}
-
 /* ---- the check ---- */
 
 static enum status refuse(const struct usage *usage, enum quota quota, uint64_t used,
@@ -333,7 +315,7 @@ static enum status refuse(const struct usage *usage, enum quota quota, uint64_t 
     return STATUS_QUOTA_EXCEEDED;
 }
 
-/* Amounts that are in use stay the same where a rate changes, so their times do not. */
+/* Amounts in use stay the same if a rate changes, so their times change. */
 static void renew_limits(const struct usages *usages, struct usage *usage, uint64_t now_ns) {
     uint64_t generation = atomic_load(&usages->table->generation);
     if (usage->generation == generation)
@@ -370,14 +352,23 @@ enum status usage_check(struct usages *usages, struct usage *usage, const struct
     }
     for (unsigned i = 0; i < QUOTA_RATE_COUNT; i++) {
         uint64_t limit = usage->limits.of[QUOTA_RATE_FIRST + i];
+        uint64_t amount = amount_of(use, i);
+        uint64_t used_before = used_ns(usage, i, now_ns);
+        uint64_t window = window_ns(i);
         uint64_t wait = 0;
-        if (amount_of(use, i) == 0)
+        if (amount == 0)
             continue;
-        if (limit > 0)
-            wait = wait_ns(usage, use, i, now_ns);
-        if (limit > 0 && wait == 0)
-            continue;
-        double part = (double)used_ns(usage, i, now_ns) / (double)window_ns(i);
+        if (limit > 0) {
+            /* An amount beyond a whole window waits until nothing is used. */
+            uint64_t cost = cost_ns(amount, limit, i);
+            if (cost >= window)
+                wait = used_before;
+            else if (used_before + cost > window)
+                wait = used_before + cost - window;
+            if (wait == 0)
+                continue;
+        }
+        double part = (double)used_before / (double)window;
         refusal->retry_after_ms = (wait + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
         return refuse(usage, (enum quota)(QUOTA_RATE_FIRST + i),
                       (uint64_t)(part * (double)limit + 0.5), refusal);
@@ -386,7 +377,7 @@ enum status usage_check(struct usages *usages, struct usage *usage, const struct
 }
 
 static uint64_t moved(uint64_t number, int64_t by) {
-    /* A row that was set back by hand. The doctor names it. */
+    /* An operator set the row back by hand. The doctor names it. */
     if (by < 0 && (uint64_t)-by > number)
         return 0;
     return number + (uint64_t)by;
@@ -416,14 +407,14 @@ void usage_take(struct usages *usages, struct usage *usage, const struct quota_u
         if (limit == 0 || amount == 0)
             continue;
         uint64_t used = used_ns(usage, i, now_ns) + cost_ns(amount, limit, i);
-        /* What is never refused leaves no debt that others of the owner would have to wait for. */
+        /* An event that is never refused leaves no debt for other events of the owner. */
         if (use->is_unrefused && used > window_ns(i))
             used = window_ns(i);
         usage->rates.full_at_ns[i] = now_ns + used;
     }
 }
 
-/* ---- the usage of the owners of late ---- */
+/* ---- the usage of recent owners ---- */
 
 enum status usages_init(struct usages *usages, struct quota_table *table) {
     *usages = (struct usages){

@@ -1,11 +1,11 @@
-/* Quotas per owner: the limits, what each owner has used, and the check of one event.
- * The table of limits may be used from any thread. The usage belongs to the writer's thread; time
- * is an argument. Memory: at most QUOTA_OWNERS_MAX owners with limits of their own, and the usage
- * of at most USAGE_OWNERS_KEPT_MAX owners beside those of the batch under way.
- * STATUS_QUOTA_EXCEEDED with the details of the refusal, STATUS_LIMIT_REACHED,
- * STATUS_OUT_OF_MEMORY, and the store's statuses from the calls that use the store. What is stored
- * changes in the commit of the events. usage_forget gives the use of a batch back.
- */
+/* Quotas per owner: the limits, the usage of each owner, and the check of one event.
+ * Thread: any for the table of limits, the writer's for the usage; time is an argument.
+ * Memory: at most QUOTA_OWNERS_MAX owners with limits of their own, and the usage of at most
+ * USAGE_OWNERS_KEPT_MAX owners beside those of the batch under way.
+ * Errors: STATUS_QUOTA_EXCEEDED with the details of the refusal, STATUS_LIMIT_REACHED,
+ * STATUS_OUT_OF_MEMORY, and the store's statuses from the calls that use the store.
+ * Invariant: stored amounts change in the commit of the events. usages_forget gives the use of a
+ * batch back. */
 #ifndef AUTHORITY_QUOTA_H
 #define AUTHORITY_QUOTA_H
 
@@ -15,8 +15,8 @@
 #include "base/list.h"
 #include "base/map.h"
 
-/* Those of what is stored come first, then the rates; the writer checks both. The last two are
- * counted by each node for itself. */
+/* Stored amounts come first, then the rates. The writer checks both. Each node counts the last two
+ * for itself. */
 #define QUOTAS(X)                                                                                  \
     X(BYTES_STORED, "bytes_stored")                                                                \
     X(METADATA_BYTES, "metadata_bytes")                                                            \
@@ -35,7 +35,7 @@ enum quota { QUOTAS(QUOTA_ENUMERATOR) QUOTA_COUNT };
 
 /* "guest:" and the longest name of an owner. */
 #define QUOTA_OWNER_BYTES_MAX (6 + 640)
-/* What ends something passes the quota of stored bytes up to this payload. */
+/* An event that ends something passes the quota of stored bytes up to this payload. */
 #define QUOTA_ENDING_BYTES_MAX 4096
 
 const char *quota_name(enum quota quota);
@@ -59,7 +59,7 @@ struct quota_settings {
     uint64_t value[QUOTA_COUNT];
 };
 
-/* A request to change some of them. Those that are given and not set are removed. */
+/* A request to change some of the limits. Limits that are given and not set are removed. */
 struct quota_change {
     bool is_given[QUOTA_COUNT];
     struct quota_settings settings;
@@ -105,7 +105,7 @@ struct quota_use {
     bool is_unpaced;        /* takes nothing from the rates */
 };
 
-/* The use of a rate: when it will be empty again, as in struct publish_bucket. */
+/* The moment at which nothing of a rate is used any more, as in struct publish_bucket. */
 struct usage_rates {
     uint64_t full_at_ns[QUOTA_RATE_COUNT];
 };
@@ -115,7 +115,7 @@ struct usage {
     struct list_node by_use;
     struct store_usage stored; /* with the batch under way */
     struct usage_rates rates;
-    struct usage_rates rates_before; /* the batch under way, where it is changed */
+    struct usage_rates rates_before; /* the batch under way, if it changes them */
     struct quota_limits limits;
     uint64_t generation; /* of the limits */
     uint64_t batch;      /* the last one that used it */
@@ -124,7 +124,7 @@ struct usage {
     char owner[];
 };
 
-/* The usage of the owners of late. */
+/* The usage of recent owners. */
 struct usages {
     struct quota_table *table; /* NULL: nothing is limited, and usage is counted */
     struct map by_owner;
@@ -158,10 +158,10 @@ void usage_take(struct usages *usages, struct usage *usage, const struct quota_u
 void usages_fill(struct usages *usages, struct store_batch *rows);
 void usages_committed(struct usages *usages);
 
-/* What the entity's row counts: all of its texts. */
+/* The stored bytes of an entity's row: all of its texts. */
 uint64_t usage_entity_bytes(const struct store_entity *entity);
 bool usage_is_open(const struct store_entity *entity);
-/* What the quota of stored bytes counts. */
+/* The bytes that count for the quota of stored bytes. */
 uint64_t usage_bytes_stored(const struct store_usage *usage);
 /* The metadata that a commit with events of the entity writes beside the row. Large metadata is
  * written once for each version; the document and the frames of each commit repeat small metadata.

@@ -14,7 +14,7 @@
 
 #include "authority/append.h"
 #include "authority/committer.h"
-#include "authority/outbox/outbox.h"
+#include "authority/outbox.h"
 #include "authority/rules/rules.h"
 #include "authority/writer_queue.h"
 #include "base/limits.h"

@@ -1,3 +1,8 @@
+/* Groups wait in the lanes of a fair queue, one for each principal. Before they are added, the
+ * entities that decide about their lanes are read, once for all new groups. A group of a batch
+ * whose earlier slice still waits is added behind that slice, in its lane. A commit takes a round
+ * of the queue: one turn of each lane, or several rounds if one principal has had the queue to
+ * itself. */
 #include "authority/writer_queue.h"
 
 #include <assert.h>
@@ -28,9 +33,9 @@ void writer_queue_release(struct writer_queue *queue) {
     fair_queue_release(&queue->groups);
 }
 
-/* ---- who waits --------------------------------------------------------------------------- */
+/* ---- lanes ---- */
 
-/* Those before it were refused when they were read. NULL: all were. */
+/* The requests before it were refused when they were read. NULL: all were. */
 static const struct append_request *first_request(const struct append_group *group) {
     for (size_t i = 0; i < group->request_count; i++)
         if (group->requests[i].status == STATUS_OK)
@@ -42,6 +47,7 @@ static bool is_behind_another(const struct append_group *group) {
     return group->order && group->order->last_waiting;
 }
 
+/* The lane in which a group waits. */
 static struct slice key_of(const struct writer_queue *queue, const struct append_group *group,
                            char text[PRINCIPAL_KEY_BYTES_MAX]) {
     const struct append_request *request = first_request(group);
@@ -81,7 +87,7 @@ void writer_queue_find_owners(struct writer_queue *queue, struct mailbox_item *f
     (void)status;
 }
 
-/* ---- turns ------------------------------------------------------------------------------- */
+/* ---- turns ---- */
 
 enum status writer_queue_add(struct writer_queue *queue, struct append_group *group,
                              uint64_t now_ns) {

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "base/decimal.h"
 #include "base/hex.h"
 #include "base/limits.h"

@@ -1,6 +1,6 @@
 #include "projector/run_summary.h"
 
-#include "authority/run_state.h"
+#include "authority/entity_state.h"
 #include "base/list.h"
 
 #define COMMON(member) offsetof(struct run_summary, common.member)

@@ -1,7 +1,7 @@
 #include "projector/worker_summary.h"
 
+#include "authority/entity_state.h"
 #include "authority/metadata.h"
-#include "authority/worker_state.h"
 #include "base/limits.h"
 #include "base/list.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "authority/job/writer_property.h"
+#include "authority/call.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -47,7 +47,7 @@ static bool path_of(const struct rebuild_options *options, char path[PATH_BYTES_
 static void save_version(const struct rebuild_options *options) {
     char path[PATH_BYTES_MAX];
     const struct store_property property = {VERSION_NAME, options->projection_version};
-    enum status status = writer_put_property(options->writer, &property);
+    enum status status = call_put_property(options->writer, &property);
     if (status == STATUS_OK && path_of(options, path))
         (void)unlink(path);
     if (status != STATUS_OK)

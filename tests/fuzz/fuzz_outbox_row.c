@@ -1,7 +1,7 @@
 /* The input is the texts of an outbox row, one after another, each behind a byte that tells whether
  * it is there, and ended by a zero byte. A row that is taken keeps the promises of its fields, and
  * only its payload can add members to the body. */
-#include "authority/outbox/outbox_row.h"
+#include "authority/outbox.h"
 #include "base/utf8.h"
 #include "fuzz.h"
 #include "topic/topic_name.h"

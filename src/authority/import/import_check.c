@@ -1,6 +1,18 @@
+/* An import reads its file several times before the first write. The first pass checks each line,
+ * the order of the cursors and the manifest, and collects the event ids. Each further pass follows
+ * the links of one part of the entities, those whose hash falls into it. The ids are checked in
+ * parts too: the ids of a part are gathered from the file, sorted and compared with their
+ * neighbours. */
 #include "authority/import/import_check.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
 #include "base/limits.h"
+#include "base/siphash.h"
 
 #define KEY_BYTES 16
 
@@ -11,6 +23,8 @@ struct head {
     uint8_t owner[SHA256_BYTES]; /* a hash, if all events of the entity have the same owner */
     uint64_t seq;
 };
+
+/* ---- lines and links ---- */
 
 void import_check_init(struct import_check *check) {
     *check = (struct import_check){.part_count = 1};
@@ -30,25 +44,21 @@ static enum status refuse(const char **reason, const char *text) {
     return STATUS_IMPORT_REFUSED;
 }
 
-static enum status check_manifest(struct import_check *check, const struct import_line *line,
-                                  const char **reason) {
-    uint8_t digest[SHA256_BYTES];
-    sha256_final(&check->hash, digest);
-    check->has_manifest = true;
-    check->has_fork = line->has_fork;
-    check->fork_log_id = line->fork_log_id;
-    if (line->count != check->count || memcmp(digest, line->sha256, SHA256_BYTES) != 0)
-        return refuse(reason, "the lines are not those that the manifest counts and hashes");
-    return STATUS_OK;
-}
-
 enum status import_check_line(struct import_check *check, const struct import_line *line,
                               struct slice text, const char **reason) {
     const struct store_event *event = &line->event;
     if (check->has_manifest)
         return refuse(reason, "a line follows the manifest");
-    if (line->is_manifest)
-        return check_manifest(check, line, reason);
+    if (line->is_manifest) {
+        uint8_t digest[SHA256_BYTES];
+        sha256_final(&check->hash, digest);
+        check->has_manifest = true;
+        check->has_fork = line->has_fork;
+        check->fork_log_id = line->fork_log_id;
+        if (line->count != check->count || memcmp(digest, line->sha256, SHA256_BYTES) != 0)
+            return refuse(reason, "the lines are not those that the manifest counts and hashes");
+        return STATUS_OK;
+    }
     if (check->count > 0 && uuid_compare(&event->cursor, &check->cursor) <= 0)
         return refuse(reason, "the cursor is not above the cursor of the previous line");
     if (event->chain_version < check->chain_version)
@@ -78,22 +88,19 @@ void import_check_begin_part(struct import_check *check, uint64_t part) {
     check->count = 0;
 }
 
-static void key_of(const struct store_event *event, uint8_t digest[SHA256_BYTES]) {
-    struct sha256 hash;
+/* The head of the event's entity, which may be new. STATUS_OK with *head NULL: the entity belongs
+ * to another part. */
+static enum status find_head(struct import_check *check, const struct store_event *event,
+                             struct head **head) {
     const uint8_t kind = (uint8_t)event->entity_kind;
+    uint8_t digest[SHA256_BYTES];
+    struct sha256 hash;
+    uint64_t number;
     sha256_init(&hash);
     sha256_update(&hash, &kind, 1);
     sha256_update(&hash, event->entity_id.data, event->entity_id.size);
     sha256_final(&hash, digest);
     sha256_release(&hash);
-}
-
-/* STATUS_OK with *head NULL: the event is of another part. */
-static enum status find_head(struct import_check *check, const struct store_event *event,
-                             struct head **head) {
-    uint8_t digest[SHA256_BYTES];
-    uint64_t number;
-    key_of(event, digest);
     memcpy(&number, digest + KEY_BYTES, sizeof(number));
     *head = NULL;
     if (number % check->part_count != check->part)
@@ -110,22 +117,20 @@ static enum status find_head(struct import_check *check, const struct store_even
     return map_insert(&check->heads, (struct slice){(const char *)made->key, KEY_BYTES}, made);
 }
 
-static void hash_text(struct sha256 *hash, struct slice text) {
-    const uint64_t size = text.data ? text.size + 1 : 0;
-    sha256_update(hash, &size, sizeof(size));
-    sha256_update(hash, text.data ? text.data : "", text.size);
-}
-
 /* All zero for entities whose events have their own owners. */
 static void owner_hash(const struct store_event *event, uint8_t digest[SHA256_BYTES]) {
+    const struct slice parts[] = {event->owner.user_id, event->owner.guest_scope,
+                                  event->owner.org_id};
     struct sha256 hash;
     memset(digest, 0, SHA256_BYTES);
     if (entity_row(event->entity_kind)->has_event_owner)
         return;
     sha256_init(&hash);
-    hash_text(&hash, event->owner.user_id);
-    hash_text(&hash, event->owner.guest_scope);
-    hash_text(&hash, event->owner.org_id);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const uint64_t size = parts[i].data ? parts[i].size + 1 : 0;
+        sha256_update(&hash, &size, sizeof(size));
+        sha256_update(&hash, parts[i].data ? parts[i].data : "", parts[i].size);
+    }
     sha256_final(&hash, digest);
     sha256_release(&hash);
 }
@@ -150,4 +155,134 @@ enum status import_check_link(struct import_check *check, const struct store_eve
     head->seq = event->seq;
     memcpy(head->chain_hash, event->chain_hash, SHA256_BYTES);
     return STATUS_OK;
+}
+
+/* ---- event ids ---- */
+
+void import_ids_init(struct import_ids *ids) {
+    ids->count = ids->part = 0;
+    ids->fd = -1;
+}
+
+bool import_ids_open(struct import_ids *ids, const char *folder) {
+    ids->fd = file_open_unnamed(folder, "import-ids");
+    return ids->fd >= 0;
+}
+
+void import_ids_release(struct import_ids *ids) {
+    if (ids->fd >= 0)
+        close(ids->fd);
+    ids->fd = -1;
+}
+
+enum status import_ids_add(struct import_ids *ids, const struct uuid *id) {
+    ids->block[ids->count++ % IMPORT_IDS_BLOCK] = *id;
+    if (ids->count % IMPORT_IDS_BLOCK != 0)
+        return STATUS_OK;
+    const char *bytes = (const char *)ids->block;
+    off_t start = (off_t)((ids->count - IMPORT_IDS_BLOCK) * sizeof(struct uuid));
+    size_t written = 0;
+    while (written < sizeof(ids->block)) {
+        ssize_t size =
+            pwrite(ids->fd, bytes + written, sizeof(ids->block) - written, start + (off_t)written);
+        if (size < 0 && errno == EINTR)
+            continue;
+        if (size <= 0)
+            return STATUS_STORE_UNAVAILABLE;
+        written += (size_t)size;
+    }
+    return STATUS_OK;
+}
+
+/* The ids from first on. Those of the last block never left memory. */
+static enum status read_block(struct import_ids *ids, uint64_t first, size_t *count) {
+    struct uuid *block = ids->scratch;
+    size_t filled = 0;
+    *count = IMPORT_IDS_BLOCK;
+    if (ids->count - first < IMPORT_IDS_BLOCK) {
+        *count = (size_t)(ids->count - first);
+        memcpy(block, ids->block, *count * sizeof(*block));
+        return STATUS_OK;
+    }
+    while (filled < sizeof(ids->block)) {
+        ssize_t size = pread(ids->fd, (char *)block + filled, sizeof(ids->block) - filled,
+                             (off_t)(first * sizeof(*block) + filled));
+        if (size < 0 && errno == EINTR)
+            continue;
+        if (size <= 0)
+            return STATUS_STORE_UNAVAILABLE;
+        filled += (size_t)size;
+    }
+    return STATUS_OK;
+}
+
+static int compare_ids(const void *a, const void *b) {
+    return uuid_compare(a, b);
+}
+
+/* Parts differ in size, so each has twice the room. */
+static uint64_t part_count(const struct import_ids *ids) {
+    return 1 + 2 * ids->count / IMPORT_PART_IDS_MAX;
+}
+
+bool import_ids_is_checked(const struct import_ids *ids) {
+    return ids->part == part_count(ids);
+}
+
+/* Gathers the ids of the part. A part without room has ids that are used more than once, since the
+ * hash spreads different ids evenly: then the first ones suffice. */
+static enum status gather_part(struct import_ids *ids, struct uuid *room, size_t *count) {
+    *count = 0;
+    for (uint64_t first = 0; first < ids->count; first += IMPORT_IDS_BLOCK) {
+        size_t block_count;
+        enum status status = read_block(ids, first, &block_count);
+        if (status != STATUS_OK)
+            return status;
+        for (size_t i = 0; i < block_count && *count < IMPORT_PART_IDS_MAX; i++) {
+            const struct uuid *id = &ids->scratch[i];
+            const struct slice text = {(const char *)id->bytes, sizeof(id->bytes)};
+            if (siphash(siphash_process_key(), text) % part_count(ids) == ids->part)
+                room[(*count)++] = *id;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* The line of the second use of an id. */
+static enum status find_second_use(struct import_ids *ids, const struct uuid *id, uint64_t *line) {
+    size_t uses = 0;
+    for (uint64_t first = 0; first < ids->count; first += IMPORT_IDS_BLOCK) {
+        size_t block_count;
+        enum status status = read_block(ids, first, &block_count);
+        if (status != STATUS_OK)
+            return status;
+        for (size_t i = 0; i < block_count; i++) {
+            uses += uuid_compare(&ids->scratch[i], id) == 0;
+            if (uses == 2) {
+                *line = first + i + 1;
+                return STATUS_IMPORT_REFUSED;
+            }
+        }
+    }
+    return STATUS_IMPORT_REFUSED;
+}
+
+enum status import_ids_check(struct import_ids *ids, uint64_t *line) {
+    size_t room_count =
+        ids->count < IMPORT_PART_IDS_MAX ? (size_t)ids->count + 1 : IMPORT_PART_IDS_MAX;
+    struct uuid *room = malloc(room_count * sizeof(*room));
+    size_t count = 0;
+    if (!room)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = gather_part(ids, room, &count);
+    if (status == STATUS_OK)
+        qsort(room, count, sizeof(*room), compare_ids);
+    for (size_t i = 1; status == STATUS_OK && i < count; i++)
+        if (uuid_compare(&room[i - 1], &room[i]) == 0)
+            status = find_second_use(ids, &room[i], line);
+    if (status == STATUS_OK && count == IMPORT_PART_IDS_MAX)
+        status = STATUS_OUT_OF_MEMORY;
+    free(room);
+    ids->part++;
+    return status;
 }

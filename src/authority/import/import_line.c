@@ -1,9 +1,13 @@
+/* A line is read member by member, strictly: no export has other members or other forms. Payload
+ * and link must hash to the hashes that the line names. The event then becomes a request of its
+ * kind. The payload of a creation, a heartbeat or a change of status is the body of that request,
+ * so that the rules rebuild the entity from the log. */
 #include "authority/import/import_line.h"
 
 #include "authority/chain_hash.h"
 #include "authority/entity_cache.h"
-#include "authority/run_state.h"
-#include "authority/worker_state.h"
+#include "authority/entity_state.h"
+#include "base/hex.h"
 #include "topic/topic_name.h"
 
 #define HASH_PREFIX "sha256:"
@@ -45,18 +49,14 @@ static const struct json_field line_fields[LINE_FIELD_COUNT] = {
 
 /* ---- members ---- */
 
-static int hex_digit(char digit) {
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
-}
-
 static bool read_hex(struct slice text, uint8_t digest[SHA256_BYTES]) {
     if (text.size != (size_t)2 * SHA256_BYTES)
         return false;
     for (size_t i = 0; i < SHA256_BYTES; i++) {
-        int high = hex_digit(text.data[2 * i]);
-        int low = hex_digit(text.data[2 * i + 1]);
+        char first = text.data[2 * i], second = text.data[2 * i + 1];
+        bool is_lower = !(first >= 'A' && first <= 'F') && !(second >= 'A' && second <= 'F');
+        int high = is_lower ? hex_value(first) : -1;
+        int low = hex_value(second);
         if (high < 0 || low < 0)
             return false;
         digest[i] = (uint8_t)(high << 4 | low);
@@ -71,7 +71,7 @@ static bool read_hash(const struct json_field *field, uint8_t digest[SHA256_BYTE
            read_hex(slice_from(text, sizeof(HASH_PREFIX) - 1), digest);
 }
 
-/* A text of an event, which the authority took once: bounded, and not empty. */
+/* A text of an event, which the authority accepted once: bounded, and not empty. */
 static bool read_text(const struct json_field *field, size_t bytes_max, struct arena *arena,
                       struct slice *text) {
     if (!field->present || field->value.kind != JSON_KIND_STRING ||
@@ -100,44 +100,33 @@ static bool read_owner(const struct json_field *field, struct arena *arena, stru
     return !owner->user_id.data || !owner->guest_scope.data;
 }
 
-static bool read_kind(const struct json_field *field, enum entity_kind *kind) {
-    for (unsigned i = 0; field->present && i < ENTITY_KIND_COUNT; i++)
-        if (json_string_is(field->value, slice_of(entity_kind_name((enum entity_kind)i)))) {
-            *kind = (enum entity_kind)i;
-            return true;
-        }
-    return false;
-}
+/* ---- lines ---- */
 
-static bool read_times(const struct json_field *fields, struct store_event *event) {
-    struct slice text;
+static bool read_event(const struct json_field *fields, struct arena *arena,
+                       struct store_event *event) {
+    const struct json_field *kind = &fields[LINE_ENTITY], *version = &fields[LINE_CHAIN_VERSION];
+    uint64_t chain_version = STORE_CHAIN_VERSION;
+    unsigned entity_kind = 0;
     struct event_cursor cursor;
+    struct slice text;
+    if (!fields[LINE_EVENT_ID].present || !json_string_slice(fields[LINE_EVENT_ID].value, &text) ||
+        uuid7_parse(text, &event->event_id) != STATUS_OK)
+        return false;
     if (!fields[LINE_CURSOR].present || !json_string_slice(fields[LINE_CURSOR].value, &text) ||
         event_cursor_decode(text, &cursor, NULL) != STATUS_OK ||
         cursor.timestamp_ms != uuid7_timestamp_ms(&cursor.uuid))
         return false;
     event->cursor = cursor.uuid;
-    return fields[LINE_RECORDED_AT].present &&
-           json_u64(fields[LINE_RECORDED_AT].value, JSON_INTEGER_MAX, &event->recorded_at_ms) &&
-           event->recorded_at_ms <= cursor.timestamp_ms;
-}
-
-static bool read_version(const struct json_field *field, unsigned *version) {
-    uint64_t number = STORE_CHAIN_VERSION;
-    if (field->present && (!json_u64(field->value, STORE_CHAIN_VERSION, &number) || number == 0))
+    if (!fields[LINE_RECORDED_AT].present ||
+        !json_u64(fields[LINE_RECORDED_AT].value, JSON_INTEGER_MAX, &event->recorded_at_ms) ||
+        event->recorded_at_ms > cursor.timestamp_ms)
         return false;
-    *version = (unsigned)number;
-    return true;
-}
-
-/* ---- lines ---- */
-
-static bool read_event(const struct json_field *fields, struct arena *arena,
-                       struct store_event *event) {
-    struct slice id;
-    if (!fields[LINE_EVENT_ID].present || !json_string_slice(fields[LINE_EVENT_ID].value, &id) ||
-        uuid7_parse(id, &event->event_id) != STATUS_OK || !read_times(fields, event) ||
-        !read_kind(&fields[LINE_ENTITY], &event->entity_kind) ||
+    while (entity_kind < ENTITY_KIND_COUNT &&
+           !(kind->present && json_string_is(kind->value, slice_of(entity_kind_name(
+                                                              (enum entity_kind)entity_kind)))))
+        entity_kind++;
+    event->entity_kind = (enum entity_kind)entity_kind;
+    if (entity_kind == ENTITY_KIND_COUNT ||
         !read_text(&fields[LINE_ENTITY_ID], TOPIC_NAME_BYTES_MAX, arena, &event->entity_id) ||
         !read_text(&fields[LINE_EVENT_TYPE], APPEND_TYPE_BYTES_MAX, arena, &event->type))
         return false;
@@ -146,64 +135,61 @@ static bool read_event(const struct json_field *fields, struct arena *arena,
         !fields[LINE_PAYLOAD].present || fields[LINE_PAYLOAD].value.kind != JSON_KIND_OBJECT)
         return false;
     event->payload = fields[LINE_PAYLOAD].value.raw;
+    if (version->present &&
+        (!json_u64(version->value, STORE_CHAIN_VERSION, &chain_version) || chain_version == 0))
+        return false;
+    event->chain_version = (unsigned)chain_version;
     return read_hash(&fields[LINE_PAYLOAD_HASH], event->payload_hash) &&
            read_hash(&fields[LINE_PREV_CHAIN_HASH], event->prev_chain_hash) &&
            read_hash(&fields[LINE_CHAIN_HASH], event->chain_hash) &&
-           read_owner(&fields[LINE_OWNER], arena, &event->owner) &&
-           read_version(&fields[LINE_CHAIN_VERSION], &event->chain_version);
+           read_owner(&fields[LINE_OWNER], arena, &event->owner);
 }
 
-static enum status read_manifest(struct json_value value, struct import_line *line,
-                                 const char **reason) {
+static bool read_manifest(struct json_value value, struct import_line *line) {
     struct json_field fields[] = {{.name = SLICE("format")},
                                   {.name = SLICE("count")},
                                   {.name = SLICE("sha256")},
                                   {.name = SLICE("fork_log_id")}};
     struct slice digest;
-    line->is_manifest = true;
-    if (value.kind == JSON_KIND_OBJECT && json_read_members(value, fields, 4) == STATUS_OK &&
-        fields[0].present && json_string_is(fields[0].value, SLICE("ndjson")) &&
-        fields[1].present && json_u64(fields[1].value, JSON_INTEGER_MAX, &line->count) &&
-        fields[2].present && json_string_slice(fields[2].value, &digest) &&
-        read_hex(digest, line->sha256) &&
-        (!fields[3].present || json_u64(fields[3].value, JSON_INTEGER_MAX, &line->fork_log_id))) {
-        line->has_fork = fields[3].present;
-        return STATUS_OK;
-    }
-    *reason = "the line is not the manifest of an export";
-    return STATUS_IMPORT_REFUSED;
-}
-
-static enum status check_hashes(const struct store_event *event, struct buffer *scratch,
-                                const char **reason) {
-    uint8_t digest[SHA256_BYTES];
-    sha256(event->payload.data, event->payload.size, digest);
-    if (memcmp(digest, event->payload_hash, SHA256_BYTES) != 0) {
-        *reason = "the payload does not hash to its payload_hash";
-        return STATUS_IMPORT_REFUSED;
-    }
-    enum status status = chain_hash(event, scratch, digest);
-    if (status == STATUS_OK && memcmp(digest, event->chain_hash, SHA256_BYTES) == 0)
-        return STATUS_OK;
-    *reason = "the event does not hash to its chain_hash";
-    return status == STATUS_OUT_OF_MEMORY ? status : STATUS_IMPORT_REFUSED;
+    if (value.kind != JSON_KIND_OBJECT || json_read_members(value, fields, 4) != STATUS_OK ||
+        !fields[0].present || !json_string_is(fields[0].value, SLICE("ndjson")))
+        return false;
+    line->has_fork = fields[3].present;
+    return fields[1].present && json_u64(fields[1].value, JSON_INTEGER_MAX, &line->count) &&
+           fields[2].present && json_string_slice(fields[2].value, &digest) &&
+           read_hex(digest, line->sha256) &&
+           (!line->has_fork || json_u64(fields[3].value, JSON_INTEGER_MAX, &line->fork_log_id));
 }
 
 enum status import_line_read(struct json_value value, struct buffer *scratch, struct arena *arena,
                              struct import_line *line, const char **reason) {
+    const struct store_event *event = &line->event;
     struct json_field fields[LINE_FIELD_COUNT];
+    uint8_t digest[SHA256_BYTES];
     *line = (struct import_line){.is_manifest = false};
     *reason = "the line is not an event of an export";
     memcpy(fields, line_fields, sizeof(fields));
     if (value.kind != JSON_KIND_OBJECT ||
         json_read_members(value, fields, LINE_FIELD_COUNT) != STATUS_OK)
         return STATUS_IMPORT_REFUSED;
-    if (fields[LINE_MANIFEST].present)
-        return read_manifest(fields[LINE_MANIFEST].value, line, reason);
+    if (fields[LINE_MANIFEST].present) {
+        line->is_manifest = true;
+        *reason = "the line is not the manifest of an export";
+        return read_manifest(fields[LINE_MANIFEST].value, line) ? STATUS_OK : STATUS_IMPORT_REFUSED;
+    }
     if (!read_event(fields, arena, &line->event))
         return STATUS_IMPORT_REFUSED;
-    *reason = NULL;
-    return check_hashes(&line->event, scratch, reason);
+    *reason = "the payload does not hash to its payload_hash";
+    sha256(event->payload.data, event->payload.size, digest);
+    if (memcmp(digest, event->payload_hash, SHA256_BYTES) != 0)
+        return STATUS_IMPORT_REFUSED;
+    *reason = "the event does not hash to its chain_hash";
+    enum status status = chain_hash(event, scratch, digest);
+    if (status == STATUS_OK && memcmp(digest, event->chain_hash, SHA256_BYTES) == 0) {
+        *reason = NULL;
+        return STATUS_OK;
+    }
+    return status == STATUS_OUT_OF_MEMORY ? status : STATUS_IMPORT_REFUSED;
 }
 
 enum status import_check_names(const struct store_event *event, const char **reason) {
@@ -243,7 +229,8 @@ static enum append_kind kind_of(const struct store_event *event) {
                                                                           : APPEND_TOPIC_EVENT;
 }
 
-/* Rules that a line breaks on its own account, so that it is refused before the first write. */
+/* Whether some log may hold the event. A line that breaks such a rule is refused before the first
+ * write. */
 static bool may_exist(const struct store_event *event, enum append_kind kind) {
     if (kind == APPEND_RUN_CREATE)
         return slice_equal(event->type, SLICE(RUN_EVENT_STARTED));
@@ -258,39 +245,15 @@ static bool is_same_text(struct slice a, struct slice b) {
     return a.data && b.data ? slice_equal(a, b) : a.data == b.data;
 }
 
-static bool is_same_owner(const struct owner *a, const struct owner *b) {
-    return is_same_text(a->user_id, b->user_id) && is_same_text(a->guest_scope, b->guest_scope) &&
-           is_same_text(a->org_id, b->org_id);
-}
-
-/* The payload of these holds the members of the request that made it. */
-static bool is_asked_by_payload(enum append_kind kind) {
-    return kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE ||
-           kind == APPEND_WORKER_HEARTBEAT || kind == APPEND_WORKER_STATUS;
-}
-
-static struct append_import *import_of(const struct store_event *event, struct arena *arena) {
-    struct append_import *import = arena_alloc(arena, sizeof(*import));
-    if (!import)
-        return NULL;
-    *import = (struct append_import){
-        .log_id = event->log_id,
-        .cursor = event->cursor,
-        .recorded_at_ms = event->recorded_at_ms,
-        .chain_version = event->chain_version,
-        .seq = event->seq,
-    };
-    memcpy(import->chain_hash, event->chain_hash, SHA256_BYTES);
-    return import;
-}
-
 enum status import_request_read(struct append_parser *parser, struct json_value value,
                                 const struct import_line *line, struct arena *arena,
                                 struct append_request *request) {
     const struct store_event *event = &line->event;
+    const struct owner *owner = &event->owner;
     enum append_kind kind = kind_of(event);
     struct json_value body = value;
-    if (is_asked_by_payload(kind))
+    /* The payload of these holds the members of the request that made it. */
+    if (append_is_creation(kind) || kind == APPEND_WORKER_HEARTBEAT || kind == APPEND_WORKER_STATUS)
         body = (struct json_value){JSON_KIND_OBJECT, event->payload};
     if (!may_exist(event, kind))
         return STATUS_IMPORT_REFUSED;
@@ -299,19 +262,30 @@ enum status import_request_read(struct append_parser *parser, struct json_value 
     parser->takes_reserved = false;
     if (status == STATUS_OUT_OF_MEMORY)
         return status;
-    bool is_creation = kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE;
-    if (status != STATUS_OK ||
-        (is_creation &&
-         (!request->entity_id.data || !slice_equal(request->entity_id, event->entity_id) ||
-          !is_same_owner(&request->owner, &event->owner))))
+    if (status != STATUS_OK)
+        return STATUS_IMPORT_REFUSED;
+    if (append_is_creation(kind) &&
+        (!request->entity_id.data || !slice_equal(request->entity_id, event->entity_id) ||
+         !is_same_text(request->owner.user_id, owner->user_id) ||
+         !is_same_text(request->owner.guest_scope, owner->guest_scope) ||
+         !is_same_text(request->owner.org_id, owner->org_id)))
         return STATUS_IMPORT_REFUSED;
     request->has_event_id = true;
     request->event_id = event->event_id;
     request->idempotency_key = (struct slice){NULL, 0};
     request->has_expected_seq = false;
-    if (entity_row(event->entity_kind)->has_event_owner &&
-        !owner_copy(arena, &event->owner, &request->owner))
+    struct append_import *import = arena_alloc(arena, sizeof(*import));
+    if (!import || (entity_row(event->entity_kind)->has_event_owner &&
+                    !owner_copy(arena, owner, &request->owner)))
         return STATUS_OUT_OF_MEMORY;
-    request->import = import_of(event, arena);
-    return request->import ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    *import = (struct append_import){
+        .log_id = event->log_id,
+        .cursor = event->cursor,
+        .recorded_at_ms = event->recorded_at_ms,
+        .chain_version = event->chain_version,
+        .seq = event->seq,
+    };
+    memcpy(import->chain_hash, event->chain_hash, SHA256_BYTES);
+    request->import = import;
+    return STATUS_OK;
 }

@@ -1,9 +1,10 @@
 /* A line of an export: an event with its link, or the manifest at the end.
- * Any thread; a parser belongs to one thread at a time. Texts are copied into the caller's arena.
- * STATUS_IMPORT_REFUSED with a static reason for a line that no export contains;
- * STATUS_OUT_OF_MEMORY, arena full.
- * A line that is read has the payload and the hashes that it names; whether it follows the lines
- * before it is import_check.h's matter. */
+ * Thread: any; a parser belongs to one thread at a time.
+ * Memory: texts are copied into the caller's arena.
+ * Errors: STATUS_IMPORT_REFUSED with a static reason for a line that no export contains;
+ * STATUS_OUT_OF_MEMORY if the arena is full.
+ * Invariant: a line that is read has the payload and the hashes that it names. import_check.h
+ * checks that it follows the lines before it. */
 #ifndef AUTHORITY_IMPORT_IMPORT_LINE_H
 #define AUTHORITY_IMPORT_IMPORT_LINE_H
 
@@ -12,7 +13,7 @@
 struct import_line {
     bool is_manifest;
     struct store_event event; /* without log_id and entity_ref */
-    /* Of a manifest. */
+    /* The members of a manifest. */
     uint64_t count;
     uint8_t sha256[SHA256_BYTES];
     bool has_fork; /* the log has had several epochs, which are the same up to this event */

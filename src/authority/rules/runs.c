@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "authority/run_state.h"
+#include "authority/entity_state.h"
 #include "wire/object_writer.h"
 
 #define MADE_ID_PREFIX "run_"

@@ -2,8 +2,8 @@
 
 #include <assert.h>
 
+#include "authority/entity_state.h"
 #include "authority/metadata.h"
-#include "authority/worker_state.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "authority/job/writer_property.h"
+#include "authority/call.h"
 #include "base/buffer.h"
 #include "base/decimal.h"
 #include "base/limits.h"
@@ -184,7 +184,7 @@ enum status relay_state_save(const struct relay_state *state, struct writer *wri
     const struct store_property property = {slice_of(name.text),
                                             text.size > 0 ? buffer_slice(&text) : SLICE("")};
     if (status == STATUS_OK)
-        status = writer_put_property(writer, &property);
+        status = call_put_property(writer, &property);
     if (status == STATUS_OK && path_of(path, folder, sink))
         (void)unlink(path);
     buffer_release(&text);

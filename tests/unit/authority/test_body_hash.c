@@ -1,4 +1,4 @@
-#include "authority/body_hash.h"
+#include "authority/append_read.h"
 #include "test.h"
 
 static enum status check(const char *text) {
@@ -7,7 +7,7 @@ static enum status check(const char *text) {
     struct json_value body;
     append_parser_init(&reader, 4096);
     assert_ok(json_parse(slice_of(text), &limits, &body));
-    enum status status = body_hash_check(&reader, body);
+    enum status status = append_check_hash(&reader, body);
     append_parser_release(&reader);
     return status;
 }

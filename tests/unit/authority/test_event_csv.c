@@ -1,4 +1,4 @@
-#include "authority/event_csv.h"
+#include "authority/event_write.h"
 #include "test.h"
 
 #define HEX8(byte)  byte byte byte byte byte byte byte byte

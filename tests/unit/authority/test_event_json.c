@@ -1,4 +1,4 @@
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "test.h"
 
 static void assert_text(const struct buffer *out, const char *wanted) {

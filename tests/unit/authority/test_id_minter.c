@@ -1,4 +1,4 @@
-#include "authority/id_minter.h"
+#include "authority/event_ids.h"
 #include "test.h"
 
 #define IDS    100000

@@ -1,4 +1,4 @@
-#include "authority/import/import_ids.h"
+#include "authority/import/import_check.h"
 #include "base/limits.h"
 #include "test.h"
 

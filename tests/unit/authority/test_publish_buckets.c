@@ -1,5 +1,5 @@
 /* The publish rates of topics: one bucket for each topic and producing principal. */
-#include "authority/publish_buckets.h"
+#include "authority/publish_limit.h"
 #include "test.h"
 
 #define SECOND_NS UINT64_C(1000000000)

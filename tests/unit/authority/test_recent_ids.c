@@ -1,4 +1,4 @@
-#include "authority/recent_ids.h"
+#include "authority/event_ids.h"
 #include "test.h"
 
 static struct uuid id_of(uint64_t number) {

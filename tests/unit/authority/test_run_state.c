@@ -1,4 +1,4 @@
-#include "authority/run_state.h"
+#include "authority/entity_state.h"
 #include "test.h"
 
 #define NONE RUN_STATE_COUNT

@@ -1,4 +1,4 @@
-#include "authority/worker_state.h"
+#include "authority/entity_state.h"
 #include "test.h"
 
 static const bool allowed[WORKER_STATE_COUNT][WORKER_STATE_COUNT] = {

@@ -2,7 +2,7 @@
 #include "base/limits.h"
 #include "delivery/journal_read.h"
 
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "base/clock.h"
 #include "delivery/publisher.h"
 #include "hub/frame.h"

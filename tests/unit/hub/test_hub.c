@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "authority/event_json.h"
+#include "authority/event_write.h"
 #include "delivery/publisher.h"
 #include "hub/frame.h"
 #include "topic/topic_name.h"

@@ -1,14 +1,16 @@
-#include "authority/run_state.h"
+#include "authority/entity_state.h"
 
 #include <assert.h>
 
 #define BIT(state) (1u << (state))
 
-static const char *const names[RUN_STATE_COUNT] = {
+/* ---- runs ---- */
+
+static const char *const run_names[RUN_STATE_COUNT] = {
     "created", "running", "canceling", "canceled", "succeeded", "failed",
 };
 
-/* From which states each state may be reached by the event that leads to it. */
+/* The states before each state. */
 static const unsigned may_come_from[RUN_STATE_COUNT] = {
     [RUN_RUNNING] = BIT(RUN_CREATED) | BIT(RUN_RUNNING),
     [RUN_CANCELING] = BIT(RUN_CREATED) | BIT(RUN_RUNNING) | BIT(RUN_CANCELING),
@@ -35,12 +37,12 @@ const char *run_event_hint(struct slice event_type, unsigned *index) {
 
 const char *run_state_name(enum run_state state) {
     assert((unsigned)state < RUN_STATE_COUNT);
-    return names[state];
+    return run_names[state];
 }
 
 bool run_state_parse(struct slice name, enum run_state *state) {
     for (unsigned i = 0; i < RUN_STATE_COUNT; i++) {
-        if (slice_equal(name, slice_of(names[i]))) {
+        if (slice_equal(name, slice_of(run_names[i]))) {
             *state = (enum run_state)i;
             return true;
         }
@@ -68,4 +70,53 @@ enum status run_state_next(enum run_state state, struct slice event_type, enum r
         return STATUS_INVALID_TRANSITION;
     *next = wanted;
     return STATUS_OK;
+}
+
+/* ---- workers ---- */
+
+static const char *const worker_names[WORKER_STATE_COUNT] = {
+    "starting", "running", "stopping", "stopped", "failed",
+};
+
+static const unsigned may_go_to[WORKER_STATE_COUNT] = {
+    [WORKER_STARTING] = BIT(WORKER_RUNNING) | BIT(WORKER_STOPPING) | BIT(WORKER_FAILED),
+    [WORKER_RUNNING] = BIT(WORKER_STOPPING) | BIT(WORKER_STOPPED) | BIT(WORKER_FAILED),
+    [WORKER_STOPPING] = BIT(WORKER_STOPPED) | BIT(WORKER_FAILED),
+    [WORKER_STOPPED] = BIT(WORKER_STARTING) | BIT(WORKER_RUNNING),
+    [WORKER_FAILED] = BIT(WORKER_STARTING) | BIT(WORKER_RUNNING),
+};
+
+const char *worker_state_name(enum worker_state state) {
+    assert((unsigned)state < WORKER_STATE_COUNT);
+    return worker_names[state];
+}
+
+bool worker_state_parse(struct slice name, enum worker_state *state) {
+    for (unsigned i = 0; i < WORKER_STATE_COUNT; i++) {
+        if (slice_equal(name, slice_of(worker_names[i]))) {
+            *state = (enum worker_state)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool worker_state_allows(enum worker_state from, enum worker_state to) {
+    return from == to || (may_go_to[from] & BIT(to));
+}
+
+bool worker_state_is_down(enum worker_state state) {
+    return state == WORKER_STOPPED || state == WORKER_FAILED;
+}
+
+const char *worker_liveness(const struct store_entity *worker, uint64_t now_ms) {
+    enum worker_state state;
+    if (worker_state_parse(worker->status, &state) && worker_state_is_down(state))
+        return worker_state_name(state);
+    if (worker->last_heartbeat_at_ms == 0)
+        return "missing";
+    /* A heartbeat ahead of this clock is as fresh as one can be. */
+    bool is_stale = now_ms > worker->last_heartbeat_at_ms &&
+                    now_ms - worker->last_heartbeat_at_ms > WORKER_HEARTBEAT_STALE_MS;
+    return is_stale ? "stale" : "fresh";
 }

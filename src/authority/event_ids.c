@@ -1,7 +1,8 @@
-/* A ring by age, and an open-addressed table with linear probing over it, twice as large; removing
- * closes the gap. base/map would need more memory and time for each event. A slot has a few bits of
- * the id's hash beside the index, so that a search reads the ring only where the id is likely. */
-#include "authority/recent_ids.h"
+/* The ids that clients supplied last are a ring by age, and an open-addressed table with linear
+ * probing over it, twice as large; removing closes the gap. base/map would need more memory and
+ * time for each event. A slot has a few bits of the id's hash beside the index, so that a search
+ * reads the ring only if the id is likely there. */
+#include "authority/event_ids.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -15,6 +16,29 @@
 _Static_assert(RECENT_IDS_MAX * sizeof(struct recent_id) + SLOT_COUNT * sizeof(uint32_t) ==
                    RECENT_IDS_BYTES,
                "the limit counts the ids and the slots");
+
+/* ---- minting ---- */
+
+enum status id_minter_init(struct id_minter *minter, const struct id_mark *mark,
+                           const struct uuid *last) {
+    minter->mark = *mark;
+    minter->last = last ? *last : (struct uuid){{0}};
+    return uuid7_generator_init(&minter->generator, last);
+}
+
+/* The generator's steps are random and mostly larger than the mark. If a step is smaller, the
+ * stamped id may not be above the last one, and the next step decides. */
+struct uuid id_minter_next(struct id_minter *minter, uint64_t now_ms) {
+    struct uuid id;
+    do {
+        id = uuid7_next(&minter->generator, now_ms);
+        id_mark_stamp(&minter->mark, &id);
+    } while (uuid_compare(&id, &minter->last) <= 0);
+    minter->last = id;
+    return id;
+}
+
+/* ---- ids that clients supplied ---- */
 
 enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor,
                              const struct id_mark *mark) {

@@ -1,4 +1,4 @@
-#include "authority/outbox/outbox.h"
+#include "authority/outbox.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,6 +7,10 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "wire/object_writer.h"
+
+/* Room for the members around a row's texts, which escapes may make six times as long. */
+#define BODY_BYTES_MAX(row_bytes) (6 * (row_bytes) + 1024)
 
 struct outbox {
     struct append_group group; /* a request for each row */
@@ -25,7 +29,78 @@ struct outbox {
     bool is_failing; /* logged once for each outage */
 };
 
-/* The writer answers the group to no one: what is left of it is in the batch. */
+/* ---- a row ---- */
+
+static const struct {
+    const char *name;
+    enum append_kind kind;
+    enum policy_row policy;
+} kinds[OUTBOX_KIND_COUNT] = {
+    {"topic", APPEND_TOPIC_EVENT, POLICY_FALLBACK},
+    {"run", APPEND_RUN_EVENT, POLICY_RUN_EVENTS},
+    {"worker", APPEND_WORKER_EVENT, POLICY_WORKER_LIFECYCLE},
+    {"notification", APPEND_NOTIFICATION, POLICY_NOTIFICATIONS},
+};
+
+void outbox_row_reader_init(struct outbox_row_reader *reader, size_t row_bytes_max) {
+    reader->row_bytes_max = row_bytes_max;
+    append_parser_init(&reader->parser, BODY_BYTES_MAX(row_bytes_max));
+    buffer_init(&reader->body, BODY_BYTES_MAX(row_bytes_max));
+}
+
+void outbox_row_reader_release(struct outbox_row_reader *reader) {
+    buffer_release(&reader->body);
+    append_parser_release(&reader->parser);
+}
+
+/* A row is read as the body of the endpoint that appends the same. The payload is parsed alone
+ * first, so that its text cannot add members to the body. */
+enum status outbox_row_read(struct outbox_row_reader *reader, const struct store_outbox_row *row,
+                            struct arena *arena, struct append_request *request) {
+    const struct json_limits body_limits = {BODY_BYTES_MAX(reader->row_bytes_max), JSON_DEPTH_MAX};
+    const struct json_limits payload_limits = {reader->row_bytes_max, JSON_DEPTH_MAX - 1};
+    struct json_value body, payload = {0};
+    enum append_kind kind = APPEND_KIND_COUNT;
+    enum status status = STATUS_OK;
+    if (row->is_oversized)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    /* A node that is not the writer left this row. No function for users makes such a row. */
+    bool is_audit = slice_equal(row->kind, SLICE("audit")) && row->event_type.data &&
+                    append_type_is_reserved(row->event_type);
+    if (is_audit)
+        kind = APPEND_AUDIT_EVENT;
+    for (size_t i = 0; i < OUTBOX_KIND_COUNT; i++)
+        if (slice_equal(row->kind, slice_of(kinds[i].name)))
+            kind = kinds[i].kind;
+    if (kind == APPEND_KIND_COUNT) {
+        request->refusal.message = "kind must be topic, run, worker or notification.";
+        return STATUS_INVALID_REQUEST;
+    }
+    if (row->payload.data)
+        status = json_parse(row->payload, &payload_limits, &payload);
+    if (status != STATUS_OK)
+        return status;
+    buffer_clear(&reader->body);
+    struct object_writer object = object_begin(&reader->body);
+    object_text_given(&object, SLICE("event_type"), row->event_type);
+    object_json_given(&object, SLICE("payload"), payload.raw);
+    object_text_given(&object, SLICE("event_id"), row->event_id);
+    object_text_given(&object, SLICE("idempotency_key"), row->idempotency_key);
+    object_text_given(&object, SLICE("owner_user_id"), row->owner.user_id);
+    object_text_given(&object, SLICE("owner_guest_scope"), row->owner.guest_scope);
+    object_text_given(&object, SLICE("org_id"), row->owner.org_id);
+    status = object_end(&object);
+    if (status == STATUS_OK)
+        status = json_parse(buffer_slice(&reader->body), &body_limits, &body);
+    if (status != STATUS_OK)
+        return status;
+    reader->parser.takes_reserved = is_audit;
+    return append_read(&reader->parser, kind, row->target, body, arena, request);
+}
+
+/* ---- the outbox ---- */
+
+/* No client waits for the group. Its answers are in the batch. */
 static void ignore_answer(struct append_group *group) {
     (void)group;
 }
@@ -42,7 +117,9 @@ enum status outbox_open(struct outbox **outbox, size_t row_bytes_max,
         .limits = made->limits,
         .limit_count = OUTBOX_KIND_COUNT,
     };
-    outbox_limits_of(policies, made->limits);
+    for (size_t i = 0; i < OUTBOX_KIND_COUNT; i++)
+        made->limits[i] = (struct store_outbox_limit){
+            slice_of(kinds[i].name), policies->rows[kinds[i].policy].max_payload_bytes};
     arena_init(&made->group.arena, OUTBOX_ARENA_BYTES_MAX);
     append_order_init(&made->order);
     outbox_row_reader_init(&made->reader, row_bytes_max);
@@ -102,7 +179,7 @@ enum status outbox_read(struct outbox *outbox, struct store_session *session, si
     if (status != STATUS_OK && !outbox->is_failing)
         log_event(LOG_ERROR, "outbox.read_failed", log_str("status", status_code(status)),
                   log_str("error", store_session_error(session)),
-                  log_str("effect", "events appended by SQL wait; other appends are taken"));
+                  log_str("effect", "events appended by SQL wait; other appends are accepted"));
     outbox->is_failing = status != STATUS_OK;
     if (status == STATUS_OK && outbox->group.request_count == 0) {
         metrics_set(METRIC_OUTBOX_WAITING_ROWS, METRIC_PLAIN, 0);
@@ -113,18 +190,14 @@ enum status outbox_read(struct outbox *outbox, struct store_session *session, si
 
 /* ---- answering ---- */
 
-/* Whether a later attempt may succeed without any change of the row. */
-static bool is_for_now(enum status status) {
-    int http = status_http(status);
-    return http == 503 || http == 429 || status == STATUS_NOT_ATTEMPTED;
-}
-
 void outbox_settle(struct outbox *outbox, struct batch *batch) {
     outbox->answered_count = outbox->rejection_count = 0;
     for (size_t i = 0; i < outbox->group.request_count; i++) {
         const struct append_request *request = &outbox->requests[i];
         enum status status = request->status;
-        if (status != STATUS_OK && is_for_now(status))
+        int http = status_http(status);
+        /* A later attempt may succeed without any change of the row. */
+        if (http == 503 || http == 429 || status == STATUS_NOT_ATTEMPTED)
             continue;
         outbox->answered[outbox->answered_count++] = outbox->ids[i];
         if (status == STATUS_OK)
