@@ -78,25 +78,36 @@ bool claims_names(const struct json_field *field, struct buffer *memory, struct 
     return true;
 }
 
-/* One audience is text, several are a list (RFC 7519 section 4.1.3). */
-static bool read_audiences(const struct json_field *field, struct buffer *memory,
-                           struct claims_list *list) {
-    if (field->present && field->value.kind == JSON_KIND_STRING) {
-        list->count = 1;
-        return string_text(field->value, memory, &list->names[0]);
-    }
-    return claims_names(field, memory, list);
-}
-
 #define RULE_TEXT " must be text of 1 to 640 bytes without control characters"
 #define RULE_TIME " must be a whole number of seconds"
 #define RULE_LIST " must be a list of at most 256 texts"
 _Static_assert(CLAIMS_TEXT_BYTES_MAX == 640 && CLAIMS_LIST_MAX == 256, "the rules name them");
 
-/* These functions return NULL, or the rule that failed. */
-
-static const char *read_identity(const struct json_field *fields, struct claims *claims,
-                                 struct buffer *memory) {
+/* NULL, or the rule that failed. */
+static const char *read_fields(const struct json_field *fields, struct claims *claims,
+                               struct buffer *memory) {
+    const struct json_field *audience = &fields[CLAIM_AUD];
+    bool has_not_before;
+    if (!claims_text(&fields[CLAIM_ISS], memory, &claims->issuer))
+        return "iss:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_SUB], memory, &claims->subject))
+        return "sub:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_JTI], memory, &claims->token_id))
+        return "jti:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_VERSION], memory, &claims->version))
+        return "oa_claims_version:" RULE_TEXT;
+    /* One audience is text, several are a list (RFC 7519 section 4.1.3). */
+    bool is_single = audience->present && audience->value.kind == JSON_KIND_STRING;
+    claims->audiences.count = 1;
+    if (is_single ? !string_text(audience->value, memory, &claims->audiences.names[0])
+                  : !claims_names(audience, memory, &claims->audiences))
+        return "aud: must be text, or a list of at most 256 texts";
+    if (!read_time(&fields[CLAIM_IAT], &claims->issued_at_s, &claims->has_issued_at))
+        return "iat:" RULE_TIME;
+    if (!read_time(&fields[CLAIM_NBF], &claims->not_before_s, &has_not_before))
+        return "nbf:" RULE_TIME;
+    if (!read_time(&fields[CLAIM_EXP], &claims->expires_at_s, &claims->has_expires_at))
+        return "exp:" RULE_TIME;
     if (!claims_id(&fields[CLAIM_USER_ID], memory, &claims->identity.user_id))
         return "oa_user_id:" RULE_TEXT;
     if (!claims_id(&fields[CLAIM_ORG_ID], memory, &claims->identity.org_id))
@@ -109,22 +120,6 @@ static const char *read_identity(const struct json_field *fields, struct claims 
         return "oa_device_id:" RULE_TEXT;
     if (claims->identity.user_id.data && claims->identity.guest_scope.data)
         return "oa_user_id: and oa_guest_scope exclude each other";
-    return NULL;
-}
-
-static const char *read_times(const struct json_field *fields, struct claims *claims) {
-    bool has_not_before;
-    if (!read_time(&fields[CLAIM_IAT], &claims->issued_at_s, &claims->has_issued_at))
-        return "iat:" RULE_TIME;
-    if (!read_time(&fields[CLAIM_NBF], &claims->not_before_s, &has_not_before))
-        return "nbf:" RULE_TIME;
-    if (!read_time(&fields[CLAIM_EXP], &claims->expires_at_s, &claims->has_expires_at))
-        return "exp:" RULE_TIME;
-    return NULL;
-}
-
-static const char *read_grants(const struct json_field *fields, struct claims *claims,
-                               struct buffer *memory) {
     if (!claims_names(&fields[CLAIM_SCOPES], memory, &claims->scopes))
         return "oa_sync_scopes:" RULE_LIST;
     if (!claims_names(&fields[CLAIM_TOPICS], memory, &claims->topics))
@@ -132,31 +127,6 @@ static const char *read_grants(const struct json_field *fields, struct claims *c
     if (!claims_names(&fields[CLAIM_STREAMS], memory, &claims->streams))
         return "oa_sync_streams:" RULE_LIST;
     return NULL;
-}
-
-static const char *read_fields(const struct json_field *fields, struct claims *claims,
-                               struct buffer *memory) {
-    if (!claims_text(&fields[CLAIM_ISS], memory, &claims->issuer))
-        return "iss:" RULE_TEXT;
-    if (!claims_text(&fields[CLAIM_SUB], memory, &claims->subject))
-        return "sub:" RULE_TEXT;
-    if (!claims_text(&fields[CLAIM_JTI], memory, &claims->token_id))
-        return "jti:" RULE_TEXT;
-    if (!claims_text(&fields[CLAIM_VERSION], memory, &claims->version))
-        return "oa_claims_version:" RULE_TEXT;
-    if (!read_audiences(&fields[CLAIM_AUD], memory, &claims->audiences))
-        return "aud: must be text, or a list of at most 256 texts";
-    const char *rule = read_times(fields, claims);
-    if (!rule)
-        rule = read_identity(fields, claims, memory);
-    return rule ? rule : read_grants(fields, claims, memory);
-}
-
-static void clear(struct claims *claims) {
-    claims->issuer = claims->subject = claims->token_id = claims->version = (struct slice){0};
-    claims->session_id = claims->device_id = (struct slice){0};
-    claims->identity = (struct owner){.user_id = {NULL, 0}};
-    claims->issued_at_s = claims->not_before_s = claims->expires_at_s = 0;
 }
 
 enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory,
@@ -181,7 +151,10 @@ enum status claims_read(struct slice json, struct claims *claims, struct buffer 
         [CLAIM_VERSION] = {.name = SLICE("oa_claims_version")},
     };
     assert(memory->size == 0 && memory->size_max >= CLAIMS_BYTES_MAX);
-    clear(claims);
+    claims->issuer = claims->subject = claims->token_id = claims->version = (struct slice){0};
+    claims->session_id = claims->device_id = (struct slice){0};
+    claims->identity = (struct owner){.user_id = {NULL, 0}};
+    claims->issued_at_s = claims->not_before_s = claims->expires_at_s = 0;
     if (json_read_object(json, &limits, fields, CLAIM_COUNT) == STATUS_OK)
         *rule = read_fields(fields, claims, memory);
     else

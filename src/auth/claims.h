@@ -1,8 +1,8 @@
 /* The claims of a sync token: the members of its payload, checked for shape and bounds only.
- * Any thread; reads no clock and no keys.
- * Texts point into the payload, or into the caller's buffer where the payload escapes them.
- * Every fault is STATUS_INVALID_TOKEN, so that a forger learns nothing about the fault.
- * Lists and texts are within their maximum; a claim that is given twice is refused. */
+ * Thread: any; reads no clock and no keys.
+ * Memory: texts point into the payload, or into the caller's buffer if the payload escapes them.
+ * Errors: every fault is STATUS_INVALID_TOKEN, so that a forger learns nothing about the fault.
+ * Invariant: lists and texts are within their maximum. A claim that is given twice is refused. */
 #ifndef AUTH_CLAIMS_H
 #define AUTH_CLAIMS_H
 

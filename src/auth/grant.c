@@ -34,8 +34,7 @@ static bool pattern_matches(struct slice pattern, struct slice name) {
            slice_ends(name, suffix);
 }
 
-/* A name with '*' is a pattern, and never the name of a topic: a topic may be named run:*:events.
- */
+/* A name with '*' is a pattern, and never exact, because a topic may be named run:*:events. */
 static bool is_exactly(struct slice granted, struct slice name) {
     return slice_equal(granted, name) && !memchr(name.data, '*', name.size);
 }
@@ -77,6 +76,16 @@ static enum match granted(const struct principal *principal, struct slice topic)
     return better(by_topic, stream_match(principal, buffer_slice(&stream_id)));
 }
 
+/* ---- the decision ---- */
+
+static struct grant allowed(enum grant_view view) {
+    return (struct grant){STATUS_OK, view};
+}
+
+static struct grant denied(enum status status) {
+    return (struct grant){status, GRANT_VIEW_NONE};
+}
+
 /* Whether a granted topic, or one that a granted pattern matches, could have the stream id. The
  * stream id of a pattern is a pattern for the stream ids of its topics. */
 static enum match could_grant(const struct principal *principal, struct slice stream_id) {
@@ -94,70 +103,46 @@ static enum match could_grant(const struct principal *principal, struct slice st
     return match;
 }
 
-/* ---- the decision ---- */
-
-static bool owns(const struct principal *principal, enum topic_ownership ownership, struct slice id,
-                 const struct owner *owner) {
-    switch (ownership) {
-    case TOPIC_OWNED_BY_ENTITY:
-        return owner && principal_may_read(principal, owner);
-    case TOPIC_OWNED_BY_NAMED_USER:
-        return principal_may_read(principal, &(struct owner){.user_id = id});
-    case TOPIC_OWNED_BY_NAMED_GUEST:
-        return principal_may_read(principal, &(struct owner){.guest_scope = id});
-    case TOPIC_SHARED:
-    case TOPIC_GRANTED:
-        return true;
-    case TOPIC_RESERVED:
-        return false;
-    }
-    assert(0 && "an ownership of the table");
-    return false;
-}
-
-static struct grant allow(enum grant_view view) {
-    return (struct grant){STATUS_OK, view};
-}
-
-static struct grant refuse(enum status status) {
-    return (struct grant){status, GRANT_VIEW_NONE};
-}
-
-/* No topic has the stream id yet. The topic that appears is an application topic, and is checked
- * then by its name. */
-static struct grant check_stored_stream(const struct principal *principal, struct slice stream_id) {
-    if (could_grant(principal, stream_id) == MATCH_NONE &&
-        (principal_is_narrowed(principal) || !principal->read_all))
-        return refuse(STATUS_FORBIDDEN_TOPIC);
-    return allow(principal->read_all ? GRANT_VIEW_ALL : GRANT_VIEW_OWN_OR_UNOWNED);
-}
-
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner) {
+    bool is_narrowed = principal_is_narrowed(principal);
     struct slice id;
-    if (address_check(topic) == STATUS_OK && address_kind(topic) == ADDRESS_STORED_STREAM)
-        return check_stored_stream(principal, topic);
+    if (address_check(topic) == STATUS_OK && address_kind(topic) == ADDRESS_STORED_STREAM) {
+        /* No topic has the stream id yet. The topic that appears is an application topic, and is
+         * checked then by its name. */
+        if (could_grant(principal, topic) == MATCH_NONE && (is_narrowed || !principal->read_all))
+            return denied(STATUS_FORBIDDEN_TOPIC);
+        return allowed(principal->read_all ? GRANT_VIEW_ALL : GRANT_VIEW_OWN_OR_UNOWNED);
+    }
     if (topic_name_check(topic) != STATUS_OK)
-        return refuse(STATUS_FORBIDDEN_TOPIC);
+        return denied(STATUS_FORBIDDEN_TOPIC);
     const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
     enum topic_ownership ownership = ownership_of(row, id);
     enum match match = granted(principal, topic);
-    if (principal_is_narrowed(principal) && match == MATCH_NONE)
-        return refuse(STATUS_FORBIDDEN_TOPIC);
+    if (is_narrowed && match == MATCH_NONE)
+        return denied(STATUS_FORBIDDEN_TOPIC);
     if (principal->read_all)
-        return allow(GRANT_VIEW_ALL);
+        return allowed(GRANT_VIEW_ALL);
     if (ownership == TOPIC_RESERVED || (ownership == TOPIC_GRANTED && match == MATCH_NONE))
-        return refuse(STATUS_FORBIDDEN_TOPIC);
+        return denied(STATUS_FORBIDDEN_TOPIC);
     if (row->scopes_any != 0 && (principal->scopes & row->scopes_any) == 0)
-        return refuse(STATUS_MISSING_SCOPE);
+        return denied(STATUS_MISSING_SCOPE);
     if (ownership == TOPIC_GRANTED)
-        return allow(GRANT_VIEW_OWN_OR_UNOWNED);
+        return allowed(GRANT_VIEW_OWN_OR_UNOWNED);
     if (ownership == TOPIC_SHARED)
-        return allow(GRANT_VIEW_OWN);
+        return allowed(GRANT_VIEW_OWN);
     if (match == MATCH_EXACT)
-        return allow(GRANT_VIEW_ALL);
-    return owns(principal, ownership, id, owner) ? allow(GRANT_VIEW_OWN)
-                                                 : refuse(STATUS_OWNER_MISMATCH);
+        return allowed(GRANT_VIEW_ALL);
+    /* A fleet names its owner. The owner of a run or worker is known if it exists. */
+    struct owner named = {.user_id = {NULL, 0}};
+    if (ownership == TOPIC_OWNED_BY_NAMED_USER)
+        named.user_id = id;
+    else if (ownership == TOPIC_OWNED_BY_NAMED_GUEST)
+        named.guest_scope = id;
+    if (ownership != TOPIC_OWNED_BY_ENTITY)
+        owner = &named;
+    return owner && principal_may_read(principal, owner) ? allowed(GRANT_VIEW_OWN)
+                                                         : denied(STATUS_OWNER_MISMATCH);
 }
 
 struct grant grant_subscribe(const struct principal *principal, struct slice topic) {
@@ -165,7 +150,7 @@ struct grant grant_subscribe(const struct principal *principal, struct slice top
     struct grant grant = grant_check(principal, topic, NULL);
     if (grant.status != STATUS_OWNER_MISMATCH || grant_entity_of(topic, &id) == ENTITY_NONE)
         return grant;
-    return allow(GRANT_VIEW_PENDING);
+    return allowed(GRANT_VIEW_PENDING);
 }
 
 const char *grant_message(enum status refusal, struct slice topic,
@@ -224,11 +209,13 @@ bool grant_opens(const struct principal *principal, struct slice topic) {
     return is_pattern || grant_check(principal, topic, NULL).status == STATUS_OK;
 }
 
-/* Whether a producer could append to a topic of that name. */
-static bool opens_to_producer(const struct principal *principal, struct slice topic) {
+/* Whether the principal could read a topic of that name, or append to it as a producer. */
+static bool topic_opens(const struct principal *principal, struct slice topic) {
     struct slice id;
     enum topic_kind kind = topic_kind_of(topic, &id);
     bool is_pattern = memchr(topic.data, '*', topic.size) != NULL;
+    if (grant_opens(principal, topic))
+        return true;
     switch (topic_row(kind)->ownership) {
     case TOPIC_OWNED_BY_ENTITY:
         return principal->scopes & (kind == TOPIC_RUN_EVENTS ? SCOPES_PRODUCER : SCOPE_APPEND) &&
@@ -244,10 +231,6 @@ static bool opens_to_producer(const struct principal *principal, struct slice to
         break;
     }
     return false;
-}
-
-static bool topic_opens(const struct principal *principal, struct slice topic) {
-    return grant_opens(principal, topic) || opens_to_producer(principal, topic);
 }
 
 static bool stream_opens(const struct principal *principal, struct slice stream_id) {

@@ -1,17 +1,17 @@
 /* Grants: which topics a principal may read, by the table of topics.
- * Any thread; pure; allocates nothing.
- * Refusals in this order: STATUS_FORBIDDEN_TOPIC (no grant names the topic), STATUS_MISSING_SCOPE,
- * STATUS_OWNER_MISMATCH.
- * A run or worker of another owner looks like one that does not exist, so that a caller cannot
- * learn which ids exist: only a fleet is refused as STATUS_OWNER_MISMATCH. See grant_subscribe.
- *
  * A granted name is exact or has one '*'. The '*' is a whole part: it follows ':' or '.', and
  * stands before ':' or '.' or at the end (run:*:events, room:7:*). It matches one or more
  * characters. A name with '*' is never exact: it does not open an entity named '*' of an older
  * store. A whole stream id may stand among the topics too. Grants narrow: with any grant, a
  * topic must match one of them. An exact grant, by topic or by stream id, replaces ownership of a
  * run, a worker or a fleet. A '*' does not, because one grant would open every tenant. On shared
- * topics no grant lifts the filter by owner. */
+ * topics no grant lifts the filter by owner.
+ * Thread: any.
+ * Errors: refusals in this order: STATUS_FORBIDDEN_TOPIC (no grant names the topic),
+ * STATUS_MISSING_SCOPE, STATUS_OWNER_MISMATCH.
+ * Invariant: a run or worker of another owner looks like one that does not exist, so that a caller
+ * cannot learn which ids exist. Only a fleet is refused as STATUS_OWNER_MISMATCH (grant_subscribe).
+ */
 #ifndef AUTH_GRANT_H
 #define AUTH_GRANT_H
 

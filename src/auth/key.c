@@ -1,3 +1,7 @@
+/* A key is made once, from a secret or from the members of a JWK that its algorithm needs, and is
+ * checked by using it: it signs and verifies a text, or is imported if it can only verify. HS256 is
+ * computed by OpenSSL with a context that is keyed once. RS256 and ES256 go through libjose, with a
+ * copy of the JWK that names the algorithm, so that no other algorithm can be used with the key. */
 #include "auth/key.h"
 
 #include <assert.h>
@@ -16,7 +20,7 @@
 /* RFC 7518 section 3.3. */
 #define RSA_MODULUS_BYTES_MIN 256
 #define RSA_MODULUS_BYTES_MAX 1024
-/* As OpenSSL accepts at most. */
+/* OpenSSL accepts at most this size. */
 #define RSA_EXPONENT_BYTES_MAX 8
 #define EC_COORDINATE_BYTES    32
 #define SIGNATURE_BYTES_MAX    RSA_MODULUS_BYTES_MAX
@@ -84,21 +88,6 @@ static bool member_is(const json_t *jwk, const char *name, const char *text) {
     return value && strcmp(value, text) == 0;
 }
 
-/* False for a type of key that is not supported. */
-static bool find_algorithm(const json_t *jwk, enum key_algorithm *algorithm) {
-    if (member_is(jwk, "kty", "oct"))
-        *algorithm = KEY_HS256;
-    else if (member_is(jwk, "kty", "RSA"))
-        *algorithm = KEY_RS256;
-    else if (member_is(jwk, "kty", "EC") && member_is(jwk, "crv", "P-256"))
-        *algorithm = KEY_ES256;
-    else
-        return false;
-    if (json_object_get(jwk, "use") && !member_is(jwk, "use", "sig"))
-        return false;
-    return !json_object_get(jwk, "alg") || member_is(jwk, "alg", algorithm_names[*algorithm]);
-}
-
 /* Decodes a base64url member. Returns its size; 0 for a bad or longer member. */
 static size_t member_bytes(const json_t *jwk, const char *name, void *bytes, size_t bytes_max) {
     const json_t *value = json_object_get(jwk, name);
@@ -107,53 +96,6 @@ static size_t member_bytes(const json_t *jwk, const char *name, void *bytes, siz
         return 0;
     struct slice text = {json_string_value(value), json_string_length(value)};
     return base64url_decode(text, bytes, bytes_max, &size) == STATUS_OK ? size : 0;
-}
-
-static enum status init_oct(struct key *key, const json_t *jwk, const char **reason) {
-    uint8_t secret[KEY_SECRET_BYTES_MAX];
-    size_t size = member_bytes(jwk, "k", secret, sizeof(secret));
-    *reason = "its 'k' is not base64url of 1 to 1024 bytes";
-    enum status status = size > 0 ? hmac_init(key, secret, size) : STATUS_INVALID_CONFIG;
-    OPENSSL_cleanse(secret, sizeof(secret));
-    return status;
-}
-
-/* NULL, or the rule that the modulus breaks. An even one has the factor 2. */
-static const char *modulus_problem(const json_t *jwk) {
-    uint8_t bytes[RSA_MODULUS_BYTES_MAX];
-    size_t size = member_bytes(jwk, "n", bytes, sizeof(bytes));
-    if (size == 0 || bytes[0] == 0)
-        return "its modulus 'n' is not base64url of at most 8192 bits without leading zeros";
-    if (size < RSA_MODULUS_BYTES_MIN || (size == RSA_MODULUS_BYTES_MIN && bytes[0] < 0x80))
-        return "its modulus 'n' has fewer than 2048 bits";
-    return (bytes[size - 1] & 1) == 0 ? "its modulus 'n' is even" : NULL;
-}
-
-/* NULL, or the rule that the exponent breaks. With an exponent of 1 every text is its own
- * signature. An even one has no inverse. A huge one makes each check expensive. */
-static const char *exponent_problem(const json_t *jwk) {
-    uint8_t bytes[RSA_MODULUS_BYTES_MAX];
-    size_t size = member_bytes(jwk, "e", bytes, sizeof(bytes));
-    if (size == 0 || bytes[0] == 0)
-        return "its exponent 'e' is not base64url of a number above 0 without leading zeros";
-    if (size > RSA_EXPONENT_BYTES_MAX)
-        return "its exponent 'e' has more than 64 bits";
-    if ((bytes[size - 1] & 1) == 0)
-        return "its exponent 'e' is even";
-    return size == 1 && bytes[0] == 1 ? "its exponent 'e' is 1" : NULL;
-}
-
-static const char *rsa_problem(const json_t *jwk) {
-    const char *problem = modulus_problem(jwk);
-    return problem ? problem : exponent_problem(jwk);
-}
-
-/* Whether the point is on the curve is checked when the key is imported. */
-static const char *ec_problem(const json_t *jwk) {
-    uint8_t bytes[EC_COORDINATE_BYTES];
-    bool has_size = member_bytes(jwk, "x", bytes, sizeof(bytes)) == sizeof(bytes) &&
-                    member_bytes(jwk, "y", bytes, sizeof(bytes)) == sizeof(bytes);
-    return has_size ? NULL : "its 'x' and 'y' are not base64url of 32 bytes each";
 }
 
 /* By default the library prints errors to standard error, with text from the token. */
@@ -175,24 +117,22 @@ static void quiet_free(jose_cfg_t *quiet) {
         jose_cfg_decref(quiet);
 }
 
-static bool is_importable(const json_t *jwk) {
-    jose_cfg_t *quiet = quiet_new();
-    EVP_PKEY *imported = quiet ? jose_openssl_jwk_to_EVP_PKEY(quiet, jwk) : NULL;
-    bool is_valid = imported != NULL;
-    EVP_PKEY_free(imported);
-    quiet_free(quiet);
-    return is_valid;
-}
-
-/* Signs and verifies once, so that an unusable key is found at start. */
+/* Signs and verifies once, or imports a key that only verifies, so that an unusable key is found at
+ * start. */
 static bool is_usable(const struct key *key) {
     struct buffer out;
     struct jws jws;
     char header[32];
+    if (!key->signs) {
+        jose_cfg_t *quiet = quiet_new();
+        EVP_PKEY *imported = quiet ? jose_openssl_jwk_to_EVP_PKEY(quiet, key->jwk) : NULL;
+        bool is_importable = imported != NULL;
+        EVP_PKEY_free(imported);
+        quiet_free(quiet);
+        return is_importable;
+    }
     int size =
         snprintf(header, sizeof(header), "{\"alg\":\"%s\"}", algorithm_names[key->algorithm]);
-    if (!key->signs)
-        return is_importable(key->jwk);
     buffer_init(&out, JWS_BYTES_MAX);
     bool verified =
         key_sign(key, (struct slice){header, (size_t)size}, SLICE("{}"), &out) == STATUS_OK &&
@@ -220,9 +160,35 @@ static json_t *copy_jwk(const json_t *jwk, enum key_algorithm algorithm) {
     return NULL;
 }
 
+/* NULL, or the rule that the numbers of a public key break. An even modulus has the factor 2. With
+ * an exponent of 1 every text is its own signature. An even exponent has no inverse. A huge one
+ * makes each check expensive. Importing a key checks whether its point is on the curve. */
+static const char *pair_problem(const json_t *jwk, enum key_algorithm algorithm) {
+    uint8_t bytes[RSA_MODULUS_BYTES_MAX];
+    if (algorithm == KEY_ES256) {
+        bool has_size = member_bytes(jwk, "x", bytes, EC_COORDINATE_BYTES) == EC_COORDINATE_BYTES &&
+                        member_bytes(jwk, "y", bytes, EC_COORDINATE_BYTES) == EC_COORDINATE_BYTES;
+        return has_size ? NULL : "its 'x' and 'y' are not base64url of 32 bytes each";
+    }
+    size_t size = member_bytes(jwk, "n", bytes, sizeof(bytes));
+    if (size == 0 || bytes[0] == 0)
+        return "its modulus 'n' is not base64url of at most 8192 bits without leading zeros";
+    if (size < RSA_MODULUS_BYTES_MIN || (size == RSA_MODULUS_BYTES_MIN && bytes[0] < 0x80))
+        return "its modulus 'n' has fewer than 2048 bits";
+    if ((bytes[size - 1] & 1) == 0)
+        return "its modulus 'n' is even";
+    size = member_bytes(jwk, "e", bytes, sizeof(bytes));
+    if (size == 0 || bytes[0] == 0)
+        return "its exponent 'e' is not base64url of a number above 0 without leading zeros";
+    if (size > RSA_EXPONENT_BYTES_MAX)
+        return "its exponent 'e' has more than 64 bits";
+    if ((bytes[size - 1] & 1) == 0)
+        return "its exponent 'e' is even";
+    return size == 1 && bytes[0] == 1 ? "its exponent 'e' is 1" : NULL;
+}
+
 static enum status init_pair(struct key *key, const json_t *jwk, const char **reason) {
-    bool is_rsa = key->algorithm == KEY_RS256;
-    *reason = is_rsa ? rsa_problem(jwk) : ec_problem(jwk);
+    *reason = pair_problem(jwk, key->algorithm);
     if (*reason)
         return STATUS_INVALID_CONFIG;
     key->signs = json_object_get(jwk, "d") != NULL;
@@ -232,23 +198,9 @@ static enum status init_pair(struct key *key, const json_t *jwk, const char **re
     if (is_usable(key))
         return STATUS_OK;
     key_release(key);
-    *reason = is_rsa ? "its numbers are not a valid RSA key"
-                     : "its numbers are not a point of P-256 and its key";
+    *reason = key->algorithm == KEY_RS256 ? "its numbers are not a valid RSA key"
+                                          : "its numbers are not a point of P-256 and its key";
     return STATUS_INVALID_CONFIG;
-}
-
-/* The kid of the JWK, or its thumbprint without a kid. */
-static enum status init_id(struct key *key, const json_t *jwk) {
-    const json_t *kid = json_object_get(jwk, "kid");
-    if (kid)
-        return json_is_string(kid)
-                   ? set_id(key, (struct slice){json_string_value(kid), json_string_length(kid)})
-                   : STATUS_INVALID_CONFIG;
-    json_t *thumbprint = jose_jwk_thp(NULL, jwk, "S256");
-    enum status status =
-        thumbprint ? set_id(key, slice_of(json_string_value(thumbprint))) : STATUS_INVALID_CONFIG;
-    json_decref(thumbprint);
-    return status;
 }
 
 /* Absent is 0. */
@@ -267,13 +219,37 @@ enum status key_init_jwk(struct key *key, const json_t *jwk, const char **reason
     if (!take_time(jwk, KEY_SIGNS_FROM, &key->signs_from_s) ||
         !take_time(jwk, KEY_VERIFIES_UNTIL, &key->verifies_until_s))
         return STATUS_INVALID_CONFIG;
-    if (!find_algorithm(jwk, &key->algorithm))
+    /* Keys of other types, for other uses and for other algorithms are not supported. */
+    if (member_is(jwk, "kty", "oct"))
+        key->algorithm = KEY_HS256;
+    else if (member_is(jwk, "kty", "RSA"))
+        key->algorithm = KEY_RS256;
+    else if (member_is(jwk, "kty", "EC") && member_is(jwk, "crv", "P-256"))
+        key->algorithm = KEY_ES256;
+    else
         return STATUS_NOT_FOUND;
+    if ((json_object_get(jwk, "use") && !member_is(jwk, "use", "sig")) ||
+        (json_object_get(jwk, "alg") && !member_is(jwk, "alg", algorithm_names[key->algorithm])))
+        return STATUS_NOT_FOUND;
+    /* A key without a kid has its thumbprint as id. */
     *reason = "its 'kid' is not 1 to 256 bytes of text";
-    enum status status = init_id(key, jwk);
+    const json_t *kid = json_object_get(jwk, "kid");
+    json_t *thumbprint = kid ? NULL : jose_jwk_thp(NULL, jwk, "S256");
+    const json_t *id = kid ? kid : thumbprint;
+    enum status status = STATUS_INVALID_CONFIG;
+    if (json_is_string(id))
+        status = set_id(key, (struct slice){json_string_value(id), json_string_length(id)});
+    json_decref(thumbprint);
     if (status != STATUS_OK)
         return status;
-    return key->algorithm == KEY_HS256 ? init_oct(key, jwk, reason) : init_pair(key, jwk, reason);
+    if (key->algorithm != KEY_HS256)
+        return init_pair(key, jwk, reason);
+    uint8_t secret[KEY_SECRET_BYTES_MAX];
+    size_t size = member_bytes(jwk, "k", secret, sizeof(secret));
+    *reason = "its 'k' is not base64url of 1 to 1024 bytes";
+    status = size > 0 ? hmac_init(key, secret, size) : STATUS_INVALID_CONFIG;
+    OPENSSL_cleanse(secret, sizeof(secret));
+    return status;
 }
 
 void key_release(struct key *key) {
@@ -283,7 +259,7 @@ void key_release(struct key *key) {
     key->jwk = NULL;
 }
 
-/* ---- HS256: OpenSSL, which takes a seventh of the time of libjose ---- */
+/* ---- HS256: OpenSSL, which needs a seventh of the time of libjose ---- */
 
 static bool hmac_sum(const struct key *key, struct slice text, uint8_t sum[SHA256_BYTES]) {
     EVP_MAC_CTX *hmac = EVP_MAC_CTX_dup(key->hmac);
@@ -294,39 +270,20 @@ static bool hmac_sum(const struct key *key, struct slice text, uint8_t sum[SHA25
     return done;
 }
 
-static bool hmac_verify(const struct key *key, const struct jws *jws) {
-    uint8_t given[SHA256_BYTES];
-    uint8_t sum[SHA256_BYTES];
-    size_t size = 0;
-    return base64url_decode(jws->signature, given, sizeof(given), &size) == STATUS_OK &&
-           size == sizeof(given) && hmac_sum(key, jws->signed_text, sum) &&
-           CRYPTO_memcmp(given, sum, sizeof(sum)) == 0;
-}
-
 static enum status hmac_sign(const struct key *key, size_t begin, struct buffer *out) {
     uint8_t sum[SHA256_BYTES];
     char text[BASE64URL_SIZE(SHA256_BYTES)];
     if (!hmac_sum(key, slice_from(buffer_slice(out), begin), sum))
         return STATUS_OUT_OF_MEMORY;
-    enum status status = buffer_append_byte(out, '.');
     base64url_encode(sum, sizeof(sum), text);
-    return status == STATUS_OK ? buffer_append(out, text, sizeof(text)) : status;
+    buffer_append_byte(out, '.');
+    return buffer_append(out, text, sizeof(text));
 }
 
 /* ---- RS256, ES256: libjose ---- */
 
 static json_t *text_new(struct slice text) {
     return json_stringn(text.data, text.size);
-}
-
-static bool pair_verify(const struct key *key, const struct jws *jws) {
-    jose_cfg_t *quiet = quiet_new();
-    json_t *object = json_pack("{s:o*, s:o*, s:o*}", "protected", text_new(jws->header), "payload",
-                               text_new(jws->payload), "signature", text_new(jws->signature));
-    bool verified = quiet && object && jose_jws_ver(quiet, object, NULL, key->jwk, false);
-    json_decref(object);
-    quiet_free(quiet);
-    return verified;
 }
 
 static enum status pair_sign(const struct key *key, struct slice header, size_t begin,
@@ -342,9 +299,8 @@ static enum status pair_sign(const struct key *key, struct slice header, size_t 
         json_pack("{s:o*}", "protected", text_new((struct slice){signed_text.data, header_size}));
     if (quiet && object && signature && jose_jws_sig(quiet, object, signature, key->jwk)) {
         const char *text = json_string_value(json_object_get(object, "signature"));
-        status = text ? buffer_append_byte(out, '.') : STATUS_INTERNAL_ERROR;
-        if (status == STATUS_OK)
-            status = buffer_append_slice(out, slice_of(text));
+        buffer_append_byte(out, '.');
+        status = text ? buffer_append_slice(out, slice_of(text)) : STATUS_INTERNAL_ERROR;
     }
     json_decref(object);
     json_decref(signature);
@@ -355,30 +311,38 @@ static enum status pair_sign(const struct key *key, struct slice header, size_t 
 /* ---- all algorithms ---- */
 
 bool key_verify(const struct key *key, const struct jws *jws) {
-    return key->algorithm == KEY_HS256 ? hmac_verify(key, jws) : pair_verify(key, jws);
+    uint8_t given[SHA256_BYTES];
+    uint8_t sum[SHA256_BYTES];
+    size_t size = 0;
+    if (key->algorithm == KEY_HS256)
+        return base64url_decode(jws->signature, given, sizeof(given), &size) == STATUS_OK &&
+               size == sizeof(given) && hmac_sum(key, jws->signed_text, sum) &&
+               CRYPTO_memcmp(given, sum, sizeof(sum)) == 0;
+    jose_cfg_t *quiet = quiet_new();
+    json_t *object = json_pack("{s:o*, s:o*, s:o*}", "protected", text_new(jws->header), "payload",
+                               text_new(jws->payload), "signature", text_new(jws->signature));
+    bool verified = quiet && object && jose_jws_ver(quiet, object, NULL, key->jwk, false);
+    json_decref(object);
+    quiet_free(quiet);
+    return verified;
 }
 
-static enum status append_encoded(struct buffer *out, struct slice json) {
-    enum status status = buffer_reserve(out, BASE64URL_SIZE(json.size));
-    /* The buffer may have no memory yet when nothing is appended. */
-    if (status == STATUS_OK && json.size > 0)
+static void append_encoded(struct buffer *out, struct slice json) {
+    buffer_note(out, buffer_reserve(out, BASE64URL_SIZE(json.size)));
+    /* The buffer may have no memory yet if nothing is appended. */
+    if (buffer_status(out) == STATUS_OK && json.size > 0)
         out->size += base64url_encode(json.data, json.size, out->data + out->size);
-    return status;
 }
 
 enum status key_sign(const struct key *key, struct slice header, struct slice payload,
                      struct buffer *out) {
     size_t begin = out->size;
     assert(key->signs);
-    enum status status = append_encoded(out, header);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '.');
-    if (status == STATUS_OK)
-        status = append_encoded(out, payload);
-    if (status == STATUS_OK)
-        status = key->algorithm == KEY_HS256 ? hmac_sign(key, begin, out)
-                                             : pair_sign(key, header, begin, out);
-    if (status != STATUS_OK)
-        buffer_truncate(out, begin);
-    return status;
+    append_encoded(out, header);
+    buffer_append_byte(out, '.');
+    append_encoded(out, payload);
+    if (buffer_status(out) == STATUS_OK)
+        buffer_note(out, key->algorithm == KEY_HS256 ? hmac_sign(key, begin, out)
+                                                     : pair_sign(key, header, begin, out));
+    return buffer_end(out, begin);
 }

@@ -1,9 +1,10 @@
-/* One JOSE key: verifies signatures, and signs where it holds the private part.
- * Any thread: immutable once initialised.
- * Owned by its key set. Holds a copy of the members it needs of a JWK.
- * STATUS_NOT_FOUND for a JWK of an unsupported type, STATUS_INVALID_CONFIG for a bad JWK. The
- * reason quotes no secret. The algorithm comes from the key, never from a token: an RSA key never
- * verifies an HMAC. */
+/* One JOSE key: verifies signatures, and signs if it holds the private part.
+ * Thread: any: immutable once initialised.
+ * Memory: the key set's. A key holds a copy of the members of a JWK that it needs.
+ * Errors: STATUS_NOT_FOUND for a JWK of an unsupported type, STATUS_INVALID_CONFIG for a bad JWK.
+ * The reason quotes no secret. Invariant: the algorithm comes from the key, never from a token: an
+ * RSA key never verifies an HMAC.
+ */
 #ifndef AUTH_KEY_H
 #define AUTH_KEY_H
 

@@ -70,19 +70,8 @@ enum status key_set_add_previous(struct key_set *set, struct slice id, struct sl
     return STATUS_OK;
 }
 
-static void refuse(struct key_set *set, const struct key *key, size_t index, const char *reason) {
-    if (set->refused_count < KEY_SET_COUNT_MAX) {
-        struct key_refusal *refusal = &set->refused[set->refused_count];
-        refusal->reason = reason;
-        if (key->id[0] != '\0')
-            memcpy(refusal->id, key->id, sizeof(refusal->id));
-        else
-            snprintf(refusal->id, sizeof(refusal->id), "#%zu", index);
-    }
-    set->refused_count++;
-}
-
-/* An issuer's set with one bad key must not lock out the users of its other keys. */
+/* An issuer's set with one bad key must not lock out the users of its other keys, so a bad key is
+ * remembered as refused. */
 static enum status add_jwk(struct key_set *set, const json_t *jwk, size_t index) {
     struct key key;
     const char *reason = "";
@@ -93,32 +82,22 @@ static enum status add_jwk(struct key_set *set, const json_t *jwk, size_t index)
         return STATUS_OK;
     if (status == STATUS_OUT_OF_MEMORY)
         return status;
-    refuse(set, &key, index, reason);
+    if (set->refused_count < KEY_SET_COUNT_MAX) {
+        struct key_refusal *refusal = &set->refused[set->refused_count];
+        refusal->reason = reason;
+        if (key.id[0] != '\0')
+            memcpy(refusal->id, key.id, sizeof(refusal->id));
+        else
+            snprintf(refusal->id, sizeof(refusal->id), "#%zu", index);
+    }
+    set->refused_count++;
     return STATUS_OK;
-}
-
-static enum status add_all(struct key_set *set, const json_t *root, struct key_message *message) {
-    const json_t *keys = json_object_get(root, "keys");
-    size_t before = set->count;
-    size_t refused_before = set->refused_count;
-    enum status status = STATUS_OK;
-    snprintf(message->text, sizeof(message->text), "out of memory");
-    if (!keys)
-        status = add_jwk(set, root, 0);
-    for (size_t i = 0; status == STATUS_OK && i < json_array_size(keys); i++)
-        status = add_jwk(set, json_array_get(keys, i), i);
-    if (status != STATUS_OK || set->count > before)
-        return status;
-    if (refused_before < key_set_refusals(set))
-        snprintf(message->text, sizeof(message->text), "the key '%s' cannot be used: %s",
-                 set->refused[refused_before].id, set->refused[refused_before].reason);
-    else
-        snprintf(message->text, sizeof(message->text), "it holds no key for HS256, RS256 or ES256");
-    return STATUS_INVALID_CONFIG;
 }
 
 enum status key_set_add_jwks(struct key_set *set, struct slice text, struct key_message *message) {
     json_error_t error;
+    size_t before = set->count;
+    size_t refused_before = set->refused_count;
     if (text.size > KEY_SET_BYTES_MAX) {
         snprintf(message->text, sizeof(message->text), "it is larger than %d bytes",
                  KEY_SET_BYTES_MAX);
@@ -132,9 +111,21 @@ enum status key_set_add_jwks(struct key_set *set, struct slice text, struct key_
                  error.line, error.column);
         return STATUS_INVALID_CONFIG;
     }
-    enum status status = add_all(set, root, message);
+    const json_t *keys = json_object_get(root, "keys");
+    enum status status = keys ? STATUS_OK : add_jwk(set, root, 0);
+    for (size_t i = 0; status == STATUS_OK && i < json_array_size(keys); i++)
+        status = add_jwk(set, json_array_get(keys, i), i);
     json_decref(root);
-    return status;
+    if (status != STATUS_OK)
+        snprintf(message->text, sizeof(message->text), "out of memory");
+    if (status != STATUS_OK || set->count > before)
+        return status;
+    if (refused_before < key_set_refusals(set))
+        snprintf(message->text, sizeof(message->text), "the key '%s' cannot be used: %s",
+                 set->refused[refused_before].id, set->refused[refused_before].reason);
+    else
+        snprintf(message->text, sizeof(message->text), "it holds no key for HS256, RS256 or ES256");
+    return STATUS_INVALID_CONFIG;
 }
 
 static const struct key *find_from(const struct key_set *set, size_t index, struct slice id) {

@@ -1,10 +1,11 @@
 /* A set of keys by their ids: the current key, previous keys, keys of other issuers.
- * One thread fills it; then it is immutable and any thread reads it.
- * Reference-counted. At most KEY_SET_COUNT_MAX keys, from files of at most KEY_SET_BYTES_MAX.
- * STATUS_INVALID_CONFIG for a bad secret or a text without a usable key; the message has the
- * reason. A bad key among others of a JWKS is left out and remembered as refused; so is a key whose
- * id an earlier one has. Keys of other types or for encryption are skipped. The signer is the key
- * that began to sign last, and the first of those that began together. */
+ * Thread: one fills it. Then it is immutable, and any thread reads it.
+ * Memory: reference-counted. At most KEY_SET_COUNT_MAX keys, from files of at most
+ * KEY_SET_BYTES_MAX. Errors: STATUS_INVALID_CONFIG for a bad secret or a text without a usable key;
+ * the message has the reason. A bad key among others of a JWKS is left out and remembered as
+ * refused, and so is a key with the id of an earlier one. Keys of other types or for encryption are
+ * skipped. Invariant: the signer is the key that began to sign last, and the first of those that
+ * began together. */
 #ifndef AUTH_KEY_SET_H
 #define AUTH_KEY_SET_H
 

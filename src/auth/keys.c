@@ -1,3 +1,7 @@
+/* A set of keys is loaded as a whole: the secret of the settings, or else the file, and then the
+ * previous secrets. A reload builds a new set and swaps it in under the lock. Checks that run keep
+ * their reference to the old set. A rotation writes a new file: a fresh key, and the old ones with
+ * an end. */
 #include "auth/keys.h"
 
 #include <assert.h>
@@ -42,23 +46,10 @@ static struct file_mark mark_of(const struct stat *about) {
     return (struct file_mark){about->st_dev, about->st_ino, about->st_size, about->st_mtim};
 }
 
-static bool same_mark(const struct file_mark *a, const struct file_mark *b) {
-    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
-           a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec;
-}
-
-static enum status read_whole(int file, struct buffer *text) {
-    char piece[4096];
-    ssize_t size;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && (size = read(file, piece, sizeof(piece))) != 0)
-        status = size < 0 ? STATUS_SYSTEM_ERROR : buffer_append(text, piece, (size_t)size);
-    OPENSSL_cleanse(piece, sizeof(piece));
-    return status;
-}
-
 static enum status read_file(const char *path, struct buffer *text, struct file_mark *mark) {
     struct stat about;
+    char piece[4096];
+    ssize_t size;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_SYSTEM_ERROR;
@@ -67,11 +58,12 @@ static enum status read_file(const char *path, struct buffer *text, struct file_
         errno = EINVAL;
         status = STATUS_SYSTEM_ERROR;
     }
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         *mark = mark_of(&about);
-        status = read_whole(file, text);
-    }
+    while (status == STATUS_OK && (size = read(file, piece, sizeof(piece))) != 0)
+        status = size < 0 ? STATUS_SYSTEM_ERROR : buffer_append(text, piece, (size_t)size);
     int error = errno;
+    OPENSSL_cleanse(piece, sizeof(piece));
     close(file);
     errno = error;
     return status;
@@ -110,34 +102,7 @@ static enum status add_file(struct keys *keys, struct key_set *set, struct key_m
     return status;
 }
 
-static void warn_if_short(const struct key_set *set) {
-    for (size_t i = 0; i < set->count; i++)
-        if (key_is_short(&set->keys[i]))
-            log_event(LOG_WARN, "signing_key.short", log_str("kid", set->keys[i].id),
-                      log_int("bytes", (int64_t)set->keys[i].secret_bytes),
-                      log_int("wanted", KEY_SECRET_BYTES_SHORT));
-}
-
-static void report_refused(const struct keys *keys, const struct key_set *set) {
-    for (size_t i = 0; i < key_set_refusals(set); i++)
-        log_event(LOG_ERROR, "signing_key.refused", log_str("kid", set->refused[i].id),
-                  log_str("reason", set->refused[i].reason), log_str("path", keys->path));
-    metrics_set(METRIC_SIGNING_KEYS_REFUSED, METRIC_PLAIN, set->refused_count);
-}
-
-static enum status add_previous(const struct keys *keys, struct key_set *set,
-                                struct key_message *message) {
-    enum status status = STATUS_OK;
-    for (const char *at = keys->previous_secrets; status == STATUS_OK && *at;) {
-        size_t size = strcspn(at, ",");
-        if (size > 0)
-            status =
-                key_set_add_previous(set, SLICE(KEYS_SECRET_ID), (struct slice){at, size}, message);
-        at += size + (at[size] == ',');
-    }
-    return status;
-}
-
+/* Loads the secret, the file and the previous secrets into a new set. */
 static enum status load(struct keys *keys, struct key_set **loaded, struct key_message *message) {
     struct key_set *set = key_set_new();
     if (!set)
@@ -147,27 +112,27 @@ static enum status load(struct keys *keys, struct key_set **loaded, struct key_m
         status = key_set_add_secret(set, SLICE(KEYS_SECRET_ID), slice_of(keys->secret), message);
     if (status == STATUS_OK && *keys->path)
         status = add_file(keys, set, message);
-    if (status == STATUS_OK)
-        status = add_previous(keys, set, message);
+    for (const char *at = keys->previous_secrets; status == STATUS_OK && *at;) {
+        const struct slice secret = {at, strcspn(at, ",")};
+        if (secret.size > 0)
+            status = key_set_add_previous(set, SLICE(KEYS_SECRET_ID), secret, message);
+        at += secret.size + (at[secret.size] == ',');
+    }
     if (status != STATUS_OK)
         goto out;
-    warn_if_short(set);
-    report_refused(keys, set);
+    for (size_t i = 0; i < set->count; i++)
+        if (key_is_short(&set->keys[i]))
+            log_event(LOG_WARN, "signing_key.short", log_str("kid", set->keys[i].id),
+                      log_int("bytes", (int64_t)set->keys[i].secret_bytes),
+                      log_int("wanted", KEY_SECRET_BYTES_SHORT));
+    for (size_t i = 0; i < key_set_refusals(set); i++)
+        log_event(LOG_ERROR, "signing_key.refused", log_str("kid", set->refused[i].id),
+                  log_str("reason", set->refused[i].reason), log_str("path", keys->path));
+    metrics_set(METRIC_SIGNING_KEYS_REFUSED, METRIC_PLAIN, set->refused_count);
     *loaded = set;
     set = NULL;
 out:
     key_set_unref(set);
-    return status;
-}
-
-static enum status generate(const struct keys *keys) {
-    json_t *jwk = json_pack("{s:s, s:s, s:s}", "alg", "HS256", "kid", KEYS_SECRET_ID, "use", "sig");
-    char *text = jwk && jose_jwk_gen(NULL, jwk) ? json_dumps(jwk, JSON_COMPACT) : NULL;
-    enum status status = text ? file_replace(keys->path, slice_of(text)) : STATUS_OUT_OF_MEMORY;
-    if (text)
-        OPENSSL_cleanse(text, strlen(text));
-    free(text);
-    json_decref(jwk);
     return status;
 }
 
@@ -226,7 +191,8 @@ out:
     return status;
 }
 
-static enum status set_path(struct keys *keys, const struct keys_options *options) {
+/* Finds the file of the keys, and generates the server's own if it does not exist. */
+static enum status find_file(struct keys *keys, const struct keys_options *options) {
     bool is_ours = !*options->jwks_file && !*options->secret;
     int size = is_ours ? snprintf(keys->path, sizeof(keys->path), "%s/" KEYS_FILE, options->folder)
                        : snprintf(keys->path, sizeof(keys->path), "%s", options->jwks_file);
@@ -236,7 +202,14 @@ static enum status set_path(struct keys *keys, const struct keys_options *option
     if (!is_ours || access(keys->path, F_OK) == 0)
         return STATUS_OK;
     keys->source = KEYS_GENERATED;
-    return generate(keys);
+    json_t *jwk = json_pack("{s:s, s:s, s:s}", "alg", "HS256", "kid", KEYS_SECRET_ID, "use", "sig");
+    char *text = jwk && jose_jwk_gen(NULL, jwk) ? json_dumps(jwk, JSON_COMPACT) : NULL;
+    enum status status = text ? file_replace(keys->path, slice_of(text)) : STATUS_OUT_OF_MEMORY;
+    if (text)
+        OPENSSL_cleanse(text, strlen(text));
+    free(text);
+    json_decref(jwk);
+    return status;
 }
 
 enum status keys_open(struct keys **keys, const struct keys_options *options,
@@ -253,9 +226,9 @@ enum status keys_open(struct keys **keys, const struct keys_options *options,
     opened->previous_secrets = strdup(options->previous_secrets);
     if (!opened->secret || !opened->previous_secrets)
         goto out;
-    status = set_path(opened, options);
+    status = find_file(opened, options);
     if (status != STATUS_OK) {
-        snprintf(message->text, sizeof(message->text), "cannot make %s: %s", opened->path,
+        snprintf(message->text, sizeof(message->text), "cannot create %s: %s", opened->path,
                  status == STATUS_SYSTEM_ERROR ? strerror(errno) : status_message(status));
         goto out;
     }
@@ -285,24 +258,23 @@ void keys_close(struct keys *keys) {
     free(keys);
 }
 
-/* Remembers the version even if it cannot be loaded, so that a bad file is logged once. */
-static bool has_changed(struct keys *keys) {
-    struct stat about;
-    /* A missing file is being replaced. The next call finds it. */
-    if (!*keys->path || stat(keys->path, &about) != 0)
-        return false;
-    struct file_mark now = mark_of(&about);
-    if (same_mark(&now, &keys->mark))
-        return false;
-    keys->mark = now;
-    return true;
-}
-
 bool keys_reload(struct keys *keys, bool always) {
     struct key_set *set;
     struct key_message message = {""};
-    if (!always && !has_changed(keys))
+    struct stat about;
+    /* A missing file is being replaced. The next call finds it. */
+    if (!always && (!*keys->path || stat(keys->path, &about) != 0))
         return false;
+    if (!always) {
+        const struct file_mark now = mark_of(&about), known = keys->mark;
+        if (now.device == known.device && now.inode == known.inode && now.size == known.size &&
+            now.modified.tv_sec == known.modified.tv_sec &&
+            now.modified.tv_nsec == known.modified.tv_nsec)
+            return false;
+        /* The version is remembered even if it cannot be loaded, so that a bad file is logged once.
+         */
+        keys->mark = now;
+    }
     if (load(keys, &set, &message) != STATUS_OK) {
         log_event(LOG_ERROR, "signing_keys.kept", log_str("reason", message.text));
         return false;

@@ -1,9 +1,9 @@
 /* The current keys: read from the place that the settings name, and read again when it changes.
- * keys_open, keys_reload and keys_close belong to the main thread; keys_current to any.
- * Holds one set. Each caller gets its own reference, so a reload does not disturb a running check.
- * STATUS_INVALID_CONFIG for unusable keys, STATUS_SYSTEM_ERROR from the file system; the message
- * has the reason. A reload that fails is logged and keeps the old set. From keys_open to keys_close
- * there is always a current set. */
+ * Thread: the main thread's for keys_open, keys_reload and keys_close; any for keys_current.
+ * Memory: one set. Each caller gets its own reference, so a reload does not disturb a running
+ * check. Errors: STATUS_INVALID_CONFIG for unusable keys, STATUS_SYSTEM_ERROR from the file system;
+ * the message has the reason. A reload that fails is logged and keeps the old set. Invariant: from
+ * keys_open to keys_close there is always a current set. */
 #ifndef AUTH_KEYS_H
 #define AUTH_KEYS_H
 

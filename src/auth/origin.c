@@ -20,13 +20,6 @@ static bool is_alnum_or(struct slice text, const char *characters) {
     return text.size > 0;
 }
 
-static bool is_digits(struct slice text) {
-    for (size_t i = 0; i < text.size; i++)
-        if (text.data[i] < '0' || text.data[i] > '9')
-            return false;
-    return text.size > 0 && text.size <= 5;
-}
-
 static bool host_is_valid(struct slice host) {
     if (host.size > 2 && host.data[0] == '[' && host.data[host.size - 1] == ']')
         return is_alnum_or((struct slice){host.data + 1, host.size - 2}, ":.");
@@ -45,7 +38,10 @@ static bool origin_read(struct slice text, struct origin *origin) {
     bool has_port = colon && (!bracket || colon > bracket);
     origin->host = (struct slice){rest.data, has_port ? (size_t)(colon - rest.data) : rest.size};
     origin->port = has_port ? slice_from(rest, origin->host.size + 1) : (struct slice){"", 0};
-    if (has_port && !is_digits(origin->port))
+    size_t digits = 0;
+    while (digits < origin->port.size && isdigit((unsigned char)origin->port.data[digits]))
+        digits++;
+    if (has_port && (digits == 0 || digits > 5 || digits < origin->port.size))
         return false;
     bool is_default =
         (equal_any_case(origin->scheme, SLICE("https")) &&
@@ -60,7 +56,7 @@ static bool has_wildcard(const struct origin *origin) {
     return slice_starts(origin->host, SLICE("*."));
 }
 
-/* Takes the first entry off the list, without the spaces around it. */
+/* Removes the first entry from the list, and returns it without the spaces around it. */
 static struct slice next_entry(struct slice *list) {
     const char *comma = memchr(list->data, ',', list->size);
     struct slice entry = {list->data, comma ? (size_t)(comma - list->data) : list->size};
@@ -72,28 +68,17 @@ static struct slice next_entry(struct slice *list) {
     return entry;
 }
 
-static bool entry_is_valid(struct slice entry) {
-    struct origin origin;
-    if (slice_equal(entry, SLICE("*")) || slice_equal(entry, SLICE("null")))
-        return true;
-    if (!origin_read(entry, &origin))
-        return false;
-    return host_is_valid(has_wildcard(&origin) ? slice_from(origin.host, 2) : origin.host);
-}
-
 bool origin_list_check(struct slice list) {
-    bool is_valid = true;
-    while (is_valid && list.size > 0)
-        is_valid = entry_is_valid(next_entry(&list));
-    return is_valid;
-}
-
-static bool host_matches(const struct origin *entry, struct slice host) {
-    if (!has_wildcard(entry))
-        return equal_any_case(entry->host, host);
-    struct slice suffix = slice_from(entry->host, 1);
-    return host.size > suffix.size &&
-           equal_any_case(slice_from(host, host.size - suffix.size), suffix);
+    while (list.size > 0) {
+        struct slice entry = next_entry(&list);
+        struct origin origin;
+        if (slice_equal(entry, SLICE("*")) || slice_equal(entry, SLICE("null")))
+            continue;
+        if (!origin_read(entry, &origin) ||
+            !host_is_valid(has_wildcard(&origin) ? slice_from(origin.host, 2) : origin.host))
+            return false;
+    }
+    return true;
 }
 
 bool origin_is_allowed(struct slice list, struct slice origin) {
@@ -104,12 +89,21 @@ bool origin_is_allowed(struct slice list, struct slice origin) {
         return false;
     while (list.size > 0) {
         struct slice entry = next_entry(&list);
+        struct slice host = given.host;
         struct origin allowed;
         if (slice_equal(entry, SLICE("*")) || (is_null && slice_equal(entry, SLICE("null"))))
             return true;
-        if (!is_null && entry.size > 0 && origin_read(entry, &allowed) &&
-            equal_any_case(allowed.scheme, given.scheme) && slice_equal(allowed.port, given.port) &&
-            host_matches(&allowed, given.host))
+        if (is_null || entry.size == 0 || !origin_read(entry, &allowed) ||
+            !equal_any_case(allowed.scheme, given.scheme) || !slice_equal(allowed.port, given.port))
+            continue;
+        if (has_wildcard(&allowed)) {
+            /* The entry is ".example.com" without its star, and the host is longer. */
+            allowed.host = slice_from(allowed.host, 1);
+            if (host.size <= allowed.host.size)
+                continue;
+            host = slice_from(host, host.size - allowed.host.size);
+        }
+        if (equal_any_case(allowed.host, host))
             return true;
     }
     return false;

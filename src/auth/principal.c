@@ -1,9 +1,12 @@
+/* A principal is one block: the struct, its granted names, its texts. Principals with the same
+ * content are shared, so that many connections of one token hold one. The table of shared
+ * principals finds them by a hash of the content, which a lock guards. The lock is not needed to
+ * count references, except for the last one of a shared principal. */
 #include "auth/principal.h"
-
-#include <stdio.h>
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "auth/claims.h"
@@ -16,6 +19,23 @@ const struct principal principal_operator = {
     .role = KEY_ROLE_ADMIN, .read_all = true, .subject = SLICE(PRINCIPAL_OPERATOR_NAME)};
 const struct principal principal_mint_key = {.role = KEY_ROLE_MINT,
                                              .subject = SLICE("KHALA_MINT_KEY")};
+
+/* ---- roles ---- */
+
+const char *key_role_name(enum key_role role) {
+    static const char *const names[KEY_ROLE_COUNT] = {"none", "admin", "append",
+                                                      "mint", "read",  "metrics"};
+    return names[role];
+}
+
+bool key_role_parse(struct slice name, enum key_role *role) {
+    for (unsigned i = KEY_ROLE_NONE + 1; i < KEY_ROLE_COUNT; i++)
+        if (slice_equal(name, slice_of(key_role_name((enum key_role)i)))) {
+            *role = (enum key_role)i;
+            return true;
+        }
+    return false;
+}
 
 /* ---- copies ---- */
 
@@ -89,7 +109,7 @@ const struct principal *principal_ref(const struct principal *principal) {
 
 /* ---- sharing ---- */
 
-/* The shared principals by the hash of their content. They are not counted here. */
+/* The shared principals by the hash of their content. The table holds no references. */
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct map shared;
 
@@ -145,12 +165,6 @@ static struct slice hash_slice(const struct principal *principal) {
     return (struct slice){(const char *)&principal->content_hash, sizeof(principal->content_hash)};
 }
 
-/* With the lock held. Without memory the principal is not shared. */
-static void share(struct principal *principal) {
-    if (map_insert(&shared, hash_slice(principal), principal) == STATUS_OK)
-        atomic_store(&principal->is_shared, true);
-}
-
 const struct principal *principal_shared(const struct principal *principal) {
     if (!counted(principal) || atomic_load(&principal->is_shared))
         return principal_ref(principal);
@@ -163,27 +177,15 @@ const struct principal *principal_shared(const struct principal *principal) {
     if (!found) {
         found = principal;
         ((struct principal *)principal)->content_hash = hash;
-        share((struct principal *)principal);
+        /* Without memory the principal is not shared. */
+        if (map_insert(&shared, hash_slice(principal), (void *)principal) == STATUS_OK)
+            atomic_store(&((struct principal *)principal)->is_shared, true);
     } else if (!same_content(found, principal)) {
         found = principal;
     }
     principal_ref(found);
     pthread_mutex_unlock(&shared_lock);
     return found;
-}
-
-/* With the lock held, no other thread finds the principal between its last reference and its
- * removal from the table. */
-static void unref_shared(struct principal *principal) {
-    pthread_mutex_lock(&shared_lock);
-    bool is_last = atomic_fetch_sub(&principal->ref_count, 1) == 1;
-    if (is_last)
-        (void)map_remove(&shared, hash_slice(principal));
-    if (shared.count == 0)
-        map_release(&shared);
-    pthread_mutex_unlock(&shared_lock);
-    if (is_last)
-        free(principal);
 }
 
 void principal_unref(const struct principal *principal) {
@@ -195,14 +197,25 @@ void principal_unref(const struct principal *principal) {
         if (atomic_compare_exchange_weak(count, &seen, seen - 1))
             return;
     /* With the last reference here, no other thread can begin to share it. */
-    if (atomic_load(&principal->is_shared))
-        unref_shared((struct principal *)principal);
-    else
+    bool is_last = true;
+    if (atomic_load(&principal->is_shared)) {
+        /* With the lock held, no other thread finds the principal between its last reference and
+         * its removal from the table. */
+        pthread_mutex_lock(&shared_lock);
+        is_last = atomic_fetch_sub(count, 1) == 1;
+        if (is_last)
+            (void)map_remove(&shared, hash_slice(principal));
+        if (shared.count == 0)
+            map_release(&shared);
+        pthread_mutex_unlock(&shared_lock);
+    }
+    if (is_last)
         free((void *)principal);
 }
 
 /* ---- ownership ---- */
 
+/* Two absent names are not the same. */
 static bool same(struct slice a, struct slice b) {
     return a.data && b.data && slice_equal(a, b);
 }

@@ -1,20 +1,36 @@
-/* A principal: the identity of a reader, the topics its token opens, and its expiry.
- * Any thread: immutable once made; only its reference count changes, atomically. A lock guards the
- * table of shared principals.
- * Reference-counted. One allocation holds the principal and its texts. A constant or local
- * principal has a count of 0: ref and unref ignore it. principal_new fails with
- * STATUS_OUT_OF_MEMORY; all else cannot fail. Data without an owner is readable only for principals
- * that read everything. */
+/* A principal: the identity of a reader or producer, the topics its token opens, its role if it
+ * holds an operator key, and its expiry. Thread: any: immutable once made. Only its reference count
+ * changes, atomically. A lock guards the table of shared principals. Memory: reference-counted. One
+ * allocation holds the principal and its texts. A constant or local principal has a count of 0: ref
+ * and unref ignore it. Errors: STATUS_OUT_OF_MEMORY from principal_new only. Invariant: data
+ * without an owner is readable only for principals that read everything. */
 #ifndef AUTH_PRINCIPAL_H
 #define AUTH_PRINCIPAL_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "auth/key_role.h"
 #include "spec/codes.h"
 #include "topic/owner.h"
 #include "topic/topic_table.h"
+
+/* Roles of operator keys. The route table says for each route which roles may call it. */
+enum key_role {
+    KEY_ROLE_NONE,    /* a token, no operator key */
+    KEY_ROLE_ADMIN,   /* everything */
+    KEY_ROLE_APPEND,  /* appends on behalf of anyone */
+    KEY_ROLE_MINT,    /* mints tokens, but not with scopes that read beyond one owner */
+    KEY_ROLE_READ,    /* reads everything, and changes nothing */
+    KEY_ROLE_METRICS, /* reads /metrics */
+    KEY_ROLE_COUNT,
+};
+
+/* Roles of a route, as a set. */
+#define KEY_ROLE_BIT(role) (1u << (role))
+
+const char *key_role_name(enum key_role role);
+/* False: no key can have that role. */
+bool key_role_parse(struct slice name, enum key_role *role);
 
 /* Names that a token grants: exact, or with one '*' as auth/grant.h explains. */
 struct grant_list {

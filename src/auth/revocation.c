@@ -65,19 +65,16 @@ enum status revocations_open(struct revocations **revocations, size_t count_max)
     return STATUS_OK;
 }
 
-static void chain_free(struct entry *entry) {
-    while (entry) {
-        struct entry *next = entry->next;
-        free(entry);
-        entry = next;
-    }
-}
-
 void revocations_close(struct revocations *revocations) {
     if (!revocations)
         return;
-    for (size_t i = 0; i <= revocations->bucket_mask; i++)
-        chain_free(revocations->buckets[i]);
+    for (size_t i = 0; i <= revocations->bucket_mask; i++) {
+        struct entry *next;
+        for (struct entry *entry = revocations->buckets[i]; entry; entry = next) {
+            next = entry->next;
+            free(entry);
+        }
+    }
     pthread_mutex_destroy(&revocations->lock);
     free(revocations);
 }
@@ -134,16 +131,6 @@ bool revocations_has(struct revocations *revocations, const struct principal *pr
 
 /* ---- writers ---- */
 
-/* Returns when every lookup that was running has ended. A lookup takes microseconds. */
-static void wait_for_lookups(struct revocations *revocations) {
-    for (int i = 0; i < 2; i++) {
-        unsigned turn = revocations->turn;
-        revocations->turn = turn ^ 1;
-        while (revocations->lookups[turn] > 0)
-            sched_yield();
-    }
-}
-
 /* Removed entries keep their next pointer until lookups are over, and are listed in an array. */
 static enum status drop_expired(struct revocations *revocations, uint64_t now_ms) {
     struct entry **removed = malloc(revocations->count * sizeof(struct entry *));
@@ -162,31 +149,22 @@ static enum status drop_expired(struct revocations *revocations, uint64_t now_ms
         }
     }
     revocations->count -= removed_count;
-    wait_for_lookups(revocations);
+    /* Waits until every lookup that was running has ended. A lookup takes microseconds. */
+    for (int i = 0; i < 2; i++) {
+        unsigned turn = revocations->turn;
+        revocations->turn = turn ^ 1;
+        while (revocations->lookups[turn] > 0)
+            sched_yield();
+    }
     for (size_t i = 0; i < removed_count; i++)
         free(removed[i]);
     free(removed);
     return STATUS_OK;
 }
 
-static enum status insert(struct revocations *revocations, enum revocation_kind kind,
-                          struct slice id, uint64_t expires_at_ms) {
-    struct entry *_Atomic *bucket = bucket_of(revocations, id);
-    struct entry *made = malloc(sizeof(*made) + id.size);
-    if (!made)
-        return STATUS_OUT_OF_MEMORY;
-    made->next = *bucket;
-    made->expires_at_ms = expires_at_ms;
-    made->kind = kind;
-    made->id_size = id.size;
-    memcpy(made->id, id.data, id.size);
-    *bucket = made;
-    revocations->count++;
-    return STATUS_OK;
-}
-
 enum status revocations_add(struct revocations *revocations, enum revocation_kind kind,
                             struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
+    struct entry *made = NULL;
     assert((unsigned)kind < REVOCATION_KIND_COUNT);
     if (id.size == 0 || id.size > REVOCATION_ID_BYTES_MAX)
         return STATUS_INVALID_REQUEST;
@@ -202,8 +180,21 @@ enum status revocations_add(struct revocations *revocations, enum revocation_kin
         status = drop_expired(revocations, now_ms);
     if (status == STATUS_OK && revocations->count == revocations->count_max)
         status = STATUS_LIMIT_REACHED;
-    if (status == STATUS_OK)
-        status = insert(revocations, kind, id, expires_at_ms);
+    if (status != STATUS_OK)
+        goto out;
+    status = STATUS_OUT_OF_MEMORY;
+    made = malloc(sizeof(*made) + id.size);
+    if (!made)
+        goto out;
+    struct entry *_Atomic *bucket = bucket_of(revocations, id);
+    made->next = *bucket;
+    made->expires_at_ms = expires_at_ms;
+    made->kind = kind;
+    made->id_size = id.size;
+    memcpy(made->id, id.data, id.size);
+    *bucket = made;
+    revocations->count++;
+    status = STATUS_OK;
 out:
     pthread_mutex_unlock(&revocations->lock);
     return status;

@@ -10,29 +10,6 @@
 
 /* ---- the signature ---- */
 
-struct header {
-    struct slice algorithm;
-    struct slice key_id; /* data NULL: none */
-};
-
-/* Escaped names are refused: no known issuer writes them. */
-static bool header_read(struct slice json, struct header *header) {
-    const struct json_limits limits = {HEADER_BYTES_MAX, 4};
-    struct json_field fields[] = {{.name = SLICE("alg")},
-                                  {.name = SLICE("kid")},
-                                  {.name = SLICE("crit")},
-                                  {.name = SLICE("b64")}};
-    header->key_id = (struct slice){NULL, 0};
-    if (json_read_object(json, &limits, fields, 4) != STATUS_OK || !fields[0].present)
-        return false;
-    /* Critical extensions (RFC 7515 section 4.1.11) are not supported. */
-    if (fields[2].present || fields[3].present)
-        return false;
-    if (fields[1].present && !json_string_slice(fields[1].value, &header->key_id))
-        return false;
-    return json_string_slice(fields[0].value, &header->algorithm);
-}
-
 static enum status decode(struct slice text, void *data, size_t size_max, struct slice *decoded) {
     size_t size = 0;
     enum status status = base64url_decode(text, data, size_max, &size);
@@ -40,22 +17,31 @@ static enum status decode(struct slice text, void *data, size_t size_max, struct
     return status == STATUS_OK ? STATUS_OK : STATUS_INVALID_TOKEN;
 }
 
-/* NULL, or the rule that failed. */
+/* NULL, or the rule that failed. Escaped names are refused, because no known issuer writes them. */
 static const char *check_signature(const struct key_set *keys, const struct jws *jws,
                                    uint64_t now_s) {
+    const struct json_limits limits = {HEADER_BYTES_MAX, 4};
+    struct json_field fields[] = {{.name = SLICE("alg")},
+                                  {.name = SLICE("kid")},
+                                  {.name = SLICE("crit")},
+                                  {.name = SLICE("b64")}};
     char memory[HEADER_BYTES_MAX];
-    struct slice json;
-    struct header header;
-    const char *rule = "kid: must name a key of the server";
+    struct slice json, algorithm, key_id = {NULL, 0};
     enum status status = decode(jws->header, memory, sizeof(memory), &json);
-    if (status != STATUS_OK || !header_read(json, &header))
+    if (status == STATUS_OK)
+        status = json_read_object(json, &limits, fields, 4);
+    /* Critical extensions (RFC 7515 section 4.1.11) are not supported. */
+    bool is_known = status == STATUS_OK && fields[0].present && !fields[2].present &&
+                    !fields[3].present && json_string_slice(fields[0].value, &algorithm) &&
+                    (!fields[1].present || json_string_slice(fields[1].value, &key_id));
+    if (!is_known)
         return "header: must be JSON with alg, and without crit and b64";
+    const char *rule = "kid: must name a key of the server";
     /* During a rotation of secrets several keys have one id. */
-    for (const struct key *key = key_set_find(keys, header.key_id); key;
-         key = key_set_next(keys, key)) {
+    for (const struct key *key = key_set_find(keys, key_id); key; key = key_set_next(keys, key)) {
         if (key_has_ended(key, now_s))
             continue;
-        if (!slice_equal(header.algorithm, slice_of(key_algorithm_name(key->algorithm)))) {
+        if (!slice_equal(algorithm, slice_of(key_algorithm_name(key->algorithm)))) {
             rule = "alg: must be the algorithm of the key that kid names";
             continue;
         }
@@ -75,68 +61,43 @@ static bool list_has(const struct claims_list *list, struct slice name) {
     return false;
 }
 
-static enum status refuse(struct token_refusal *refusal, enum status status, const char *rule) {
+static enum status reject(struct token_refusal *refusal, enum status status, const char *rule) {
     refusal->rule = rule;
     return status;
 }
-
-static enum status check_times(const struct token_policy *policy, const struct claims *claims,
-                               uint64_t now_s, struct token_refusal *refusal) {
-    /* Times and the maximum age are at most 2^53 - 1, so no sum overflows. */
-    if (now_s >= claims->expires_at_s)
-        return refuse(refusal, STATUS_TOKEN_EXPIRED, "exp: must be later than now");
-    if (claims->not_before_s > now_s + TOKEN_SKEW_S)
-        return refuse(refusal, STATUS_TOKEN_NOT_YET_VALID,
-                      "nbf: must be at most 30 seconds later than now");
-    if (claims->issued_at_s > now_s + TOKEN_SKEW_S)
-        return refuse(refusal, STATUS_TOKEN_NOT_YET_VALID,
-                      "iat: must be at most 30 seconds later than now");
-    if (now_s >= claims->issued_at_s + policy->max_age_s)
-        return refuse(refusal, STATUS_TOKEN_TOO_OLD,
-                      "iat: must be less than RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS ago");
-    return STATUS_OK;
-}
-_Static_assert(TOKEN_SKEW_S == 30, "the rules above name it");
 
 static enum status check_claims(const struct token_policy *policy, const struct claims *claims,
                                 uint64_t now_s, struct token_refusal *refusal) {
     assert(policy->issuer.size > 0);
     if (!slice_equal(policy->issuer, claims->issuer))
-        return refuse(refusal, STATUS_INVALID_TOKEN, "iss: must equal RUNTIME_SYNC_TOKEN_ISSUER");
+        return reject(refusal, STATUS_INVALID_TOKEN, "iss: must equal RUNTIME_SYNC_TOKEN_ISSUER");
     if (!list_has(&claims->audiences, policy->audience))
-        return refuse(refusal, STATUS_INVALID_TOKEN,
+        return reject(refusal, STATUS_INVALID_TOKEN,
                       "aud: must contain RUNTIME_SYNC_TOKEN_AUDIENCE");
     if (!slice_equal(claims->version, SLICE(CLAIMS_VERSION)))
-        return refuse(refusal, STATUS_INVALID_TOKEN, "oa_claims_version: must be " CLAIMS_VERSION);
+        return reject(refusal, STATUS_INVALID_TOKEN, "oa_claims_version: must be " CLAIMS_VERSION);
     if (!claims->has_expires_at)
-        return refuse(refusal, STATUS_INVALID_TOKEN, "exp: is required");
+        return reject(refusal, STATUS_INVALID_TOKEN, "exp: is required");
     if (!claims->has_issued_at)
-        return refuse(refusal, STATUS_MISSING_IAT, "iat: is required");
+        return reject(refusal, STATUS_MISSING_IAT, "iat: is required");
     if (policy->require_token_id && !claims->token_id.data)
-        return refuse(refusal, STATUS_MISSING_JTI,
+        return reject(refusal, STATUS_MISSING_JTI,
                       "jti: is required by RUNTIME_SYNC_TOKEN_REQUIRE_JTI");
-    return check_times(policy, claims, now_s, refusal);
+    /* Times and the maximum age are at most 2^53 - 1, so no sum overflows. */
+    if (now_s >= claims->expires_at_s)
+        return reject(refusal, STATUS_TOKEN_EXPIRED, "exp: must be later than now");
+    if (claims->not_before_s > now_s + TOKEN_SKEW_S)
+        return reject(refusal, STATUS_TOKEN_NOT_YET_VALID,
+                      "nbf: must be at most 30 seconds later than now");
+    if (claims->issued_at_s > now_s + TOKEN_SKEW_S)
+        return reject(refusal, STATUS_TOKEN_NOT_YET_VALID,
+                      "iat: must be at most 30 seconds later than now");
+    if (now_s >= claims->issued_at_s + policy->max_age_s)
+        return reject(refusal, STATUS_TOKEN_TOO_OLD,
+                      "iat: must be less than RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS ago");
+    return STATUS_OK;
 }
-
-static enum status make_principal(const struct token_policy *policy, const struct claims *claims,
-                                  const struct principal **made) {
-    uint64_t oldest_s = claims->issued_at_s + policy->max_age_s;
-    struct principal principal = {
-        .identity = claims->identity,
-        .session_id = claims->session_id,
-        .device_id = claims->device_id,
-        .subject = claims->subject,
-        .token_id = claims->token_id,
-        .topics = {claims->topics.names, claims->topics.count},
-        .streams = {claims->streams.names, claims->streams.count},
-    };
-    for (size_t i = 0; i < claims->scopes.count; i++)
-        principal.scopes |= scope_of(claims->scopes.names[i]);
-    principal.read_all = list_has(&claims->scopes, SLICE(SCOPE_READ_ALL_NAME));
-    principal.expires_at_ms =
-        (claims->expires_at_s < oldest_s ? claims->expires_at_s : oldest_s) * MS_PER_S;
-    return principal_new(&principal, made);
-}
+_Static_assert(TOKEN_SKEW_S == 30, "the rules above name it");
 
 enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
                          struct slice token, uint64_t now_ms, const struct principal **principal,
@@ -151,7 +112,7 @@ enum status token_verify(const struct token_policy *policy, const struct key_set
     refusal->rule = NULL;
     refusal->name_size = 0;
     if (token.size > TOKEN_BYTES_MAX || !jws_split(token, &jws))
-        return refuse(refusal, STATUS_INVALID_TOKEN,
+        return reject(refusal, STATUS_INVALID_TOKEN,
                       "token: must be three base64url parts of at most 8192 bytes in total");
     refusal->rule = check_signature(keys, &jws, now_ms / MS_PER_S);
     if (!refusal->rule && decode(jws.payload, payload, sizeof(payload), &json) != STATUS_OK)
@@ -161,9 +122,24 @@ enum status token_verify(const struct token_policy *policy, const struct key_set
     buffer_init(&memory, CLAIMS_BYTES_MAX);
     enum status status = claims_read(json, &claims, &memory, &refusal->rule);
     if (status == STATUS_OK) {
+        uint64_t oldest_s = claims.issued_at_s + policy->max_age_s;
+        uint64_t end_s = claims.expires_at_s < oldest_s ? claims.expires_at_s : oldest_s;
+        struct principal made = {
+            .identity = claims.identity,
+            .session_id = claims.session_id,
+            .device_id = claims.device_id,
+            .subject = claims.subject,
+            .token_id = claims.token_id,
+            .topics = {claims.topics.names, claims.topics.count},
+            .streams = {claims.streams.names, claims.streams.count},
+            .read_all = list_has(&claims.scopes, SLICE(SCOPE_READ_ALL_NAME)),
+            .expires_at_ms = end_s * MS_PER_S,
+        };
+        for (size_t i = 0; i < claims.scopes.count; i++)
+            made.scopes |= scope_of(claims.scopes.names[i]);
         status = check_claims(policy, &claims, now_ms / MS_PER_S, refusal);
         if (status == STATUS_OK)
-            status = make_principal(policy, &claims, principal);
+            status = principal_new(&made, principal);
         else if (status != STATUS_INVALID_TOKEN)
             refusal->name_size =
                 principal_name(&(struct principal){.identity = claims.identity}, refusal->name);
@@ -208,8 +184,8 @@ enum status token_subject(const struct owner *identity, struct buffer *out) {
         kind = SLICE("org:");
         id = identity->org_id;
     }
-    enum status status = buffer_append_slice(out, kind);
-    return status == STATUS_OK ? buffer_append_slice(out, id) : status;
+    buffer_append_slice(out, kind);
+    return buffer_append_slice(out, id);
 }
 
 static bool put_text(json_t *object, const char *name, struct slice text) {
@@ -252,22 +228,6 @@ static char *claims_json(const struct token_policy *policy, const struct token_r
     return text;
 }
 
-static enum status sign_claims(const struct key *key, const char *claims, struct buffer *out) {
-    json_t *object = json_pack("{s:s, s:s, s:s}", "alg", key_algorithm_name(key->algorithm), "kid",
-                               key->id, "typ", "JWT");
-    char *header = object ? json_dumps(object, JSON_COMPACT) : NULL;
-    size_t begin = out->size;
-    enum status status =
-        header ? key_sign(key, slice_of(header), slice_of(claims), out) : STATUS_OUT_OF_MEMORY;
-    if (status == STATUS_OK && out->size - begin > TOKEN_BYTES_MAX) {
-        buffer_truncate(out, begin);
-        status = STATUS_PAYLOAD_TOO_LARGE;
-    }
-    free(header);
-    json_decref(object);
-    return status;
-}
-
 uint64_t token_ttl_s_max(const struct token_policy *policy) {
     return policy->max_age_s < TOKEN_TTL_S_MAX ? policy->max_age_s : TOKEN_TTL_S_MAX;
 }
@@ -276,6 +236,9 @@ enum status token_mint(const struct token_policy *policy, const struct key_set *
                        const struct token_request *request, struct buffer *out) {
     const struct key *key = key_set_signer(keys, request->issued_at_s);
     struct buffer subject;
+    json_t *object = NULL;
+    char *claims = NULL, *header = NULL;
+    size_t begin = out->size;
     assert(request->scopes.count <= CLAIMS_LIST_MAX && request->topics.count <= CLAIMS_LIST_MAX &&
            request->streams.count <= CLAIMS_LIST_MAX);
     if (request->ttl_s < TOKEN_TTL_S_MIN || request->ttl_s > token_ttl_s_max(policy))
@@ -284,10 +247,23 @@ enum status token_mint(const struct token_policy *policy, const struct key_set *
         return STATUS_SIGNING_KEY_MISSING;
     buffer_init(&subject, 2 * CLAIMS_TEXT_BYTES_MAX);
     enum status status = token_subject(&request->identity, &subject);
-    char *claims =
-        status == STATUS_OK ? claims_json(policy, request, buffer_slice(&subject)) : NULL;
-    if (status == STATUS_OK)
-        status = claims ? sign_claims(key, claims, out) : STATUS_OUT_OF_MEMORY;
+    if (status != STATUS_OK)
+        goto out;
+    status = STATUS_OUT_OF_MEMORY;
+    claims = claims_json(policy, request, buffer_slice(&subject));
+    object = json_pack("{s:s, s:s, s:s}", "alg", key_algorithm_name(key->algorithm), "kid", key->id,
+                       "typ", "JWT");
+    header = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    if (!claims || !header)
+        goto out;
+    status = key_sign(key, slice_of(header), slice_of(claims), out);
+    if (status == STATUS_OK && out->size - begin > TOKEN_BYTES_MAX) {
+        buffer_truncate(out, begin);
+        status = STATUS_PAYLOAD_TOO_LARGE;
+    }
+out:
+    free(header);
+    json_decref(object);
     free(claims);
     buffer_release(&subject);
     return status;

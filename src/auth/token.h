@@ -1,9 +1,9 @@
 /* Sync tokens: verified into a principal, and minted from a request.
- * Any thread; pure but for the libraries of the keys.
- * The caller owns the reference to the principal; nothing of the token is kept.
- * Refusals are the 401s of spec/status.json. Without a valid signature every fault is
- * STATUS_INVALID_TOKEN: details of claims go only to callers whose token a known key signed.
- * Sizes are checked first: at most TOKEN_BYTES_MAX, lists of CLAIMS_LIST_MAX. */
+ * Thread: any.
+ * Memory: the caller owns the reference to the principal. Nothing of the token is kept.
+ * Errors: refusals are the 401s of spec/status.json. Without a valid signature every fault is
+ * STATUS_INVALID_TOKEN: only callers whose token a known key signed learn details of claims.
+ * Invariant: sizes are checked first: at most TOKEN_BYTES_MAX, lists of CLAIMS_LIST_MAX. */
 #ifndef AUTH_TOKEN_H
 #define AUTH_TOKEN_H
 

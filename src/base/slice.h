@@ -23,6 +23,13 @@ static inline bool slice_equal(struct slice a, struct slice b) {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
+/* The order of the bytes, as memcmp gives it. A text comes before those that continue it. */
+static inline int slice_compare(struct slice a, struct slice b) {
+    size_t size = a.size < b.size ? a.size : b.size;
+    int order = size > 0 ? memcmp(a.data, b.data, size) : 0;
+    return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
+}
+
 static inline bool slice_starts(struct slice text, struct slice prefix) {
     return text.size >= prefix.size &&
            (prefix.size == 0 || memcmp(text.data, prefix.data, prefix.size) == 0);

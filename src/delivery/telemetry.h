@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "auth/compatibility_claim.h"
+#include "auth/compatibility.h"
 #include "base/metrics.h"
 #include "base/slice.h"
 #include "delivery/topic_activity.h"

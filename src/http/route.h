@@ -8,7 +8,7 @@
 #ifndef HTTP_ROUTE_H
 #define HTTP_ROUTE_H
 
-#include "auth/key_role.h"
+#include "auth/principal.h"
 #include "base/buffer.h"
 #include "spec/metrics.h"
 #include "wire/http1_request.h"

@@ -326,7 +326,7 @@ struct store_quota {
 /* An operator key. Only its SHA-256 is kept. */
 struct store_operator_key {
     struct slice name;
-    struct slice role; /* by name, as in auth/key_role.h */
+    struct slice role; /* by name, as in auth/principal.h */
     struct slice id;   /* changes with each rotation; revocations name it */
     uint8_t digest[SHA256_BYTES];
     uint64_t created_at_ms;

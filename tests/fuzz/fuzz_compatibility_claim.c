@@ -1,6 +1,6 @@
 /* Two lines: the query of a socket and the payload of its join. What comes out fits its maximum,
  * and the gate has one answer to it, the same each time; open, it lets everybody in. */
-#include "auth/compatibility_claim.h"
+#include "auth/compatibility.h"
 #include "fuzz.h"
 
 static enum status ask(struct slice query, struct slice payload, bool is_enforced) {

@@ -9,7 +9,7 @@
 #ifndef DIALECT_PHOENIX_PHOENIX_MESSAGE_H
 #define DIALECT_PHOENIX_PHOENIX_MESSAGE_H
 
-#include "auth/compatibility_claim.h"
+#include "auth/compatibility.h"
 #include "delivery/page.h"
 #include "delivery/session/session.h"
 #include "wire/phoenix.h"

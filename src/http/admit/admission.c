@@ -1,6 +1,6 @@
 #include "http/admit/admission.h"
 
-#include "auth/compatibility_claim.h"
+#include "auth/compatibility.h"
 #include "auth/principal.h"
 #include "http/conn_accept.h"
 #include "http/forward/forward_parts.h"

@@ -1,4 +1,4 @@
-#include "auth/compatibility_claim.h"
+#include "auth/compatibility.h"
 
 #include "test.h"
 
