@@ -382,36 +382,6 @@ static enum status change_build(struct projector *projector, struct change *chan
     return STATUS_OK;
 }
 
-/* Adds the rows of each change to the commit. The arrays have room for all of them. */
-static void collect_changes(struct projector *projector, struct sink_commit *commit,
-                            struct sink_update *updates, struct store_drift *drifts) {
-    for (struct change *change = change_first(projector); change;
-         change = change_next(projector, change)) {
-        if (change->has_failed)
-            continue;
-        enum status status =
-            change_build(projector, change, commit->arena, &updates[commit->update_count]);
-        if (status != STATUS_OK) {
-            change_fail(projector, change, status);
-            continue;
-        }
-        commit->update_count += !change->is_skipped;
-        if (!change->has_drift)
-            continue;
-        drifts[commit->drift_count++] = (struct store_drift){
-            .kind = change->entry->kind,
-            .entity_ref = change->entry->ref,
-            .entity_id = change->entity->id,
-            .reason = change->drift,
-            .expected_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq + 1 : 1,
-            .actual_seq = change->first_seq,
-            .seen_at_ms = projector->now_ms,
-        };
-        log_event(LOG_WARN, "projector.drift", log_str("reason", reason_code(change->drift)),
-                  log_slice("entity_id", change->entity->id));
-    }
-}
-
 static void project_collect(void *user, struct arena *arena, struct store_batch *batch,
                             uint64_t *last_topic_ref) {
     struct projector *projector = user;
@@ -424,25 +394,47 @@ static void project_collect(void *user, struct arena *arena, struct store_batch 
     struct sink_update *updates = arena_alloc(arena, projector->change_count * sizeof(*updates));
     struct store_drift *drifts = arena_alloc(arena, projector->change_count * sizeof(*drifts));
     struct sink_shared_event *rows = arena_alloc(arena, event_count * sizeof(*rows));
-    enum status status = STATUS_OUT_OF_MEMORY;
-    if (updates && drifts && rows) {
-        struct sink_commit commit = {
-            .now_ms = projector->now_ms,
-            .session = projector->session,
-            .updates = updates,
-            .drifts = drifts,
-            .shared_events = rows,
-            .arena = arena,
-            .batch = batch,
-            .last_topic_ref = last_topic_ref,
+    bool has_memory = updates && drifts && rows;
+    struct sink_commit commit = {
+        .now_ms = projector->now_ms,
+        .session = projector->session,
+        .updates = updates,
+        .drifts = drifts,
+        .shared_events = rows,
+        .arena = arena,
+        .batch = batch,
+        .last_topic_ref = last_topic_ref,
+    };
+    for (struct change *change = change_first(projector); has_memory && change;
+         change = change_next(projector, change)) {
+        if (change->has_failed)
+            continue;
+        enum status built = change_build(projector, change, arena, &updates[commit.update_count]);
+        if (built != STATUS_OK) {
+            change_fail(projector, change, built);
+            continue;
+        }
+        commit.update_count += !change->is_skipped;
+        if (!change->has_drift)
+            continue;
+        drifts[commit.drift_count++] = (struct store_drift){
+            .kind = change->entry->kind,
+            .entity_ref = change->entry->ref,
+            .entity_id = change->entity->id,
+            .reason = change->drift,
+            .expected_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq + 1 : 1,
+            .actual_seq = change->first_seq,
+            .seen_at_ms = projector->now_ms,
         };
-        collect_changes(projector, &commit, updates, drifts);
-        for (size_t i = 0; i < event_count; i++)
-            if (!events[i].change->has_failed)
-                rows[commit.shared_event_count++] = events[i].event;
-        projector->is_sunk = true;
-        status = projector->sink->write(projector->sink->user, &commit);
+        log_event(LOG_WARN, "projector.drift", log_str("reason", reason_code(change->drift)),
+                  log_slice("entity_id", change->entity->id));
     }
+    for (size_t i = 0; has_memory && i < event_count; i++)
+        if (!events[i].change->has_failed)
+            rows[commit.shared_event_count++] = events[i].event;
+    projector->is_sunk = has_memory;
+    enum status status =
+        has_memory ? projector->sink->write(projector->sink->user, &commit) : STATUS_OUT_OF_MEMORY;
     for (struct change *change = change_first(projector); change && status != STATUS_OK;
          change = change_next(projector, change))
         if (!change->has_failed)
@@ -453,35 +445,32 @@ static void project_collect(void *user, struct arena *arena, struct store_batch 
 
 /* ---- the end of a commit ------------------------------------------------------------------ */
 
-static void change_settle(struct projector *projector, struct change *change, bool committed) {
-    struct cache_entry *entry = change->entry;
-    if (committed && change->has_failed) {
-        if (change->attempts + 1 < PROJECTOR_ATTEMPTS_MAX &&
-            projector->retry_count < PROJECTOR_RETRY_MAX)
-            projector->retries[projector->retry_count++] =
-                (struct retry){entry->ref, entry->kind, change->attempts + 1};
-        else
-            count(&projector->counters.given_up);
-        summary_cache_drop(&projector->cache, entry);
-        return;
-    }
-    if (committed) {
-        count(change->is_skipped ? &projector->counters.skipped : &projector->counters.updates);
-        if (change->has_drift) {
-            count(&projector->counters.drifts);
-            metrics_add(METRIC_KHALA_PROJECTION_DRIFT, METRIC_LABELS(change->drift), 1);
-        }
-    }
-    summary_cache_settle(&projector->cache, entry, committed);
-}
-
 static void project_settle(struct projector *projector, bool committed) {
     if (projector->is_sunk && projector->sink->settle)
         projector->sink->settle(projector->sink->user, committed);
     if (committed)
         projector->retry_count = 0;
-    for (struct list_node *node; (node = list_pop_front(&projector->changes));)
-        change_settle(projector, change_at(node), committed);
+    for (struct list_node *node; (node = list_pop_front(&projector->changes));) {
+        const struct change *change = change_at(node);
+        struct cache_entry *entry = change->entry;
+        if (committed && change->has_failed) {
+            if (change->attempts + 1 < PROJECTOR_ATTEMPTS_MAX &&
+                projector->retry_count < PROJECTOR_RETRY_MAX)
+                projector->retries[projector->retry_count++] =
+                    (struct retry){entry->ref, entry->kind, change->attempts + 1};
+            else
+                count(&projector->counters.given_up);
+            summary_cache_drop(&projector->cache, entry);
+            continue;
+        }
+        if (committed)
+            count(change->is_skipped ? &projector->counters.skipped : &projector->counters.updates);
+        if (committed && change->has_drift) {
+            count(&projector->counters.drifts);
+            metrics_add(METRIC_KHALA_PROJECTION_DRIFT, METRIC_LABELS(change->drift), 1);
+        }
+        summary_cache_settle(&projector->cache, entry, committed);
+    }
     if (committed && projector->is_damaged && projector->first_log_id > 0)
         healer_note(&projector->healer, projector->first_log_id);
     projector->change_count = 0;

@@ -53,13 +53,13 @@ void healer_restart(struct healer *healer) {
     healer->retry_at_ms = healer->pause_ms = 0;
 }
 
-struct page {
+struct ref_page {
     uint64_t refs[STEP_ENTITIES];
     size_t count;
 };
 
 static enum status add_to_page(void *user, const struct store_entity *entity) {
-    struct page *page = user;
+    struct ref_page *page = user;
     page->refs[page->count++] = entity->ref;
     return STATUS_OK;
 }
@@ -98,7 +98,7 @@ out:
 
 /* Heals the next page of documents. A damaged entity does not stop the others. */
 static enum status heal_documents(struct healer *healer, const struct projection_step *step) {
-    struct page page = {.count = 0};
+    struct ref_page page = {.count = 0};
     enum status status = store_walk_entities(step->session, document_row(healer->kind)->entity,
                                              healer->after_ref, STEP_ENTITIES, &page, add_to_page);
     for (size_t i = 0; status == STATUS_OK && i < page.count; i++) {

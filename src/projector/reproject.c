@@ -14,7 +14,7 @@
 #define PROGRESS_EVENTS 1024
 
 /* Holds refs only: each row is loaded again with its checkpoint and document. */
-struct page {
+struct ref_page {
     uint64_t refs[PAGE_ENTITIES];
     size_t count;
 };
@@ -25,7 +25,7 @@ struct reprojection {
     struct reproject_result *result;
     struct slice version;
     uint64_t events_total;
-    struct page page;
+    struct ref_page page;
     struct arena stored; /* the rows of the current entity */
     struct update_scratch scratch;
     /* Repairs that are not written yet. */
@@ -275,7 +275,7 @@ static enum status check_entity(struct reprojection *work, uint64_t ref, enum en
 /* ---- many entities ------------------------------------------------------------------------ */
 
 static enum status add_to_page(void *user, const struct store_entity *entity) {
-    struct page *page = user;
+    struct ref_page *page = user;
     page->refs[page->count++] = entity->ref;
     return STATUS_OK;
 }

@@ -24,38 +24,6 @@ static void *grown(struct arena *arena, const void *rows, size_t count, size_t m
     return copy;
 }
 
-static enum status tables_begin(struct tables *tables, const struct sink_commit *commit) {
-    const struct store_batch *batch = commit->batch;
-    struct arena *arena = commit->arena;
-    size_t updates = commit->update_count;
-    *tables = (struct tables){.commit = commit, .batch = *batch};
-    tables->last_topic_ref = *commit->last_topic_ref;
-    tables->documents = grown(arena, batch->documents, batch->document_count, updates,
-                              sizeof(struct store_document));
-    tables->checkpoints = grown(arena, batch->checkpoints, batch->checkpoint_count, updates,
-                                sizeof(struct store_checkpoint));
-    tables->journal =
-        grown(arena, batch->journal, batch->journal_count, 2 * updates + commit->shared_event_count,
-              sizeof(struct store_journal_row));
-    tables->drifts = grown(arena, batch->drifts, batch->drift_count, commit->drift_count,
-                           sizeof(struct store_drift));
-    tables->topics = grown(arena, batch->topics, batch->topic_count, TOPIC_KIND_COUNT + updates,
-                           sizeof(struct store_topic));
-    map_init(&tables->topics_by_name, MAP_COUNT_MAX);
-    if (!tables->documents || !tables->checkpoints || !tables->journal || !tables->drifts ||
-        !tables->topics)
-        return STATUS_OUT_OF_MEMORY;
-    for (size_t i = 0; i < batch->topic_count; i++) {
-        struct store_topic *topic = &tables->topics[i];
-        enum status status = STATUS_OK;
-        if (topic->entity_ref == 0)
-            status = map_insert(&tables->topics_by_name, topic->name, topic);
-        if (status != STATUS_OK)
-            return status;
-    }
-    return STATUS_OK;
-}
-
 /* Adds the next frame of a topic. Counters are loaded in each commit, because pruning may have
  * moved the floor of the topic. */
 static enum status add_frame(struct tables *tables, struct slice name,
@@ -128,10 +96,34 @@ static enum status add_update(struct tables *tables, const struct sink_update *u
 }
 
 static enum status tables_write(void *user, const struct sink_commit *commit) {
-    struct tables tables;
-    (void)user;
-    enum status status = tables_begin(&tables, commit);
+    const struct store_batch *before = commit->batch;
+    struct tables tables = {.commit = commit, .batch = *before};
     struct store_batch *batch = &tables.batch;
+    struct arena *arena = commit->arena;
+    size_t updates = commit->update_count;
+    enum status status = STATUS_OK;
+    (void)user;
+    tables.last_topic_ref = *commit->last_topic_ref;
+    tables.documents = grown(arena, before->documents, before->document_count, updates,
+                             sizeof(struct store_document));
+    tables.checkpoints = grown(arena, before->checkpoints, before->checkpoint_count, updates,
+                               sizeof(struct store_checkpoint));
+    tables.journal =
+        grown(arena, before->journal, before->journal_count,
+              2 * updates + commit->shared_event_count, sizeof(struct store_journal_row));
+    tables.drifts = grown(arena, before->drifts, before->drift_count, commit->drift_count,
+                          sizeof(struct store_drift));
+    tables.topics = grown(arena, before->topics, before->topic_count, TOPIC_KIND_COUNT + updates,
+                          sizeof(struct store_topic));
+    map_init(&tables.topics_by_name, MAP_COUNT_MAX);
+    if (!tables.documents || !tables.checkpoints || !tables.journal || !tables.drifts ||
+        !tables.topics)
+        status = STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; i < before->topic_count && status == STATUS_OK; i++) {
+        struct store_topic *topic = &tables.topics[i];
+        if (topic->entity_ref == 0)
+            status = map_insert(&tables.topics_by_name, topic->name, topic);
+    }
     for (size_t i = 0; i < commit->update_count && status == STATUS_OK; i++)
         status = add_update(&tables, &commit->updates[i]);
     for (size_t i = 0; i < commit->shared_event_count && status == STATUS_OK; i++) {

@@ -66,28 +66,6 @@ static void write_source_id(struct buffer *out, const char *member, struct slice
     json_write_string(out, id);
 }
 
-/* The origin of a document: {"entity","run_id","seq"}. Canonical JSON sorts the members: "run_id"
- * stands before "seq", "worker_id" after it. */
-static void write_source(struct buffer *out, enum entity_kind kind, struct slice entity_id,
-                         uint64_t seq) {
-    const struct entity_row *row = entity_row(kind);
-    bool is_id_first = strcmp(row->id_member, "seq") < 0;
-    buffer_append_slice(out, SLICE("{\"entity\":\""));
-    buffer_append_slice(out, slice_of(row->name));
-    buffer_append_slice(out, SLICE("\","));
-    if (is_id_first) {
-        write_source_id(out, row->id_member, entity_id);
-        buffer_append_byte(out, ',');
-    }
-    buffer_append_slice(out, SLICE("\"seq\":"));
-    buffer_append_u64(out, seq);
-    if (!is_id_first) {
-        buffer_append_byte(out, ',');
-        write_source_id(out, row->id_member, entity_id);
-    }
-    buffer_append_byte(out, '}');
-}
-
 static void write_value(struct buffer *out, const struct summary_field *field,
                         const struct summary_layout *layout, const struct summary *summary,
                         const struct summary_stamp *stamp) {
@@ -123,9 +101,27 @@ static void write_value(struct buffer *out, const struct summary_field *field,
     case SUMMARY_ENTITY_ID:
         json_write_string(out, summary->entity_id);
         break;
-    case SUMMARY_SOURCE:
-        write_source(out, row->entity, summary->entity_id, summary->latest_seq);
+    case SUMMARY_SOURCE: {
+        /* The origin of a document: {"entity","run_id","seq"}. Canonical JSON sorts the members:
+         * "run_id" stands before "seq", "worker_id" after it. */
+        const struct entity_row *entity = entity_row(row->entity);
+        bool is_id_first = strcmp(entity->id_member, "seq") < 0;
+        buffer_append_slice(out, SLICE("{\"entity\":\""));
+        buffer_append_slice(out, slice_of(entity->name));
+        buffer_append_slice(out, SLICE("\","));
+        if (is_id_first) {
+            write_source_id(out, entity->id_member, summary->entity_id);
+            buffer_append_byte(out, ',');
+        }
+        buffer_append_slice(out, SLICE("\"seq\":"));
+        buffer_append_u64(out, summary->latest_seq);
+        if (!is_id_first) {
+            buffer_append_byte(out, ',');
+            write_source_id(out, entity->id_member, summary->entity_id);
+        }
+        buffer_append_byte(out, '}');
         break;
+    }
     case SUMMARY_VERSION:
         json_write_string(out, stamp->projection_version);
         break;

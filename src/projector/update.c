@@ -14,14 +14,6 @@ void update_scratch_release(struct update_scratch *scratch) {
     buffer_release(&scratch->text);
 }
 
-/* Continuation bytes of UTF-8 are no characters. */
-static uint64_t count_characters(struct slice text) {
-    uint64_t count = 0;
-    for (size_t i = 0; i < text.size; i++)
-        count += ((unsigned char)text.data[i] & 0xc0) != 0x80;
-    return count;
-}
-
 enum status update_cut(struct slice payload, struct slice metadata,
                        const struct update_metadata *stored, struct arena *arena,
                        const struct store_cut **cut) {
@@ -37,10 +29,14 @@ enum status update_cut(struct slice payload, struct slice metadata,
         return STATUS_OUT_OF_MEMORY;
     memcpy(text, payload.data, at);
     memcpy(text + at, payload.data + end, payload.size - end);
+    /* Continuation bytes of UTF-8 are no characters. */
+    uint64_t characters = 0;
+    for (size_t i = 0; i < at; i++)
+        characters += ((unsigned char)payload.data[i] & 0xc0) != 0x80;
     bool is_stored = stored && stored->text.data && slice_equal(stored->text, metadata);
     *made = (struct store_cut){
         .text = {text, payload.size - metadata.size},
-        .metadata_at = count_characters((struct slice){payload.data, at}),
+        .metadata_at = characters,
         .metadata = metadata,
         .is_new = !is_stored,
     };

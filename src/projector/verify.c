@@ -153,28 +153,6 @@ static enum status add_ref(void *user, const struct store_entity *entity) {
     return STATUS_OK;
 }
 
-static enum status check_entities(struct verification *work) {
-    enum status status = STATUS_OK;
-    for (unsigned kind = 0; kind < ENTITY_KIND_COUNT && status == STATUS_OK; kind++) {
-        uint64_t after_ref = 0;
-        do {
-            work->ref_count = 0;
-            status = store_walk_entities(work->session, (enum entity_kind)kind, after_ref,
-                                         PAGE_ENTITIES, work, add_ref);
-            for (size_t i = 0; i < work->ref_count && status == STATUS_OK; i++) {
-                after_ref = work->refs[i];
-                status = check_entity(work, after_ref);
-            }
-        } while (status == STATUS_OK && work->ref_count > 0);
-    }
-    if (status == STATUS_OK && work->linked_events != work->log_end) {
-        const struct store_event none = {0};
-        status = broken(work, &none, "the log holds events that belong to no entity");
-        work->result->broken.entity[0] = '\0';
-    }
-    return status;
-}
-
 enum status verify(struct store_session *session, const struct verify_options *options,
                    struct verify_result *result) {
     struct verification work = {.session = session, .options = options, .result = result};
@@ -190,8 +168,23 @@ enum status verify(struct store_session *session, const struct verify_options *o
         status = check_stretch(&work, work.log_id, VERIFY_PAGE_EVENTS_MAX, check_event);
     if (status == STOPPED && !result->is_broken)
         status = STATUS_OK;
-    if (status == STATUS_OK)
-        status = check_entities(&work);
+    for (unsigned kind = 0; kind < ENTITY_KIND_COUNT && status == STATUS_OK; kind++) {
+        uint64_t after_ref = 0;
+        do {
+            work.ref_count = 0;
+            status = store_walk_entities(session, (enum entity_kind)kind, after_ref, PAGE_ENTITIES,
+                                         &work, add_ref);
+            for (size_t i = 0; i < work.ref_count && status == STATUS_OK; i++) {
+                after_ref = work.refs[i];
+                status = check_entity(&work, after_ref);
+            }
+        } while (status == STATUS_OK && work.ref_count > 0);
+    }
+    if (status == STATUS_OK && work.linked_events != work.log_end) {
+        const struct store_event none = {0};
+        status = broken(&work, &none, "the log holds events that belong to no entity");
+        result->broken.entity[0] = '\0';
+    }
     if (status == STOPPED && result->is_broken)
         status = STATUS_OK;
     if (options->on_progress)
@@ -445,29 +438,14 @@ struct document_checking {
     uint64_t count; /* documents of this page */
 };
 
-/* NULL: the document has no fault. An entity without both rows is not projected. */
-static const char *fault_of_document(struct document_checking *check,
-                                     const struct store_document *document,
-                                     struct slice entity_id) {
-    struct store_checkpoint checkpoint;
-    union any_summary summary;
-    enum status found = store_load_checkpoint(check->session, document->kind, document->entity_ref,
-                                              &check->arena, &checkpoint);
-    if (!document->payload.data)
-        return found == STATUS_NOT_FOUND ? NULL : "the document is missing or cannot be read";
-    if (!store_document_is_whole(document))
-        return "the payload does not hash to its payload_hash";
-    if (found != STATUS_OK)
-        return "the checkpoint is missing or cannot be read";
-    return fold_document(document, &checkpoint, entity_id, &summary)
-               ? NULL
-               : "the document does not agree with its checkpoint";
-}
-
+/* An entity without both rows is not projected. */
 static enum status check_document(void *user, const struct store_document *document) {
     struct document_checking *check = user;
     struct store_entity entity;
+    struct store_checkpoint checkpoint;
+    union any_summary summary;
     struct buffer key;
+    const char *fault = NULL;
     check->after_ref = document->entity_ref;
     check->count++;
     arena_reset(&check->arena);
@@ -476,7 +454,16 @@ static enum status check_document(void *user, const struct store_document *docum
     if (status != STATUS_OK)
         return status;
     check->result->documents += document->payload.data != NULL;
-    const char *fault = fault_of_document(check, document, entity.id);
+    enum status found = store_load_checkpoint(check->session, document->kind, document->entity_ref,
+                                              &check->arena, &checkpoint);
+    if (!document->payload.data)
+        fault = found == STATUS_NOT_FOUND ? NULL : "the document is missing or cannot be read";
+    else if (!store_document_is_whole(document))
+        fault = "the payload does not hash to its payload_hash";
+    else if (found != STATUS_OK)
+        fault = "the checkpoint is missing or cannot be read";
+    else if (!fold_document(document, &checkpoint, entity.id, &summary))
+        fault = "the document does not agree with its checkpoint";
     if (!fault)
         return STATUS_OK;
     buffer_init(&key, KEY_BYTES_MAX);

@@ -88,30 +88,8 @@ static enum status walk_topic(void *user, const struct store_topic *topic) {
     return cycle->is_full ? STATUS_LIMIT_REACHED : STATUS_OK;
 }
 
-/* Reports a topic of the page after its batch was pruned, and notes when it is due again. */
-static void record_topic(struct cycle *cycle, struct inspected *inspected) {
-    struct retention_topic *topic = &inspected->topic;
-    bool is_pinned = false;
-    if (inspected->prune != NOT_PRUNED) {
-        const struct store_prune *prune = &cycle->batch.prunes[inspected->prune];
-        topic->deleted = prune->pruned;
-        topic->oldest_seq = prune->oldest_seq;
-        topic->head_seq = prune->head_seq;
-        /* A full batch left expired rows of its last topic. */
-        topic->has_more =
-            cycle->is_full && inspected->prune == cycle->batch.count - 1 && prune->pruned > 0;
-        is_pinned = prune->pruned < prune->limit;
-    }
-    retention_report_add(cycle->report, topic);
-    if (topic->has_more)
-        cycle->next_ref = topic->ref;
-    /* A pinned topic is tried again in every pass. */
-    if (cycle->options->due)
-        due_set(cycle->options->due, topic->ref,
-                is_pinned || topic->has_more ? 0 : inspected->due_ms);
-}
-
-/* Inspects topics until they fill a batch, and prunes it. */
+/* Inspects topics until they fill a batch, and prunes it. Then reports each topic, and notes when
+ * it is due again. */
 static enum status run_page(struct cycle *cycle) {
     const struct cycle_options *options = cycle->options;
     uint64_t first_ref = cycle->next_ref;
@@ -134,8 +112,27 @@ static enum status run_page(struct cycle *cycle) {
         status = STATUS_OK;
     if (status == STATUS_OK && cycle->batch.count > 0)
         status = options->prune(options->user, &cycle->batch);
-    for (size_t i = 0; status == STATUS_OK && i < cycle->page_count; i++)
-        record_topic(cycle, &cycle->page[i]);
+    for (size_t i = 0; status == STATUS_OK && i < cycle->page_count; i++) {
+        const struct inspected *inspected = &cycle->page[i];
+        struct retention_topic *topic = &cycle->page[i].topic;
+        bool is_pinned = false;
+        if (inspected->prune != NOT_PRUNED) {
+            const struct store_prune *prune = &cycle->batch.prunes[inspected->prune];
+            topic->deleted = prune->pruned;
+            topic->oldest_seq = prune->oldest_seq;
+            topic->head_seq = prune->head_seq;
+            /* A full batch left expired rows of its last topic. */
+            topic->has_more =
+                cycle->is_full && inspected->prune == cycle->batch.count - 1 && prune->pruned > 0;
+            is_pinned = prune->pruned < prune->limit;
+        }
+        retention_report_add(cycle->report, topic);
+        if (topic->has_more)
+            cycle->next_ref = topic->ref;
+        /* A pinned topic is tried again in every pass. */
+        if (options->due)
+            due_set(options->due, topic->ref, is_pinned || topic->has_more ? 0 : inspected->due_ms);
+    }
     return status;
 }
 

@@ -79,21 +79,6 @@ struct retention_class_totals retention_report_total(const struct retention_repo
     return total;
 }
 
-static void write_topic(const struct retention_topic *topic, struct buffer *out) {
-    const struct policy *policy = topic->policy;
-    buffer_append_slice(out, SLICE("\n{\"topic\":"));
-    json_write_string(out, topic->topic);
-    buffer_printf(out,
-                  ",\"deleted\":%llu,\"class\":\"%s\",\"compaction_mode\":\"%s\","
-                  "\"retention_seconds\":%llu,\"oldest\":%llu,\"head\":%llu,"
-                  "\"stale_risk\":%llu}",
-                  (unsigned long long)topic->deleted, topic_class_name(policy->topic_class),
-                  compaction_mode_name(policy->compaction_mode),
-                  (unsigned long long)policy->retention_seconds,
-                  (unsigned long long)topic->oldest_seq, (unsigned long long)topic->head_seq,
-                  (unsigned long long)retention_stale_risk(topic->oldest_seq, topic->head_seq));
-}
-
 enum status retention_report_write(const struct retention_report *report, struct buffer *out) {
     struct retention_class_totals total = retention_report_total(report);
     const struct retention_list *lists[] = {&report->pruned, &report->unpruned};
@@ -108,7 +93,20 @@ enum status retention_report_write(const struct retention_report *report, struct
             }
             if (written++ > 0)
                 buffer_append_byte(out, ',');
-            write_topic(&lists[i]->topics[j], out);
+            const struct retention_topic *topic = &lists[i]->topics[j];
+            const struct policy *policy = topic->policy;
+            buffer_append_slice(out, SLICE("\n{\"topic\":"));
+            json_write_string(out, topic->topic);
+            buffer_printf(
+                out,
+                ",\"deleted\":%llu,\"class\":\"%s\",\"compaction_mode\":\"%s\","
+                "\"retention_seconds\":%llu,\"oldest\":%llu,\"head\":%llu,"
+                "\"stale_risk\":%llu}",
+                (unsigned long long)topic->deleted, topic_class_name(policy->topic_class),
+                compaction_mode_name(policy->compaction_mode),
+                (unsigned long long)policy->retention_seconds,
+                (unsigned long long)topic->oldest_seq, (unsigned long long)topic->head_seq,
+                (unsigned long long)retention_stale_risk(topic->oldest_seq, topic->head_seq));
         }
     }
     return buffer_printf(out,

@@ -102,17 +102,6 @@ static void wait_until(struct retention *retention, uint64_t at_ns) {
 
 /* ---- a batch, on the writer's thread ---- */
 
-/* The seq below which a topic may be pruned, at most below_seq. With the lock of the pins. */
-static uint64_t below_pins(const struct pins *pins, struct slice topic, uint64_t below_seq) {
-    for (struct list_node *node = list_first(&pins->list); node;
-         node = list_next(&pins->list, node)) {
-        const struct retention_pin *pin = container_of(node, struct retention_pin, node);
-        if (pin->seq < below_seq - 1 && slice_equal(pin->topic, topic))
-            below_seq = pin->seq + 1;
-    }
-    return below_seq;
-}
-
 static void run_job(struct writer_job *base, struct store_session *session) {
     struct prune_job *job = container_of(base, struct prune_job, job);
     struct retention *retention = job->retention;
@@ -121,9 +110,15 @@ static void run_job(struct writer_job *base, struct store_session *session) {
     uint64_t begun_ns = mono_ns();
     uint64_t computed_ns = read_ns(CLOCK_THREAD_CPUTIME_ID);
     pthread_mutex_lock(&retention->pins.lock);
-    for (size_t i = 0; i < batch->count; i++)
-        batch->prunes[i].below_seq =
-            below_pins(&retention->pins, batch->names[i], batch->prunes[i].below_seq);
+    for (size_t i = 0; i < batch->count; i++) {
+        uint64_t *below_seq = &batch->prunes[i].below_seq;
+        for (struct list_node *node = list_first(&retention->pins.list); node;
+             node = list_next(&retention->pins.list, node)) {
+            const struct retention_pin *pin = container_of(node, struct retention_pin, node);
+            if (pin->seq < *below_seq - 1 && slice_equal(pin->topic, batch->names[i]))
+                *below_seq = pin->seq + 1;
+        }
+    }
     job->status = store_prune_topics(session, batch->prunes, batch->count);
     pthread_mutex_unlock(&retention->pins.lock);
     for (size_t i = 0; job->status == STATUS_OK && options->on_pruned && i < batch->count; i++)
@@ -192,35 +187,6 @@ static enum status may_continue(void *user) {
     return STATUS_OK;
 }
 
-/* The time to compare frames with. After a step of the clock the due times are invalid. */
-static uint64_t read_time(struct retention *retention) {
-    clock_tick(&retention->clock);
-    struct step step = step_guard_read(&retention->guard, retention->clock.reading);
-    if (step.event == STEP_NONE)
-        return step.now_ms;
-    due_clear(&retention->due);
-    atomic_fetch_add(&retention->counters.clock_steps, 1);
-    log_event(LOG_WARN, "retention.clock_stepped", log_str("step", step_event_name(step.event)),
-              log_int("step_ms", (int64_t)step.step_ms),
-              log_int("judged_by_ms", (int64_t)step.now_ms),
-              log_int("hold_ms", step.event == STEP_FORWARD ? (int64_t)STEP_GUARD_HOLD_MS : 0));
-    return step.now_ms;
-}
-
-/* Cursors order events and never go back. Retention goes by recorded_at and is not affected. */
-static void check_cursor_clock(struct retention *retention, uint64_t now_ms) {
-    struct store_state state;
-    if (store_read_state(retention->session, &state) != STATUS_OK || state.log_id == 0)
-        return;
-    uint64_t cursor_ms = uuid7_timestamp_ms(&state.cursor);
-    bool is_ahead = cursor_ms > now_ms + CURSOR_AHEAD_MS;
-    if (is_ahead && !retention->is_cursor_ahead)
-        log_event(LOG_WARN, "log.cursor_clock_ahead",
-                  log_int("ahead_ms", (int64_t)(cursor_ms - now_ms)),
-                  log_str("effect", "new cursors keep that time until the clock has caught up"));
-    retention->is_cursor_ahead = is_ahead;
-}
-
 /* Counts and logs a pass. A pass that a shutdown ended is counted by its topics only. */
 static void record_pass(struct retention *retention, enum status status,
                         const struct retention_report *report, uint64_t duration_ns, bool is_full) {
@@ -270,17 +236,37 @@ static void record_pass(struct retention *retention, enum status status,
 
 static enum status make_pass(struct retention *retention, struct retention_report *report) {
     uint64_t begun_ns = mono_ns();
-    uint64_t now_ms = read_time(retention);
+    struct store_state state;
+    clock_tick(&retention->clock);
+    const struct step step = step_guard_read(&retention->guard, retention->clock.reading);
     bool is_full = report->is_listing || begun_ns >= retention->full_pass_at_ns;
-    if (is_full)
+    /* After a step of the clock the due times are invalid. */
+    if (is_full || step.event != STEP_NONE)
         due_clear(&retention->due);
-    check_cursor_clock(retention, now_ms);
+    if (step.event != STEP_NONE) {
+        atomic_fetch_add(&retention->counters.clock_steps, 1);
+        log_event(LOG_WARN, "retention.clock_stepped", log_str("step", step_event_name(step.event)),
+                  log_int("step_ms", (int64_t)step.step_ms),
+                  log_int("judged_by_ms", (int64_t)step.now_ms),
+                  log_int("hold_ms", step.event == STEP_FORWARD ? (int64_t)STEP_GUARD_HOLD_MS : 0));
+    }
+    /* Cursors order events and never go back. Retention goes by recorded_at and is not affected. */
+    if (store_read_state(retention->session, &state) == STATUS_OK && state.log_id > 0) {
+        uint64_t cursor_ms = uuid7_timestamp_ms(&state.cursor);
+        bool is_ahead = cursor_ms > step.now_ms + CURSOR_AHEAD_MS;
+        if (is_ahead && !retention->is_cursor_ahead)
+            log_event(LOG_WARN, "log.cursor_clock_ahead",
+                      log_int("ahead_ms", (int64_t)(cursor_ms - step.now_ms)),
+                      log_str("effect", "new cursors keep that time until the clock has caught "
+                                        "up"));
+        retention->is_cursor_ahead = is_ahead;
+    }
     retention->progress_at_ns = begun_ns + PROGRESS_NS;
     retention->error[0] = '\0';
     const struct cycle_options options = {
         .session = retention->session,
         .policies = retention->options.policies,
-        .now_ms = now_ms,
+        .now_ms = step.now_ms,
         .work_max = retention->pace.work_next,
         .due = &retention->due,
         .user = retention,

@@ -1,6 +1,6 @@
 /* The retention job: removes frames from the journal that are older than their class allows, on a
  * timer and on demand. It never touches the authority log and the documents. The keeper thread
- * reads; the writer prunes one bounded batch at a time and takes all waiting appends between two
+ * reads. The writer prunes one bounded batch at a time, and accepts all waiting appends between two
  * batches.
  * Thread: any for retention_run_post, retention_end_post, retention_stats and the pins; the main
  * thread for start and stop.
