@@ -109,7 +109,7 @@ bool append_type_is_reserved(struct slice type) {
 
 /* ---- refusing ---- */
 
-static enum status refuse(struct reading *reading, enum field field, const char *problem) {
+static enum status refuse_field(struct reading *reading, enum field field, const char *problem) {
     char *message = arena_alloc(reading->arena, MESSAGE_BYTES_MAX);
     if (!message)
         return STATUS_OUT_OF_MEMORY;
@@ -123,7 +123,7 @@ static enum status refuse_text(struct reading *reading, enum field field, size_t
     (void)snprintf(problem, sizeof(problem),
                    "must be 1 to %zu bytes without control characters or outer white space",
                    bytes_max);
-    return refuse(reading, field, problem);
+    return refuse_field(reading, field, problem);
 }
 
 /* ---- single fields ---- */
@@ -144,7 +144,7 @@ static enum status decode(struct reading *reading, enum field field, struct slic
     if (json_string_slice(value, text))
         return STATUS_OK;
     if (value.kind != JSON_KIND_STRING)
-        return refuse(reading, field, "must be a string");
+        return refuse_field(reading, field, "must be a string");
     buffer_clear(&reading->parser->text);
     enum status status = json_string_decode(value, &reading->parser->text);
     *text = buffer_slice(&reading->parser->text);
@@ -173,7 +173,7 @@ static enum status read_object(struct reading *reading, enum field field, struct
         return STATUS_OK;
     struct json_value value = reading->fields[field].value;
     if (value.kind != JSON_KIND_OBJECT)
-        return refuse(reading, field, "must be an object");
+        return refuse_field(reading, field, "must be an object");
     struct buffer *canonical = &reading->parser->scratch.text;
     buffer_clear(canonical);
     enum status status = canonical_write(value, &reading->parser->scratch, canonical);
@@ -182,15 +182,6 @@ static enum status read_object(struct reading *reading, enum field field, struct
     if (digest)
         sha256(canonical->data, canonical->size, digest);
     return keep(reading, buffer_slice(canonical), text);
-}
-
-static enum status read_payload(struct reading *reading) {
-    struct append_request *request = reading->request;
-    if (is_given(reading, FIELD_PAYLOAD))
-        return read_object(reading, FIELD_PAYLOAD, &request->payload, request->payload_hash);
-    request->payload = SLICE("{}");
-    sha256("{}", 2, request->payload_hash);
-    return STATUS_OK;
 }
 
 /* ---- groups of fields ---- */
@@ -203,7 +194,7 @@ static enum status read_repeat(struct reading *reading) {
         request->has_event_id = json_string_slice(reading->fields[FIELD_EVENT_ID].value, &text) &&
                                 uuid7_parse(text, &request->event_id) == STATUS_OK;
         if (!request->has_event_id)
-            return refuse(reading, FIELD_EVENT_ID, "must be a lower-case UUIDv7");
+            return refuse_field(reading, FIELD_EVENT_ID, "must be a lower-case UUIDv7");
     }
     return read_text(reading, FIELD_IDEMPOTENCY_KEY, APPEND_IDEMPOTENCY_BYTES_MAX,
                      &request->idempotency_key);
@@ -217,8 +208,8 @@ static enum status read_conditions(struct reading *reading) {
         request->has_expected_seq =
             json_u64(value, JSON_INTEGER_MAX, &request->expected_previous_seq);
         if (!request->has_expected_seq)
-            return refuse(reading, FIELD_EXPECTED_PREVIOUS_SEQ,
-                          "must be an integer of 0 to 9007199254740991");
+            return refuse_field(reading, FIELD_EXPECTED_PREVIOUS_SEQ,
+                                "must be an integer of 0 to 9007199254740991");
     }
     return read_repeat(reading);
 }
@@ -226,7 +217,8 @@ static enum status read_conditions(struct reading *reading) {
 static enum status read_owner(struct reading *reading) {
     struct owner *owner = &reading->request->owner;
     if (is_given(reading, FIELD_OWNER_USER_ID) && is_given(reading, FIELD_OWNER_GUEST_SCOPE))
-        return refuse(reading, FIELD_OWNER_USER_ID, "and owner_guest_scope exclude each other");
+        return refuse_field(reading, FIELD_OWNER_USER_ID,
+                            "and owner_guest_scope exclude each other");
     enum status status =
         read_text(reading, FIELD_OWNER_USER_ID, APPEND_ID_BYTES_MAX, &owner->user_id);
     if (status == STATUS_OK)
@@ -239,18 +231,23 @@ static enum status read_owner(struct reading *reading) {
 
 /* The fields of an event. A notification may leave out its type. */
 static enum status read_event(struct reading *reading) {
-    struct slice *type = &reading->request->event_type;
+    struct append_request *request = reading->request;
+    struct slice *type = &request->event_type;
     enum status status = STATUS_OK;
     if (is_given(reading, FIELD_EVENT_TYPE))
         status = read_text(reading, FIELD_EVENT_TYPE, APPEND_TYPE_BYTES_MAX, type);
-    else if (reading->request->kind == APPEND_NOTIFICATION)
+    else if (request->kind == APPEND_NOTIFICATION)
         *type = SLICE(NOTIFICATION_TYPE);
     else
-        return refuse(reading, FIELD_EVENT_TYPE, "is required");
+        return refuse_field(reading, FIELD_EVENT_TYPE, "is required");
     if (status == STATUS_OK && !reading->parser->takes_reserved && append_type_is_reserved(*type))
         status = STATUS_RESERVED_EVENT_TYPE;
-    if (status == STATUS_OK)
-        status = read_payload(reading);
+    if (!is_given(reading, FIELD_PAYLOAD)) {
+        request->payload = SLICE("{}");
+        sha256("{}", 2, request->payload_hash);
+    } else if (status == STATUS_OK) {
+        status = read_object(reading, FIELD_PAYLOAD, &request->payload, request->payload_hash);
+    }
     if (status == STATUS_OK)
         status = read_conditions(reading);
     return status == STATUS_OK ? read_owner(reading) : status;
@@ -301,8 +298,8 @@ static enum status read_outcome(struct reading *reading) {
         (void)json_string_slice(field.value, &name);
     }
     if (!name.data || !run_state_parse(name, &outcome) || !run_state_is_final(outcome))
-        return refuse(reading, FIELD_PAYLOAD,
-                      "of run.finished needs a status: succeeded, failed or canceled");
+        return refuse_field(reading, FIELD_PAYLOAD,
+                            "of run.finished needs a status: succeeded, failed or canceled");
     request->status_name = slice_of(run_state_name(outcome));
     return STATUS_OK;
 }
@@ -316,7 +313,7 @@ static enum status read_worker_create(struct reading *reading) {
     if (status == STATUS_OK)
         status = read_owner(reading);
     if (status == STATUS_OK && !request->owner.user_id.data && !request->owner.guest_scope.data)
-        return refuse(reading, FIELD_OWNER_USER_ID, "or owner_guest_scope is required");
+        return refuse_field(reading, FIELD_OWNER_USER_ID, "or owner_guest_scope is required");
     if (status == STATUS_OK)
         status =
             read_text(reading, FIELD_WORKSPACE_REF, REFERENCE_BYTES_MAX, &request->workspace_ref);
@@ -367,14 +364,14 @@ static enum status read_worker_status(struct reading *reading) {
     if (!is_given(reading, FIELD_STATUS) ||
         !json_string_slice(reading->fields[FIELD_STATUS].value, &name) ||
         !worker_state_parse(name, &state))
-        return refuse(reading, FIELD_STATUS,
-                      "must be starting, running, stopping, stopped or failed");
+        return refuse_field(reading, FIELD_STATUS,
+                            "must be starting, running, stopping, stopped or failed");
     request->status_name = slice_of(worker_state_name(state));
     enum status status = STATUS_OK;
     if (is_given(reading, FIELD_REASON)) {
         status = decode(reading, FIELD_REASON, &reason);
         if (status == STATUS_OK && reason.size > REASON_BYTES_MAX)
-            return refuse(reading, FIELD_REASON, "must be at most 1024 bytes");
+            return refuse_field(reading, FIELD_REASON, "must be at most 1024 bytes");
         if (status == STATUS_OK)
             status = keep(reading, reason, &request->reason);
     }
@@ -406,14 +403,14 @@ static enum status read_kind(struct reading *reading) {
         if (status != STATUS_OK)
             return status;
         if (!slice_starts(*type, SLICE("worker.")) || type->size == sizeof("worker.") - 1)
-            return refuse(reading, FIELD_EVENT_TYPE, "must begin with \"worker.\"");
+            return refuse_field(reading, FIELD_EVENT_TYPE, "must begin with \"worker.\"");
         /* A worker's state follows from the log alone, so each type that changes it has one
          * endpoint. */
         if (slice_equal(*type, SLICE(WORKER_EVENT_REGISTERED)) ||
             slice_equal(*type, SLICE(WORKER_EVENT_HEARTBEAT)) ||
             slice_equal(*type, SLICE(WORKER_EVENT_STATUS_CHANGED)))
-            return refuse(reading, FIELD_EVENT_TYPE,
-                          "is reserved: use the worker's own endpoint for it");
+            return refuse_field(reading, FIELD_EVENT_TYPE,
+                                "is reserved: use the worker's own endpoint for it");
         return STATUS_OK;
     case APPEND_TOPIC_EVENT:
     case APPEND_AUDIT_EVENT:
@@ -447,15 +444,15 @@ static enum status read_target(struct reading *reading) {
         if (!is_given(reading, targets[i]))
             continue;
         if (targets[i] == FIELD_AUDIT && !json_bool(reading->fields[FIELD_AUDIT].value, &is_audit))
-            return refuse(reading, FIELD_AUDIT, "must be true or false");
+            return refuse_field(reading, FIELD_AUDIT, "must be true or false");
         if (!is_audit)
             continue;
         if (target != FIELD_COUNT)
-            return refuse(reading, targets[i], "and another target exclude each other");
+            return refuse_field(reading, targets[i], "and another target exclude each other");
         target = targets[i];
     }
     if (target == FIELD_COUNT)
-        return refuse(reading, FIELD_RUN_ID, "or worker_id, topic or audit is required");
+        return refuse_field(reading, FIELD_RUN_ID, "or worker_id, topic or audit is required");
     request->kind = APPEND_WORKER_EVENT;
     if (target == FIELD_AUDIT)
         request->kind = APPEND_AUDIT_EVENT;

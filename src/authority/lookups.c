@@ -259,11 +259,6 @@ struct slice append_payer(const struct append_request *request, const struct own
                                                 : payer;
 }
 
-static bool is_same_owner(const struct owner *a, const struct owner *b) {
-    return slice_equal(a->user_id, b->user_id) && slice_equal(a->guest_scope, b->guest_scope) &&
-           slice_equal(a->org_id, b->org_id);
-}
-
 const struct owner *append_owner(const struct append_request *request,
                                  const struct entity_cache *cache) {
     enum entity_kind kind = append_entity_kind(request->kind);
@@ -302,7 +297,9 @@ enum status lookups_fetch_usages(struct lookups *lookups, struct usages *usages,
         }
         /* Requests of one owner often follow each other. */
         if (last && last->request->producer == request->producer &&
-            (last_owner == owner || is_same_owner(last_owner, owner))) {
+            (last_owner == owner || (slice_equal(last_owner->user_id, owner->user_id) &&
+                                     slice_equal(last_owner->guest_scope, owner->guest_scope) &&
+                                     slice_equal(last_owner->org_id, owner->org_id)))) {
             lookup->usage = last->usage;
             continue;
         }

@@ -35,15 +35,6 @@ static enum status side_init(struct side *side, struct slice text) {
     return side_next(side);
 }
 
-/* Below zero if the member of a comes first, 0 if both have the same name. */
-static int side_compare(const struct side *a, const struct side *b) {
-    if (!a->is_at_member || !b->is_at_member)
-        return a->is_at_member ? -1 : 1;
-    size_t shared = a->key.size < b->key.size ? a->key.size : b->key.size;
-    int order = shared > 0 ? memcmp(a->key.data, b->key.data, shared) : 0;
-    return order != 0 ? order : (a->key.size > b->key.size) - (a->key.size < b->key.size);
-}
-
 enum status metadata_merge(struct slice base, struct slice patch, struct buffer *out) {
     struct side sides[2];
     struct side *old = &sides[0], *new = &sides[1];
@@ -54,7 +45,10 @@ enum status metadata_merge(struct slice base, struct slice patch, struct buffer 
         status = patch_status;
     buffer_append_byte(out, '{');
     while (status == STATUS_OK && (old->is_at_member || new->is_at_member)) {
-        int order = side_compare(old, new);
+        /* Below zero if the next member comes from the old side, 0 if both have the same name. */
+        int order = old->is_at_member ? -1 : 1;
+        if (old->is_at_member && new->is_at_member)
+            order = slice_compare(old->key, new->key);
         const struct side *from = order < 0 ? old : new;
         if (order < 0 || new->value.kind != JSON_KIND_NULL) {
             if (out->size > begin + 1)

@@ -212,20 +212,14 @@ uint64_t quota_limit(struct quota_table *table, struct slice owner, enum quota q
     return limits.of[quota];
 }
 
-static int compare(struct slice a, struct slice b) {
-    size_t size = a.size < b.size ? a.size : b.size;
-    int order = size > 0 ? memcmp(a.data, b.data, size) : 0;
-    return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
-}
-
 bool quota_table_next(struct quota_table *table, struct slice after,
                       char owner[QUOTA_OWNER_BYTES_MAX], size_t *size) {
     struct slice next = {NULL, 0};
     pthread_mutex_lock(&table->lock);
     for (size_t i = 0; i < table->by_owner.entry_count; i++) {
         const struct map_entry *entry = &table->by_owner.entries[i];
-        if (entry->value && compare(entry->key, after) > 0 &&
-            (!next.data || compare(entry->key, next) < 0))
+        if (entry->value && slice_compare(entry->key, after) > 0 &&
+            (!next.data || slice_compare(entry->key, next) < 0))
             next = entry->key;
     }
     if (next.data)
@@ -306,7 +300,7 @@ static uint64_t used_ns(const struct usage *usage, size_t rate, uint64_t now_ns)
 
 /* ---- the check ---- */
 
-static enum status refuse(const struct usage *usage, enum quota quota, uint64_t used,
+static enum status exceed(const struct usage *usage, enum quota quota, uint64_t used,
                           struct append_refusal *refusal) {
     refusal->quota = quota_name(quota);
     refusal->used = used;
@@ -348,7 +342,7 @@ enum status usage_check(struct usages *usages, struct usage *usage, const struct
     for (unsigned i = 0; i < QUOTA_RATE_FIRST; i++) {
         bool is_exempt = more[i] <= 0 || (i == QUOTA_BYTES_STORED && use->is_ending);
         if (!is_exempt && used[i] + (uint64_t)more[i] > usage->limits.of[i])
-            return refuse(usage, (enum quota)i, used[i], refusal);
+            return exceed(usage, (enum quota)i, used[i], refusal);
     }
     for (unsigned i = 0; i < QUOTA_RATE_COUNT; i++) {
         uint64_t limit = usage->limits.of[QUOTA_RATE_FIRST + i];
@@ -370,7 +364,7 @@ enum status usage_check(struct usages *usages, struct usage *usage, const struct
         }
         double part = (double)used_before / (double)window;
         refusal->retry_after_ms = (wait + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
-        return refuse(usage, (enum quota)(QUOTA_RATE_FIRST + i),
+        return exceed(usage, (enum quota)(QUOTA_RATE_FIRST + i),
                       (uint64_t)(part * (double)limit + 0.5), refusal);
     }
     return STATUS_OK;

@@ -47,24 +47,6 @@ static bool is_behind_another(const struct append_group *group) {
     return group->order && group->order->last_waiting;
 }
 
-/* The lane in which a group waits. */
-static struct slice key_of(const struct writer_queue *queue, const struct append_group *group,
-                           char text[PRINCIPAL_KEY_BYTES_MAX]) {
-    const struct append_request *request = first_request(group);
-    struct principal principal = {.expires_at_ms = 0};
-    if (request && request->import)
-        return SLICE("import");
-    /* Records of what operators do must not wait behind appends, nor be refused for them. */
-    if (request && request->room_least > STORE_ROOM_FREE)
-        return SLICE("record");
-    if (request && request->producer)
-        return principal_key(request->producer, text);
-    const struct owner *owner = request ? append_owner(request, &queue->ledger->cache) : NULL;
-    if (owner)
-        principal.identity = *owner;
-    return principal_key(&principal, text);
-}
-
 void writer_queue_find_owners(struct writer_queue *queue, struct mailbox_item *first,
                               const struct mailbox_item *end, struct clock_reading now) {
     struct ledger *ledger = queue->ledger;
@@ -91,16 +73,30 @@ void writer_queue_find_owners(struct writer_queue *queue, struct mailbox_item *f
 
 enum status writer_queue_add(struct writer_queue *queue, struct append_group *group,
                              uint64_t now_ns) {
+    const struct append_request *request = first_request(group);
+    const struct owner *owner = NULL;
+    struct principal named = {.expires_at_ms = 0};
     char text[PRINCIPAL_KEY_BYTES_MAX];
+    enum status status = STATUS_OK;
     if (is_behind_another(group)) {
         fair_queue_add_behind(&queue->groups, &group->order->last_waiting->waiting,
                               &group->waiting);
+    } else if (request && request->import) {
+        status = fair_queue_add(&queue->groups, SLICE("import"), &group->waiting);
+    } else if (request && request->room_least > STORE_ROOM_FREE) {
+        /* Records of what operators do must not wait behind appends, nor be refused for them. */
+        status = fair_queue_add(&queue->groups, SLICE("record"), &group->waiting);
+    } else if (request && request->producer) {
+        status =
+            fair_queue_add(&queue->groups, principal_key(request->producer, text), &group->waiting);
     } else {
-        enum status status =
-            fair_queue_add(&queue->groups, key_of(queue, group, text), &group->waiting);
-        if (status != STATUS_OK)
-            return status;
+        owner = request ? append_owner(request, &queue->ledger->cache) : NULL;
+        if (owner)
+            named.identity = *owner;
+        status = fair_queue_add(&queue->groups, principal_key(&named, text), &group->waiting);
     }
+    if (status != STATUS_OK)
+        return status;
     if (group->order)
         group->order->last_waiting = group;
     if (fair_queue_lanes(&queue->groups) > 1)

@@ -39,7 +39,7 @@ void import_check_release(struct import_check *check) {
     arena_release(&check->memory);
 }
 
-static enum status refuse(const char **reason, const char *text) {
+static enum status refuse_log(const char **reason, const char *text) {
     *reason = text;
     return STATUS_IMPORT_REFUSED;
 }
@@ -48,7 +48,7 @@ enum status import_check_line(struct import_check *check, const struct import_li
                               struct slice text, const char **reason) {
     const struct store_event *event = &line->event;
     if (check->has_manifest)
-        return refuse(reason, "a line follows the manifest");
+        return refuse_log(reason, "a line follows the manifest");
     if (line->is_manifest) {
         uint8_t digest[SHA256_BYTES];
         sha256_final(&check->hash, digest);
@@ -56,13 +56,14 @@ enum status import_check_line(struct import_check *check, const struct import_li
         check->has_fork = line->has_fork;
         check->fork_log_id = line->fork_log_id;
         if (line->count != check->count || memcmp(digest, line->sha256, SHA256_BYTES) != 0)
-            return refuse(reason, "the lines are not those that the manifest counts and hashes");
+            return refuse_log(reason,
+                              "the lines are not those that the manifest counts and hashes");
         return STATUS_OK;
     }
     if (check->count > 0 && uuid_compare(&event->cursor, &check->cursor) <= 0)
-        return refuse(reason, "the cursor is not above the cursor of the previous line");
+        return refuse_log(reason, "the cursor is not above the cursor of the previous line");
     if (event->chain_version < check->chain_version)
-        return refuse(reason, "a link of version 1 follows a link of version 2");
+        return refuse_log(reason, "a link of version 1 follows a link of version 2");
     sha256_update(&check->hash, text.data, text.size);
     sha256_update(&check->hash, "\n", 1);
     check->count++;
@@ -74,7 +75,7 @@ enum status import_check_line(struct import_check *check, const struct import_li
 
 enum status import_check_end(struct import_check *check, const char **reason) {
     if (!check->has_manifest)
-        return refuse(reason, "the export has no manifest, so it is not complete");
+        return refuse_log(reason, "the export has no manifest, so it is not complete");
     /* Parts differ in size, so each has twice the room. */
     check->part_count = 1 + 2 * check->entity_count / IMPORT_PART_ENTITIES_MAX;
     return STATUS_OK;
@@ -144,14 +145,14 @@ enum status import_check_link(struct import_check *check, const struct store_eve
     if (status != STATUS_OK || !head)
         return status;
     if (event->seq != head->seq + 1)
-        return refuse(reason, "earlier events of the entity are missing");
+        return refuse_log(reason, "earlier events of the entity are missing");
     if (memcmp(event->prev_chain_hash, head->chain_hash, SHA256_BYTES) != 0)
-        return refuse(reason, "the link to the previous event of the entity is broken");
+        return refuse_log(reason, "the link to the previous event of the entity is broken");
     owner_hash(event, owner);
     if (event->seq == 1)
         memcpy(head->owner, owner, SHA256_BYTES);
     else if (memcmp(head->owner, owner, SHA256_BYTES) != 0)
-        return refuse(reason, "the owner is not that of the entity's first event");
+        return refuse_log(reason, "the owner is not that of the entity's first event");
     head->seq = event->seq;
     memcpy(head->chain_hash, event->chain_hash, SHA256_BYTES);
     return STATUS_OK;

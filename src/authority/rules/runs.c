@@ -70,28 +70,9 @@ enum status rules_create_run(struct ledger *ledger, struct draft *draft) {
     return status == STATUS_OK ? ledger_append(ledger, draft) : status;
 }
 
-/* The state after the event, or the refusal. */
-static enum status apply_transition(struct draft *draft) {
-    struct append_request *request = draft->request;
-    enum run_state state;
-    enum run_state next;
-    enum run_state outcome = RUN_SUCCEEDED;
-    if (!run_state_parse(draft->entity.status, &state))
-        return STATUS_INTERNAL_ERROR;
-    if (request->status_name.data && !run_state_parse(request->status_name, &outcome))
-        return STATUS_INVALID_REQUEST;
-    enum status status = run_state_next(state, request->event_type, outcome, &next);
-    request->refusal.state = run_state_name(state);
-    if (status != STATUS_OK || next == state)
-        return status;
-    draft->entity.status = slice_of(run_state_name(next));
-    draft->is_changed = true;
-    if (run_state_is_final(next))
-        draft->entity.stopped_at_ms = draft->time_ms;
-    return STATUS_OK;
-}
-
 enum status rules_append_to_run(struct ledger *ledger, struct draft *draft) {
+    struct append_request *request = draft->request;
+    enum run_state state, next, outcome = RUN_SUCCEEDED;
     enum status status = ledger_find(draft);
     if (status == STATUS_NOT_FOUND)
         return STATUS_RUN_NOT_FOUND;
@@ -101,6 +82,19 @@ enum status rules_append_to_run(struct ledger *ledger, struct draft *draft) {
         status = rules_check_conditions(ledger, draft);
     if (status != STATUS_OK || draft->is_answered)
         return status;
-    status = apply_transition(draft);
-    return status == STATUS_OK ? ledger_append(ledger, draft) : status;
+    if (!run_state_parse(draft->entity.status, &state))
+        return STATUS_INTERNAL_ERROR;
+    if (request->status_name.data && !run_state_parse(request->status_name, &outcome))
+        return STATUS_INVALID_REQUEST;
+    request->refusal.state = run_state_name(state);
+    status = run_state_next(state, request->event_type, outcome, &next);
+    if (status != STATUS_OK)
+        return status;
+    if (next != state) {
+        draft->entity.status = slice_of(run_state_name(next));
+        draft->is_changed = true;
+        if (run_state_is_final(next))
+            draft->entity.stopped_at_ms = draft->time_ms;
+    }
+    return ledger_append(ledger, draft);
 }
