@@ -1,12 +1,14 @@
 /* The compatibility gate: which client builds this server accepts, and the versions that a client
  * states in a query or in JSON: client_build_id, protocol_version, schema_version.
  * Thread: any.
- * Memory: the caller's. A claim holds copies of the texts, bounded by COMPATIBILITY_TEXT_BYTES_MAX.
+ * Memory: the caller's. A claim holds copies of the texts, bounded by
+ * COMPATIBILITY_TEXT_BYTES_MAX.
  * Errors: checked in this order: STATUS_INVALID_CLIENT_BUILD, STATUS_UNSUPPORTED_PROTOCOL_VERSION,
  * STATUS_UNSUPPORTED_SCHEMA_VERSION, STATUS_UPGRADE_REQUIRED, STATUS_UNSUPPORTED_CLIENT_BUILD.
  * Reading a claim cannot fail: a malformed or long text becomes an empty one, which the gate
- * refuses. Invariant: build ids are times as text (20260101T000000Z) and are compared as bytes.
- * Members of a later source replace those of an earlier one: first the query, then the join. */
+ * refuses.
+ * Invariant: build ids are times as text (20260101T000000Z) and are compared as bytes. Members of
+ * a later source replace those of an earlier one: first the query, then the join. */
 #ifndef AUTH_COMPATIBILITY_H
 #define AUTH_COMPATIBILITY_H
 

@@ -19,9 +19,9 @@
 
 /* The frames of a topic that the principal gets. */
 enum grant_view {
-    GRANT_VIEW_NONE,           /* with STATUS_OK: the run or worker belongs to another */
-    GRANT_VIEW_PENDING,        /* the run or worker may not exist, and may belong to another */
-    GRANT_VIEW_OWN,            /* frames of its own */
+    GRANT_VIEW_NONE,    /* if the status is STATUS_OK: the run or worker belongs to another */
+    GRANT_VIEW_PENDING, /* the run or worker may not exist, and may belong to another */
+    GRANT_VIEW_OWN,     /* frames of its own */
     GRANT_VIEW_OWN_OR_UNOWNED, /* its own and those without an owner: application topics */
     GRANT_VIEW_ALL,
 };
@@ -36,7 +36,7 @@ static inline bool grant_view_is_pending(enum grant_view view) {
     return view == GRANT_VIEW_NONE || view == GRANT_VIEW_PENDING;
 }
 
-/* The entity whose owner decides about the topic, or ENTITY_NONE. The caller loads it where
+/* The entity whose owner decides about the topic, or ENTITY_NONE. The caller loads it if
  * grant_check without an owner answers STATUS_OWNER_MISMATCH. */
 enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
 /* owner is the owner of the run or worker; NULL: not loaded, or no such entity exists. topic may be
@@ -54,7 +54,7 @@ const char *grant_message(enum status refusal, struct slice topic,
 /* Whether a producer may append to the entity of the topic: it owns the run or worker, or the token
  * names its topic exactly; an application topic matches a grant; of notifications each has its own
  * owner. read_all does not help. STATUS_FORBIDDEN_TOPIC depends on the token alone,
- * STATUS_OWNER_MISMATCH on the owner, which is NULL where no such entity exists. */
+ * STATUS_OWNER_MISMATCH on the owner, which is NULL if no such entity exists. */
 MUST_CHECK enum status grant_check_append(const struct principal *principal, struct slice topic,
                                           const struct owner *owner);
 /* Whether a granted name, exact or with '*', could open a topic to the principal as a reader. */
@@ -62,7 +62,7 @@ bool grant_opens(const struct principal *principal, struct slice topic);
 /* Whether any topic could be open to the principal, with frames that it may read or to append to.
  * True in doubt: a name with '*' may match topics of several kinds. */
 bool grant_opens_any(const struct principal *principal);
-/* At delivery, for each frame. */
+/* Whether a frame may be delivered. Called for each frame. */
 bool grant_may_read(const struct principal *principal, enum grant_view view,
                     const struct owner *owner);
 

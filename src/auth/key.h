@@ -2,9 +2,9 @@
  * Thread: any: immutable once initialised.
  * Memory: the key set's. A key holds a copy of the members of a JWK that it needs.
  * Errors: STATUS_NOT_FOUND for a JWK of an unsupported type, STATUS_INVALID_CONFIG for a bad JWK.
- * The reason quotes no secret. Invariant: the algorithm comes from the key, never from a token: an
- * RSA key never verifies an HMAC.
- */
+ * The reason quotes no secret.
+ * Invariant: the algorithm comes from the key, never from a token: an RSA key never verifies an
+ * HMAC. */
 #ifndef AUTH_KEY_H
 #define AUTH_KEY_H
 
@@ -23,9 +23,9 @@ struct key {
     char id[KEY_ID_BYTES_MAX + 1];
     enum key_algorithm algorithm;
     bool signs;                  /* holds a secret or a private part */
-    size_t secret_bytes;         /* for HS256 */
-    struct evp_mac_ctx_st *hmac; /* for HS256: keyed, duplicated for each use */
-    json_t *jwk;                 /* for RS256 and ES256 */
+    size_t secret_bytes;         /* HS256 only */
+    struct evp_mac_ctx_st *hmac; /* HS256 only: keyed, duplicated for each use */
+    json_t *jwk;                 /* RS256 and ES256 only */
     /* Of a generated key that was rotated, in seconds since 1970; 0: no limit. A new key signs
      * when every node knows it. An old key verifies until its last token has ended. */
     uint64_t signs_from_s;
@@ -66,7 +66,7 @@ MUST_CHECK bool key_verify(const struct key *key, const struct jws *jws);
 /* Appends "header.payload.signature" for two JSON texts. Only for a key that signs. */
 MUST_CHECK enum status key_sign(const struct key *key, struct slice header, struct slice payload,
                                 struct buffer *out);
-/* For example "HS256". */
+/* The name of the algorithm, such as "HS256". */
 const char *key_algorithm_name(enum key_algorithm algorithm);
 
 #endif

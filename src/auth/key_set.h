@@ -1,11 +1,12 @@
 /* A set of keys by their ids: the current key, previous keys, keys of other issuers.
  * Thread: one fills it. Then it is immutable, and any thread reads it.
  * Memory: reference-counted. At most KEY_SET_COUNT_MAX keys, from files of at most
- * KEY_SET_BYTES_MAX. Errors: STATUS_INVALID_CONFIG for a bad secret or a text without a usable key;
- * the message has the reason. A bad key among others of a JWKS is left out and remembered as
- * refused, and so is a key with the id of an earlier one. Keys of other types or for encryption are
- * skipped. Invariant: the signer is the key that began to sign last, and the first of those that
- * began together. */
+ * KEY_SET_BYTES_MAX.
+ * Errors: STATUS_INVALID_CONFIG for a bad secret or a text without a usable key; the message has
+ * the reason. A bad key among others of a JWKS is left out and remembered as refused, and so is a
+ * key with the id of an earlier one. Keys of other types or for encryption are skipped.
+ * Invariant: the signer is the key that began to sign last, and the first of those that began
+ * together. */
 #ifndef AUTH_KEY_SET_H
 #define AUTH_KEY_SET_H
 
@@ -16,16 +17,15 @@
 #define KEY_SET_COUNT_MAX 64
 #define KEY_MESSAGE_MAX   1536
 
-/* For logs and terminals; holds no secret. */
+/* A message for logs and terminals. It holds no secret. */
 struct key_message {
     char text[KEY_MESSAGE_MAX];
 };
 
 /* A key that was left out. */
 struct key_refusal {
-    char id[KEY_ID_BYTES_MAX +
-            1];         /* its kid; "#2" where the third key of the list has no valid one */
-    const char *reason; /* static */
+    char id[KEY_ID_BYTES_MAX + 1]; /* its kid; "#2": the third key of the list has no valid one */
+    const char *reason;            /* static */
 };
 
 struct key_set {

@@ -1,9 +1,10 @@
 /* The current keys: read from the place that the settings name, and read again when it changes.
  * Thread: the main thread's for keys_open, keys_reload and keys_close; any for keys_current.
  * Memory: one set. Each caller gets its own reference, so a reload does not disturb a running
- * check. Errors: STATUS_INVALID_CONFIG for unusable keys, STATUS_SYSTEM_ERROR from the file system;
- * the message has the reason. A reload that fails is logged and keeps the old set. Invariant: from
- * keys_open to keys_close there is always a current set. */
+ * check.
+ * Errors: STATUS_INVALID_CONFIG for unusable keys, STATUS_SYSTEM_ERROR from the file system; the
+ * message has the reason. A reload that fails is logged and keeps the old set.
+ * Invariant: from keys_open to keys_close there is always a current set. */
 #ifndef AUTH_KEYS_H
 #define AUTH_KEYS_H
 
@@ -50,7 +51,7 @@ MUST_CHECK enum status keys_rotate(struct slice text, const struct keys_rotation
 struct key_set *keys_current(struct keys *keys);
 /* The source at start. */
 enum keys_source keys_source(const struct keys *keys);
-/* The file of the keys; empty where there is only a secret. */
+/* The file of the keys; empty if there is only a secret. */
 const char *keys_path(const struct keys *keys);
 
 #endif

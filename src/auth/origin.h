@@ -1,8 +1,9 @@
 /* Origins: the pages from which a browser may connect. An origin is scheme://host[:port] (RFC
  * 6454). The list is separated by commas. An entry is an origin, an origin whose host begins with
- * "*." for all hosts below it, "null", or "*" for all. Thread: any. Errors: origin_list_check finds
- * a malformed list at start. Invariant: comparison ignores case, and the port if it is the default
- * of the scheme. */
+ * "*." for all hosts below it, "null", or "*" for all.
+ * Thread: any.
+ * Errors: origin_list_check finds a malformed list at start.
+ * Invariant: comparison ignores case, and the port if it is the default of the scheme. */
 #ifndef AUTH_ORIGIN_H
 #define AUTH_ORIGIN_H
 

@@ -1,9 +1,11 @@
 /* A principal: the identity of a reader or producer, the topics its token opens, its role if it
- * holds an operator key, and its expiry. Thread: any: immutable once made. Only its reference count
- * changes, atomically. A lock guards the table of shared principals. Memory: reference-counted. One
- * allocation holds the principal and its texts. A constant or local principal has a count of 0: ref
- * and unref ignore it. Errors: STATUS_OUT_OF_MEMORY from principal_new only. Invariant: data
- * without an owner is readable only for principals that read everything. */
+ * holds an operator key, and its expiry.
+ * Thread: any: immutable once made. Only its reference count changes, atomically. A lock guards
+ * the table of shared principals.
+ * Memory: reference-counted. One allocation holds the principal and its texts. A constant or local
+ * principal has a count of 0: ref and unref ignore it.
+ * Errors: STATUS_OUT_OF_MEMORY from principal_new only.
+ * Invariant: data without an owner is readable only for principals that read everything. */
 #ifndef AUTH_PRINCIPAL_H
 #define AUTH_PRINCIPAL_H
 
@@ -45,12 +47,12 @@ struct principal {
     struct slice subject;     /* the sub of the token */
     struct slice token_id;    /* the jti of the token */
     uint64_t expires_at_ms;   /* no delivery from this time on; 0: never expires */
-    enum key_role role;       /* of an operator key; KEY_ROLE_NONE: it has a token */
+    enum key_role role;       /* the operator key's; KEY_ROLE_NONE: it has a token */
     bool read_all;            /* ignores ownership and scopes; grants still narrow */
     unsigned scopes;          /* bits of enum scope */
     struct grant_list topics; /* both empty: the token does not narrow */
     struct grant_list streams;
-    uint64_t content_hash; /* of a shared principal */
+    uint64_t content_hash; /* set if it is shared */
     atomic_uint ref_count;
     atomic_bool is_shared;
 };

@@ -24,7 +24,7 @@
 
 struct entry {
     struct entry *_Atomic next;
-    uint64_t expires_at_ms; /* for writers only */
+    uint64_t expires_at_ms; /* read and written by writers only */
     size_t id_size;
     enum revocation_kind kind;
     char id[];

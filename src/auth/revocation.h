@@ -1,9 +1,10 @@
-/* The set of revoked sessions, devices and tokens. An entry stays until no such token can be valid.
- * The set is in memory only: the store keeps revocations, and the server adds them at start and
- * when another node has revoked. Thread: any. Lookups use no lock and never wait. Writers wait for
- * one another only. Memory: copies of the ids, at most count_max of them. Expired entries are
- * removed to make room. Errors: STATUS_LIMIT_REACHED if the set is still full then. Invariant: a
- * revocation is never dropped silently. */
+/* The set of revoked sessions, devices and tokens. An entry stays until no such token can be
+ * valid. The set is in memory only: the store keeps revocations, and the server adds them at start
+ * and when another node has revoked.
+ * Thread: any. Lookups use no lock and never wait. Writers wait for one another only.
+ * Memory: copies of the ids, at most count_max of them. Expired entries are removed to make room.
+ * Errors: STATUS_LIMIT_REACHED if the set is still full then.
+ * Invariant: a revocation is never dropped silently. */
 #ifndef AUTH_REVOCATION_H
 #define AUTH_REVOCATION_H
 

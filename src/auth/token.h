@@ -25,10 +25,10 @@ struct token_policy {
     bool require_token_id;
 };
 
-/* Why a token is refused. For operators only: the peer gets the reason code, nothing else. */
+/* The reason of a refusal, for operators only. The peer gets the reason code and no details. */
 struct token_refusal {
     const char *rule; /* static: the claim and its rule, "exp: must be later than now" */
-    /* The principal_name, where a token of this server is refused for its times or its id. */
+    /* The principal_name, if a token of this server is refused for its times or its id. */
     size_t name_size; /* 0: not known */
     char name[PRINCIPAL_NAME_BYTES_MAX];
 };

@@ -4,7 +4,8 @@
  * done is called, then to its maker again.
  * Memory: answers live in the group's arena.
  * Errors: every request of a group gets a status of its own. A bad request does not fail the
- * others. Invariant: nothing is answered before the commit that holds it is durable. */
+ * others.
+ * Invariant: nothing is answered before the commit that holds it is durable. */
 #ifndef AUTHORITY_APPEND_H
 #define AUTHORITY_APPEND_H
 
@@ -44,9 +45,9 @@ struct append_refusal {
     uint64_t used;           /* quota_exceeded */
     uint64_t payload_bytes;  /* khala_frame_payload_too_large */
     uint64_t max_payload_bytes;
-    struct slice topic;          /* of the limit */
-    const struct policy *policy; /* of the topic whose limit was exceeded */
-    const char *state;           /* invalid_transition: the name of the present one */
+    struct slice topic;          /* the topic with the limit */
+    const struct policy *policy; /* the policy of that topic */
+    const char *state;           /* invalid_transition: the present state */
     const char *message;         /* NULL: the status's own */
 };
 
@@ -111,10 +112,10 @@ struct append_request {
  * thread may set. It holds bounded copies of the ids, none before the first refusal. Without room
  * for another entity it blocks every later request. */
 struct append_order {
-    struct map entities; /* by kind and id */
+    struct map entities; /* blocked entities; key: kind and id */
     struct arena names;
     bool blocks_all;
-    const struct append_group *last_waiting; /* in the writer's queue; NULL: none waits there */
+    const struct append_group *last_waiting; /* the last group in the writer's queue; NULL: none */
     atomic_bool is_abandoned; /* no client waits for the answers: waiting groups are not applied */
 };
 

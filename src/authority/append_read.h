@@ -17,7 +17,7 @@
 struct append_parser {
     struct canonical_scratch scratch;
     struct buffer text;
-    const struct principal *producer; /* of the requests that are read next; NULL: the operator */
+    const struct principal *producer; /* producer of the next requests; NULL: the operator */
     bool takes_reserved;              /* reads events of another log, which had these types */
 };
 

@@ -1,9 +1,10 @@
 /* A call: work that leaves an io loop, runs on another thread and comes back to the same loop.
  * Thread: call_store, call_writer, call_begin, call_cancel and done belong to the loop's. run
  * belongs to a thread of the store pool or to the writer. call_return_post may be called from any
- * thread. Memory: the caller owns the call until done runs. done may free it. Errors: a pool or
- * writer that refuses the call sets status, and done still runs. Invariant: done runs exactly once,
- * always in a later turn. The loop stays alive until then. */
+ * thread.
+ * Memory: the caller owns the call until done runs. done may free it.
+ * Errors: a pool or writer that refuses the call sets status, and done still runs.
+ * Invariant: done runs exactly once, always in a later turn. The loop stays alive until then. */
 #ifndef AUTHORITY_CALL_H
 #define AUTHORITY_CALL_H
 
@@ -19,8 +20,8 @@ struct call {
     void (*run)(struct call *call, struct store_session *store);
     void (*done)(struct call *call);
     enum status status;
-    bool any_node; /* for call_writer: the work needs no writer role, as in struct writer_job */
-    struct store_pool *pool; /* that holds the call; NULL: none does */
+    bool any_node;           /* call_writer: the work needs no writer role (struct writer_job) */
+    struct store_pool *pool; /* the pool that holds the call; NULL: none */
     struct store_task task;
     /* The call is in one mailbox at a time: first the other thread's, then the loop's. */
     union {

@@ -25,7 +25,7 @@ static enum status commit_rows(struct committer *committer, const struct store_b
 
 static void fold(const struct projection *projection, struct ledger *ledger,
                  struct store_batch *rows) {
-    struct batch *batch = &ledger->batch;
+    struct ledger_batch *batch = &ledger->batch;
     projection->begin(projection->user, ledger->session, ledger->now.wall_ms);
     for (size_t i = 0; i < batch->event_count; i++)
         projection->fold(projection->user, &batch->states[i], &batch->events[i]);
@@ -35,8 +35,8 @@ static void fold(const struct projection *projection, struct ledger *ledger,
 /* Stores the events alone, with a mark that their derived rows are missing. */
 static enum status commit_events(struct committer *committer, struct store_batch *rows) {
     const struct projection *projection = committer->projection;
-    struct batch *batch = &committer->ledger->batch;
-    batch_fill(batch, rows);
+    struct ledger_batch *batch = &committer->ledger->batch;
+    ledger_batch_fill(batch, rows);
     usages_fill(&committer->ledger->usages, rows);
     rows->unprojected_from = batch->first_log_id;
     enum status status = commit_rows(committer, rows);
@@ -47,9 +47,9 @@ static enum status commit_events(struct committer *committer, struct store_batch
 
 enum status committer_commit(struct committer *committer, struct store_batch *rows) {
     struct ledger *ledger = committer->ledger;
-    struct batch *batch = &ledger->batch;
+    struct ledger_batch *batch = &ledger->batch;
     const struct projection *projection = committer->projection;
-    batch_fill(batch, rows);
+    ledger_batch_fill(batch, rows);
     usages_fill(&ledger->usages, rows);
     if (!projection || batch->event_count == 0)
         return commit_rows(committer, rows);

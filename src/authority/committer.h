@@ -13,7 +13,7 @@
 
 struct committer {
     struct ledger *ledger;
-    const struct projection *projection; /* NULL: nothing is derived */
+    const struct projection *projection; /* NULL: there is no projection */
     bool is_underived;                   /* the last commit left out the derived rows */
     uint64_t derive_at_ns;               /* until then, events are stored without them */
     _Atomic uint64_t underived;          /* commits without their derived rows */

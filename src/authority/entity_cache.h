@@ -22,20 +22,20 @@ struct entity_entry {
     struct list_node by_use;
     struct hlist_node incomplete;
     /* STATUS_OK: entity is set. STATUS_NOT_FOUND: it does not exist, or was not asked for yet. Any
-     * other: why it could not be read. */
+     * other status is the failure of its read. */
     enum status status;
-    bool is_stream_taken; /* of an application topic that does not exist: another has its stream */
+    bool is_stream_taken; /* an application topic that does not exist; another has its stream */
     size_t lookup_index;  /* while the status is STATUS_NOT_FOUND: its number in the prefetch */
     struct store_entity entity;
-    struct publish_bucket buckets[ENTITY_BUCKETS_MAX]; /* of a run or worker */
-    const struct policy *policy; /* of its own topic; NULL: not looked up yet */
-    struct usage *usage;         /* of its owner; NULL: none. Valid in that batch of the usages */
+    struct publish_bucket buckets[ENTITY_BUCKETS_MAX]; /* used by runs and workers */
+    const struct policy *policy; /* its own topic's; NULL: not looked up yet */
+    struct usage *usage;         /* its owner's in the batch usage_batch; NULL: none */
     uint64_t usage_batch;
     uint64_t batch;        /* the last one that used it */
-    uint64_t first_log_id; /* of its first event, where it was made while in memory; else 0 */
-    uint64_t last_log_id;  /* of the last event added while in memory; else 0 */
+    uint64_t first_log_id; /* its first event, if that is newer than the entry; else 0 */
+    uint64_t last_log_id;  /* the last event added while in memory; else 0 */
     bool is_changed;       /* its row is part of the batch under way */
-    bool writes_metadata;  /* and that row has other metadata than the stored one */
+    bool writes_metadata;  /* that row has other metadata than the stored one */
     bool is_borrowing;     /* texts point into the batch's groups until entity_cache_settle */
     char *texts;           /* otherwise holds the entity's texts, except the id */
     size_t text_bytes;

@@ -1,9 +1,10 @@
 /* The states of runs and of workers, and what moves them from one to the next.
  * Thread: any.
  * Errors: STATUS_INVALID_TRANSITION for an event that the state of a run does not allow. For
- * workers the answer is yes or no. Invariant: three types of event change the state of a run, and
- * succeeded, failed and canceled are final. A worker leaves stopped and failed by a new
- * registration or a status. Setting the present state again is always allowed. */
+ * workers the answer is yes or no.
+ * Invariant: three types of event change the state of a run, and succeeded, failed and canceled
+ * are final. A worker leaves stopped and failed by a new registration or a status. Setting the
+ * present state again is always allowed. */
 #ifndef AUTHORITY_ENTITY_STATE_H
 #define AUTHORITY_ENTITY_STATE_H
 

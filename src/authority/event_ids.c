@@ -11,7 +11,7 @@
 
 #define SLOT_COUNT (RECENT_IDS_MAX * 2)
 #define SLOT_MASK  (SLOT_COUNT - 1)
-#define INDEX_MASK SLOT_MASK /* of index + 1 */
+#define INDEX_MASK SLOT_MASK /* masks index + 1 */
 
 _Static_assert(RECENT_IDS_MAX * sizeof(struct recent_id) + SLOT_COUNT * sizeof(uint32_t) ==
                    RECENT_IDS_BYTES,

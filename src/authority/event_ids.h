@@ -1,12 +1,13 @@
-/* Ids of events: the writer mints strictly rising UUIDv7 that carry the store's mark, and remembers
- * the ids that clients supplied last, so that it recognises most repeated ids and most new ids
- * without asking the store. Thread: the writer's. Memory: a fixed number of supplied ids, allocated
- * on first use; none for minting. Errors: STATUS_OUT_OF_MEMORY from recent_ids_reset only.
- * id_minter_init asks the system for random bytes: STATUS_SYSTEM_ERROR; STATUS_LIMIT_REACHED if the
- * last id leaves no room above it. Invariant: a minted id is greater than the one before and than
- * the last id of the log, for any clock. The set holds every supplied id of the log that is above
- * the floor. So an id above the floor that is not in the set, and that the server cannot have
- * minted, is new. */
+/* Ids of events: the writer mints strictly rising UUIDv7 that carry the store's mark, and
+ * remembers the ids that clients supplied last, so that it recognises most repeated ids and most
+ * new ids without asking the store.
+ * Thread: the writer's.
+ * Memory: a fixed number of supplied ids, allocated on first use; none for minting.
+ * Errors: STATUS_OUT_OF_MEMORY from recent_ids_reset only. id_minter_init asks the system for
+ * random bytes: STATUS_SYSTEM_ERROR; STATUS_LIMIT_REACHED if the last id leaves no room above it.
+ * Invariant: a minted id is greater than the one before and than the last id of the log, for any
+ * clock. The set holds every supplied id of the log that is above the floor. So an id above the
+ * floor that is not in the set, and that the server cannot have minted, is new. */
 #ifndef AUTHORITY_EVENT_IDS_H
 #define AUTHORITY_EVENT_IDS_H
 
@@ -32,8 +33,8 @@ struct recent_id {
 };
 
 struct recent_ids {
-    struct recent_id *ring; /* by age: the next one to be dropped is at index next */
-    uint32_t *slots;        /* open addressing, by the id's hash: index in ring + 1, and a tag */
+    struct recent_id *ring; /* the ids by age: the oldest one is at index next */
+    uint32_t *slots;        /* hash table, open addressing: index in ring + 1, and a tag */
     size_t next;
     struct uuid floor;
     struct id_mark mark;

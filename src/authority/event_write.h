@@ -1,6 +1,7 @@
 /* Events, runs and workers as JSON, and events as lines of a table, for people with spreadsheets
  * and for loading into databases. Times are integers of milliseconds since 1970, hashes are
- * "sha256:" and hex, and an absent value is null. Members come in a fixed order. Thread: any.
+ * "sha256:" and hex, and an absent value is null. Members come in a fixed order.
+ * Thread: any.
  * Memory: the caller's buffer, all or nothing.
  * Errors: the buffer's own.
  * Invariant: the same row gives the same bytes; only liveness depends on the given time. */

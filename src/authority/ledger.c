@@ -56,7 +56,7 @@ enum status ledger_init(struct ledger *ledger, const struct ledger_options *opti
     publish_buckets_init(&ledger->buckets, PUBLISH_BUCKETS_MAX);
     buffer_init(&ledger->hash_text, CHAIN_HASH_SCRATCH_BYTES);
     buffer_init(&ledger->text, LEDGER_TEXT_BYTES_MAX);
-    enum status status = batch_init(&ledger->batch);
+    enum status status = ledger_batch_init(&ledger->batch);
     if (status == STATUS_OK)
         status = lookups_init(&ledger->lookups);
     enum status counted = usages_init(&ledger->usages, options->quotas);
@@ -71,7 +71,7 @@ enum status ledger_init(struct ledger *ledger, const struct ledger_options *opti
 
 void ledger_release(struct ledger *ledger) {
     lookups_release(&ledger->lookups);
-    batch_release(&ledger->batch);
+    ledger_batch_release(&ledger->batch);
     buffer_release(&ledger->text);
     buffer_release(&ledger->hash_text);
     recent_ids_release(&ledger->recent);
@@ -91,7 +91,7 @@ enum status ledger_begin(struct ledger *ledger, struct clock_reading now) {
     ledger->now = now;
     entity_cache_begin_batch(&ledger->cache);
     usages_begin(&ledger->usages);
-    batch_begin(&ledger->batch, ledger->committed_log_id + 1);
+    ledger_batch_begin(&ledger->batch, ledger->committed_log_id + 1);
     return STATUS_OK;
 }
 
@@ -109,7 +109,7 @@ enum status ledger_prefetch(struct ledger *ledger) {
 }
 
 void ledger_committed(struct ledger *ledger) {
-    struct batch *batch = &ledger->batch;
+    struct ledger_batch *batch = &ledger->batch;
     ledger->committed_log_id = ledger->state.log_id;
     for (size_t i = 0; i < batch->changed_count; i++)
         entity_cache_settle(&ledger->cache, batch->changed[i]);
@@ -119,7 +119,7 @@ void ledger_committed(struct ledger *ledger) {
 }
 
 void ledger_forget(struct ledger *ledger, enum status answer) {
-    struct batch *batch = &ledger->batch;
+    struct ledger_batch *batch = &ledger->batch;
     for (size_t i = 0; i < batch->pending_count; i++) {
         struct append_request *request = batch->pending[i];
         request->status = answer;
@@ -133,7 +133,7 @@ void ledger_forget(struct ledger *ledger, enum status answer) {
     /* The refs of new topics are handed out again. */
     publish_buckets_clear(&ledger->buckets);
     usages_forget(&ledger->usages);
-    batch_begin(batch, ledger->committed_log_id + 1);
+    ledger_batch_begin(batch, ledger->committed_log_id + 1);
     ledger->is_sound = false;
 }
 
@@ -196,7 +196,7 @@ enum status ledger_answer_entity(struct draft *draft, const struct store_entity 
 
 void ledger_hold_back(struct ledger *ledger, struct draft *draft) {
     if (!draft->is_pending)
-        batch_add_pending(&ledger->batch, draft->request);
+        ledger_batch_add_pending(&ledger->batch, draft->request);
     draft->is_pending = true;
 }
 
@@ -389,7 +389,7 @@ static enum status fill_event(struct ledger *ledger, const struct draft *draft) 
 /* Nothing can be refused from here on. Without memory the batch is incomplete and is discarded. */
 static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
-    struct batch *batch = &ledger->batch;
+    struct ledger_batch *batch = &ledger->batch;
     const struct store_event *event = &batch->events[batch->event_count];
     bool is_new = !draft->entry;
     enum status status = STATUS_OK;
@@ -401,14 +401,14 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
             .entity_ref = draft->entity.ref,
             .oldest_seq = 1,
         };
-        status = batch_add_topic(batch, &topic);
+        status = ledger_batch_add_topic(batch, &topic);
         if (status == STATUS_OK)
             status = entity_cache_add(&ledger->cache, &draft->entity, &draft->entry);
     }
     uint64_t key_ref = append_key_is_scoped(request->kind) ? 0 : event->entity_ref;
     if (status == STATUS_OK && draft->lookup->key.data)
-        status =
-            batch_add_key(batch, &(struct store_key){key_ref, draft->lookup->key, event->log_id});
+        status = ledger_batch_add_key(
+            batch, &(struct store_key){key_ref, draft->lookup->key, event->log_id});
     ledger_hold_back(ledger, draft);
     if (status != STATUS_OK) {
         ledger->is_sound = false;
@@ -428,7 +428,7 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     entry->writes_metadata = entry->writes_metadata || draft->writes_metadata;
     entry->is_borrowing = entry->is_borrowing || draft->is_borrowing;
     if (draft->is_changed || is_new)
-        batch_add_changed(batch, entry);
+        ledger_batch_add_changed(batch, entry);
     assert(!entry->is_borrowing || entry->is_changed);
     /* An imported id that another store minted counts as supplied, even if it is the cursor's. */
     if (request->has_event_id || request->import)

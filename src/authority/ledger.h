@@ -11,9 +11,9 @@
 #define AUTHORITY_LEDGER_H
 
 #include "authority/append.h"
-#include "authority/batch.h"
 #include "authority/entity_cache.h"
 #include "authority/event_ids.h"
+#include "authority/ledger_batch.h"
 #include "authority/lookups.h"
 #include "authority/publish_limit.h"
 #include "base/buffer.h"
@@ -24,7 +24,7 @@ struct ledger {
     struct store_session *session; /* the write session; the ledger does not close it */
     const struct policy_table *policies;
     struct entity_cache cache;
-    struct publish_buckets buckets; /* of topics and the audit log */
+    struct publish_buckets buckets; /* buckets of topics and of the audit log */
     struct usages usages;
     bool has_documents; /* each commit writes summaries */
     struct recent_ids recent;
@@ -35,15 +35,15 @@ struct ledger {
     uint64_t committed_log_id;
     struct store_state state; /* after the requests applied so far */
     struct clock_reading now;
-    struct batch batch;
-    enum store_room room; /* on the disk, at the begin of the batch */
+    struct ledger_batch batch;
+    enum store_room room; /* room on the disk at the beginning of the batch */
     bool is_sound; /* memory can be trusted: the store was read, and nothing failed half-way */
 };
 
 struct ledger_options {
     struct store_session *session;
     const struct policy_table *policies;
-    struct quota_table *quotas; /* NULL: nothing is limited */
+    struct quota_table *quotas; /* NULL: there are no limits */
     bool has_documents;
     size_t entity_count_max;
     bool is_unread; /* the store is read by the first ledger_begin */
@@ -85,7 +85,7 @@ struct draft {
     struct store_entity entity; /* its state after the event; filled by the rule */
     bool is_changed;            /* the entity's row must be written */
     bool is_borrowing;          /* texts of the entity are in the group's memory */
-    bool answers_entity;        /* with all of the entity, not only its head */
+    bool answers_entity;        /* the answer has the whole entity, not only its head */
     struct slice topic;         /* the new entity's */
     struct slice stream_id;     /* the new entity's */
     struct slice type;
@@ -97,7 +97,7 @@ struct draft {
     bool writes_metadata; /* the entity's row gets other metadata */
     struct uuid cursor;
     uint64_t time_ms;    /* recorded_at: the wall clock's, not the cursor's */
-    bool is_answered;    /* nothing is to be appended */
+    bool is_answered;    /* the rule appends nothing */
     bool rests_on_batch; /* the answer rests on an event of the batch under way */
     bool is_pending;
 };

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "authority/batch.h"
+#include "authority/ledger_batch.h"
 #include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"

@@ -18,14 +18,14 @@
 /* The answers for one request. Events are numbers in struct lookups, from 1; 0: not asked for. */
 struct request_lookup {
     const struct append_request *request;
-    enum status status; /* of gathering */
+    enum status status; /* the result of gathering */
     /* NULL: the request names no entity. Otherwise its status says whether the entity exists. */
     struct entity_entry *entry;
-    struct usage *usage; /* of its owner; NULL: none, or the owner is not known before the rules */
+    struct usage *usage; /* its owner's; NULL: none, or the owner is not known before the rules */
     struct slice key;    /* the idempotency key as it is stored; data NULL: none was given */
     uint32_t first_event;
     uint32_t key_event;
-    uint32_t old_key_event; /* of the key as it was stored before keys of topics had an owner */
+    uint32_t old_key_event; /* the event of the key as stored before keys of topics had an owner */
     uint32_t id_event;
 };
 
@@ -33,7 +33,7 @@ struct lookups {
     struct request_lookup *requests;
     size_t request_count;
     struct store_entity_lookup *entities;
-    struct entity_entry **entries; /* of the lookup at the same index */
+    struct entity_entry **entries; /* the entry of the lookup at the same index */
     size_t entity_count;
     struct store_event_lookup *events;
     size_t event_count;
@@ -54,7 +54,7 @@ struct lookup_sources {
 /* Adds the lookups of a request. arena is its group's. A failure is kept for lookups_take. */
 void lookups_gather(struct lookups *lookups, const struct lookup_sources *sources,
                     const struct append_request *request, struct arena *arena);
-/* Adds the lookup of a request's entity alone. Nothing of these lookups is taken. */
+/* Adds the lookup of a request's entity alone. The rules do not read these lookups. */
 void lookups_gather_owner(struct lookups *lookups, const struct lookup_sources *sources,
                           const struct append_request *request);
 /* Asks for everything that was gathered, and fills the cache. Does not call the store when nothing

@@ -19,11 +19,11 @@ struct outbox {
     struct store_outbox_query query;
     struct store_outbox_limit limits[OUTBOX_KIND_COUNT];
     struct append_request requests[OUTBOX_ROWS_MAX];
-    int64_t ids[OUTBOX_ROWS_MAX];      /* of the requests */
+    int64_t ids[OUTBOX_ROWS_MAX];      /* the rows of the requests */
     int64_t answered[OUTBOX_ROWS_MAX]; /* ids of the rows that the commit removes */
     size_t answered_count;
     struct store_outbox_rejection rejections[OUTBOX_ROWS_MAX];
-    enum status reasons[OUTBOX_ROWS_MAX]; /* of the rejections */
+    enum status reasons[OUTBOX_ROWS_MAX]; /* the reasons of the rejections */
     size_t rejection_count;
     bool is_progressing;
     bool is_failing; /* logged once for each outage */
@@ -190,7 +190,7 @@ enum status outbox_read(struct outbox *outbox, struct store_session *session, si
 
 /* ---- answering ---- */
 
-void outbox_settle(struct outbox *outbox, struct batch *batch) {
+void outbox_settle(struct outbox *outbox, struct ledger_batch *batch) {
     outbox->answered_count = outbox->rejection_count = 0;
     for (size_t i = 0; i < outbox->group.request_count; i++) {
         const struct append_request *request = &outbox->requests[i];

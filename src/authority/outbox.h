@@ -1,8 +1,9 @@
 /* The writer's part of the outbox: rows that users left in their own transactions become the
  * requests of a group, which the writer applies like any other. A row is outside input: a user may
- * have inserted it directly, past the checks of the SQL functions. Thread: the writer's; a row
- * reader belongs to one thread at a time. Memory: one group of bounded size, used again. A row
- * reader keeps its memory between calls, and copies the texts of a request into the caller's arena.
+ * have inserted it directly, past the checks of the SQL functions.
+ * Thread: the writer's; a row reader belongs to one thread at a time.
+ * Memory: one group of bounded size, used again. A row reader keeps its memory between calls, and
+ * copies the texts of a request into the caller's arena.
  * Errors: the store's, from outbox_read; STATUS_OUT_OF_MEMORY.
  * Invariant: the commit that holds the event or the rejection of a row removes the row. A row that
  * is refused for now stays, and the later rows of its entity stay behind it. A row and the body of
@@ -11,7 +12,7 @@
 #define AUTHORITY_OUTBOX_H
 
 #include "authority/append_read.h"
-#include "authority/batch.h"
+#include "authority/ledger_batch.h"
 #include "topic/policy.h"
 
 #define OUTBOX_KIND_COUNT 4
@@ -43,8 +44,8 @@ MUST_CHECK enum status outbox_read(struct outbox *outbox, struct store_session *
                                    size_t row_max);
 struct append_group *outbox_group(struct outbox *outbox);
 /* After the group was applied: names the rows that the commit of the batch removes. */
-void outbox_settle(struct outbox *outbox, struct batch *batch);
-/* After that commit. */
+void outbox_settle(struct outbox *outbox, struct ledger_batch *batch);
+/* Call it after that commit. */
 void outbox_committed(struct outbox *outbox);
 /* Whether the rows that were read last are gone, so that the next ones can be read at once. */
 bool outbox_is_progressing(const struct outbox *outbox);

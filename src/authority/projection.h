@@ -1,15 +1,17 @@
 /* The interface by which the writer folds events. The projector implements it, so that the
- * authority does not depend on the projector. Thread: the writer's. Memory: rows that collect adds
- * live in the arena given to it. Errors: folding cannot fail the append. A failure is counted,
- * recorded as drift and repaired. Invariant: begin, fold for each event, collect, then exactly one
- * of committed and abandoned. After abandoned the events may still have been stored; the next fold
- * finds out by their sequences. */
+ * authority does not depend on the projector.
+ * Thread: the writer's.
+ * Memory: rows that collect adds live in the arena given to it.
+ * Errors: folding cannot fail the append. A failure is counted, recorded as drift and repaired.
+ * Invariant: begin, fold for each event, collect, then exactly one of committed and abandoned.
+ * After abandoned the events may still have been stored; the next fold finds out by their
+ * sequences. */
 #ifndef AUTHORITY_PROJECTION_H
 #define AUTHORITY_PROJECTION_H
 
 #include "store/store.h"
 
-/* projection.heal: nothing is left to do. */
+/* The answer of projection.heal if there is no work left. */
 #define PROJECTION_IS_WHOLE (-1)
 
 /* One step of healing or repair, between two commits. */
@@ -44,7 +46,8 @@ struct projection {
     /* Repairs a damaged row between two commits. STATUS_NOT_FOUND: it is not damaged. */
     enum status (*repair)(void *user, const struct projection_step *step,
                           const struct store_damage *damage);
-    /* Another node may have written: drops all that is known of the store. NULL: nothing is. */
+    /* Another node may have written: drops everything remembered from the store. NULL: the
+     * projection remembers nothing. */
     void (*forget)(void *user);
 };
 

@@ -5,10 +5,11 @@
  * Memory: at most count_max shared buckets. A bucket that is full again says nothing, so idle ones
  * leave when others come. If more principals than count_max publish within a second, the bucket
  * used longest ago leaves before it is full: its principal may then publish one more burst of a
- * second. Errors: STATUS_KHALA_PUBLISH_RATE_LIMITED and STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE, with
- * the details of the refusal. Taking cannot fail: without memory a token is not counted. Invariant:
- * checking takes nothing. Only publish_bucket_take and publish_buckets_take do, once the append is
- * certain. */
+ * second.
+ * Errors: STATUS_KHALA_PUBLISH_RATE_LIMITED and STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE, with the
+ * details of the refusal. Taking cannot fail: without memory a token is not counted.
+ * Invariant: checking takes nothing. Only publish_bucket_take and publish_buckets_take do, once
+ * the append is certain. */
 #ifndef AUTHORITY_PUBLISH_LIMIT_H
 #define AUTHORITY_PUBLISH_LIMIT_H
 
@@ -19,7 +20,7 @@
 
 /* Zero is a full bucket. */
 struct publish_bucket {
-    uint64_t full_at_ns; /* when it will be full again if nothing more is taken */
+    uint64_t full_at_ns; /* the time at which it is full again if unused */
 };
 
 /* 0 when a token is there, otherwise how long until one is. */

@@ -108,9 +108,9 @@ struct quota_table {
     struct quota_limits defaults;
     pthread_mutex_t lock;
     struct map by_owner;         /* under lock */
-    uint64_t serial;             /* of the last change that was read; under lock */
+    uint64_t serial;             /* the last change that was read; under lock */
     _Atomic uint64_t generation; /* rises with each change */
-    atomic_size_t owner_count;   /* without owners, no lock is taken */
+    atomic_size_t owner_count;   /* 0: no lock is needed */
 };
 
 enum status quota_table_open(struct quota_table **table, const struct quota_limits *defaults) {

@@ -90,7 +90,7 @@ bool quota_table_has_room(struct quota_table *table, struct slice owner);
 
 /* ---- the usage ------------------------------------------------------------------------------- */
 
-/* What one event would use. */
+/* The use of one event. */
 struct quota_use {
     uint64_t events;        /* stored; 0: the event has no owner, and its producer pays */
     int64_t bytes;          /* stored */
@@ -98,7 +98,7 @@ struct quota_use {
     int64_t metadata_bytes;
     int64_t open_runs;
     int64_t open_workers;
-    uint64_t written_bytes; /* a second: what is stored, and metadata beside the entities */
+    uint64_t written_bytes; /* for the rates: stored bytes, and metadata beside the entities */
     uint64_t entities;      /* created */
     bool is_ending;         /* may exceed the quota of stored bytes */
     bool is_unrefused;      /* is counted, and never refused */
@@ -110,37 +110,37 @@ struct usage_rates {
     uint64_t full_at_ns[QUOTA_RATE_COUNT];
 };
 
-/* An owner's usage. owner points to its end. */
+/* The usage of an owner, whose name follows the struct. */
 struct usage {
     struct list_node by_use;
-    struct store_usage stored; /* with the batch under way */
+    struct store_usage stored; /* includes the batch under way */
     struct usage_rates rates;
     struct usage_rates rates_before; /* the batch under way, if it changes them */
     struct quota_limits limits;
-    uint64_t generation; /* of the limits */
+    uint64_t generation; /* the generation of its limits */
     uint64_t batch;      /* the last one that used it */
-    bool is_changed;     /* by the batch under way */
+    bool is_changed;     /* the batch under way changes it */
     bool is_loaded;
     char owner[];
 };
 
 /* The usage of recent owners. */
 struct usages {
-    struct quota_table *table; /* NULL: nothing is limited, and usage is counted */
+    struct quota_table *table; /* NULL: usage is counted without limits */
     struct map by_owner;
     struct list by_use; /* the newest first */
     uint64_t batch;
-    struct usage **expected; /* of this batch, not loaded yet */
+    struct usage **expected; /* owners of this batch that are not loaded yet */
     size_t expected_count;
     struct usage **changed;
     size_t changed_count;
-    struct store_usage *rows; /* for the store */
+    struct store_usage *rows; /* buffer for the store's rows */
 };
 
 MUST_CHECK enum status usages_init(struct usages *usages, struct quota_table *table);
 void usages_release(struct usages *usages);
 /* The batch under way was not stored, or another node may have written: gives back what the batch
- * used, and reads what is stored again when it is next needed. */
+ * used, and reads the stored amounts again when they are next needed. */
 void usages_forget(struct usages *usages);
 void usages_begin(struct usages *usages);
 /* The usage of an owner that the batch may use. NULL: out of memory. */

@@ -1,16 +1,18 @@
-/* The groups that wait for the writer, and which of them the next commit holds.
- * A commit takes one turn of each principal (base/fair_queue.h), so a single append waits behind at
- * most one slice of each other principal. A group waits by the principal of its token. The operator
- * writes for others, so a group of the operator waits by the owner of the entity of its first
- * request. Owners and principals with the same name share a lane, and everything without an owner
- * shares one. A batch of the operator that mixes owners is not split: its answers are in order, so
- * its parts would wait for one another. Each slice waits by its own first item, but never in
- * another lane than an earlier slice of its batch that still waits. A principal that has had the
- * queue to itself for WRITER_ALONE_NS gets commits of any size up to the limits of a batch. Larger
- * commits cost less, because they write each summary once. Thread: the writer's. Memory: the
- * groups' own, and a lane for each principal with groups. Errors: STATUS_LIMIT_REACHED for a group
- * beyond the share of its principal, STATUS_OUT_OF_MEMORY. Invariant: the groups of one principal,
- * and of one batch, keep their order. */
+/* The groups that wait for the writer, and which of them the next commit holds. A commit takes one
+ * turn of each principal (base/fair_queue.h), so a single append waits behind at most one slice of
+ * each other principal. A group waits by the principal of its token. The operator writes for
+ * others, so a group of the operator waits by the owner of the entity of its first request. Owners
+ * and principals with the same name share a lane, and everything without an owner shares one. A
+ * batch of the operator that mixes owners is not split: its answers are in order, so its parts
+ * would wait for one another. Each slice waits by its own first item, but never in another lane
+ * than an earlier slice of its batch that still waits. A principal that has had the queue to
+ * itself for WRITER_ALONE_NS gets commits of any size up to the limits of a batch. Larger commits
+ * cost less, because they write each summary once.
+ * Thread: the writer's.
+ * Memory: the groups' own, and a lane for each principal with groups.
+ * Errors: STATUS_LIMIT_REACHED for a group beyond the share of its principal,
+ * STATUS_OUT_OF_MEMORY.
+ * Invariant: the groups of one principal, and of one batch, keep their order. */
 #ifndef AUTHORITY_WRITER_QUEUE_H
 #define AUTHORITY_WRITER_QUEUE_H
 

@@ -77,7 +77,7 @@ struct projector {
     uint64_t now_ms;
     struct arena arena;
     struct buffer shared_events; /* an array of struct shared_event */
-    struct list changes;         /* in the order of their last events */
+    struct list changes;         /* ordered by their last events */
     size_t change_count;
     uint64_t first_log_id; /* 0: no event yet */
     bool is_sunk;          /* the sink has the commit and waits for settle */

@@ -15,10 +15,10 @@ enum healer_stage { HEALER_UNKNOWN, HEALER_WHOLE, HEALER_TABLES, HEALER_DOCUMENT
 struct healer {
     enum healer_stage stage;
     struct slice projection_version;
-    /* Called for each entity whose rows were written. */
+    /* Called for each entity with new rows. */
     void *user;
     void (*repaired)(void *user, uint64_t entity_ref);
-    uint64_t unprojected_from; /* as in struct store_state */
+    uint64_t unprojected_from; /* see struct store_state */
     /* The walk over the documents. */
     enum document_kind kind;
     uint64_t after_ref;
@@ -38,7 +38,7 @@ int64_t healer_step(struct healer *healer, const struct projection_step *step);
 struct repair_options {
     const struct projection_step *step;
     struct slice projection_version;
-    uint64_t unprojected_from; /* as in struct reproject_options */
+    uint64_t unprojected_from; /* see struct reproject_options */
 };
 
 /* Folds the document and the checkpoint of an entity again. STATUS_NOT_FOUND: they were not

@@ -47,7 +47,7 @@ struct sink_commit {
 struct sink {
     const char *name;
     void *user;
-    /* NULL: the sink takes nothing, and nothing is folded for it. */
+    /* NULL: the sink needs no documents, and the projector folds none. */
     enum status (*write)(void *user, const struct sink_commit *commit);
     void (*settle)(void *user, bool committed); /* may be NULL */
 };

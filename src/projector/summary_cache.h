@@ -16,9 +16,8 @@ struct cached_document {
     char *text; /* the document; NULL: none */
     size_t text_bytes;
     union any_summary summary;
-    struct store_summary_rows rows; /* as they were committed */
-    /* The version of the metadata that the stored document has, in text; absent where it has none.
-     */
+    struct store_summary_rows rows; /* the committed rows */
+    /* The metadata of the stored document, in text; absent if it has none. */
     struct update_metadata metadata;
 };
 
@@ -29,7 +28,7 @@ struct cache_entry {
     enum document_kind kind;
     struct cached_document now;
     struct cached_document next;
-    struct change *change; /* in the current commit; NULL: none */
+    struct change *change; /* its change in the current commit; NULL: none */
     struct list_node age;  /* in summary_cache.by_age */
 };
 

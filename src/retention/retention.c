@@ -94,7 +94,7 @@ static uint64_t mono_ns(void) {
     return read_ns(CLOCK_MONOTONIC);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void wait_until(struct retention *retention, uint64_t at_ns) {
     struct timespec at = {(time_t)(at_ns / NS_PER_SECOND), (long)(at_ns % NS_PER_SECOND)};
     (void)pthread_cond_timedwait(&retention->changed, &retention->lock, &at);
@@ -296,7 +296,7 @@ static void answer_served(struct retention *retention, enum status status,
     }
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void take_requests(struct retention *retention) {
     for (struct list_node *node; (node = list_pop_front(&retention->requests));)
         list_push_back(&retention->served, node);

@@ -23,7 +23,7 @@
 struct retention_pin {
     struct slice topic;    /* lives as long as the pin */
     uint64_t seq;          /* later frames are kept */
-    struct list_node node; /* in the list of the job */
+    struct list_node node; /* link in the list of the job */
 };
 
 struct retention;
@@ -47,8 +47,8 @@ struct retention_request {
     void (*progress)(struct retention_request *request);
     void (*done)(struct retention_request *request);
     enum status status;
-    struct retention_report *report; /* with STATUS_OK; the caller owns the reference */
-    struct list_node node;           /* for the keeper */
+    struct retention_report *report; /* set if STATUS_OK; the caller owns the reference */
+    struct list_node node;           /* link in the keeper's list */
 };
 
 MUST_CHECK enum status retention_start(struct retention **retention,

@@ -21,8 +21,8 @@ struct topic_window {
 
 enum continuity_decision { CONTINUITY_RESUME, CONTINUITY_REBOOTSTRAP };
 
-/* Up to where a topic is the same in all epochs that its log has had: the lowest head at which a
- * later epoch began. Not set in a log with one epoch. */
+/* The fork point of a topic. Up to it the topic is the same in all epochs of its log: it is the
+ * lowest head at which a later epoch began. Not set in a log with one epoch. */
 struct topic_fork {
     bool is_set;
     uint64_t seq;

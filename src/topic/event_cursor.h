@@ -26,7 +26,7 @@ struct event_cursor {
     struct uuid uuid;
 };
 
-/* The cursor of an id that the server made. The timestamp is taken from the id: the clock may step
+/* The cursor of an id that the server made. Its timestamp is the id's: the clock may step
  * back, and pairs must rise with ids. */
 struct event_cursor event_cursor_of(const struct uuid *uuid);
 /* Negative, zero or positive, as memcmp. */

@@ -1,6 +1,6 @@
 /* A time from which a client reads: an RFC 3339 time, or a duration before now such as "2h".
  * Thread: any.
- * Errors: STATUS_INVALID_REQUEST for any other text; nothing is written then.
+ * Errors: STATUS_INVALID_REQUEST for any other text. The result is not set then.
  * Invariant: times are whole milliseconds since 1970. A time before 1970 is 0. */
 #ifndef TOPIC_SINCE_H
 #define TOPIC_SINCE_H

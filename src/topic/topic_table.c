@@ -173,7 +173,7 @@ bool topic_begins_in_log(struct slice topic) {
 
 /* ---- scopes ---- */
 
-/* In the order of their bits. */
+/* The names of the scopes, in the order of their bits. */
 static const char *const scopes[] = {
     "runtime.run_events",
     CODEX_WORKER_EVENTS,

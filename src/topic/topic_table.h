@@ -80,14 +80,14 @@ enum scope {
     SCOPE_WORKER_LIFECYCLE_EVENTS = 1 << 2,
     SCOPE_NOTIFICATIONS = 1 << 3,
     SCOPE_AUDIT = 1 << 4,
-    SCOPE_APPEND = 1 << 5,     /* for producers: it opens no topic to read */
+    SCOPE_APPEND = 1 << 5,     /* producers; it opens no topic to read */
     SCOPE_REPLAY_ALL = 1 << 6, /* opens no topic: lifts floor and budget of a replay */
-    SCOPE_CANCEL = 1 << 7,     /* for producers that append run.cancel_requested only */
+    SCOPE_CANCEL = 1 << 7,     /* producers that append run.cancel_requested only */
     SCOPE_DASHBOARD = 1 << 8,  /* opens no topic: reads the routes of operators */
 };
 #define SCOPE_COUNT     9
 #define SCOPES_PRODUCER (SCOPE_APPEND | SCOPE_CANCEL)
-/* Those that a key of the role mint may mint. The others read beyond one owner. */
+/* The scopes that a key of the role mint may mint. The others read beyond one owner. */
 #define SCOPES_MINTABLE                                                                            \
     (SCOPE_RUN_EVENTS | SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS |                \
      SCOPE_NOTIFICATIONS | SCOPES_PRODUCER)
@@ -110,7 +110,7 @@ struct topic_row {
     const char *stream;  /* the pattern of its stream id; NULL: "runtime.topic." and the name */
     enum policy_row policy;
     enum topic_ownership ownership;
-    enum entity_kind entity; /* for TOPIC_OWNED_BY_ENTITY, else ENTITY_NONE */
+    enum entity_kind entity; /* TOPIC_OWNED_BY_ENTITY only, else ENTITY_NONE */
     unsigned scopes_any;     /* a token needs one of these; 0: none */
 };
 
@@ -128,7 +128,7 @@ struct entity_row {
 struct document_row {
     const char *name;         /* name of the document and of its projection */
     const char *key_prefix;   /* the document key without the entity's id */
-    const char *source_table; /* as answers to clients name it */
+    const char *source_table; /* its name in answers to clients */
     enum entity_kind entity;
     enum topic_kind topic;
     enum topic_kind user_topic; /* or TOPIC_NONE, as for guests */

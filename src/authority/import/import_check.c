@@ -118,7 +118,7 @@ static enum status find_head(struct import_check *check, const struct store_even
     return map_insert(&check->heads, (struct slice){(const char *)made->key, KEY_BYTES}, made);
 }
 
-/* All zero for entities whose events have their own owners. */
+/* The hash of an event's owner. It is all zero if each event of the entity has its own owner. */
 static void owner_hash(const struct store_event *event, uint8_t digest[SHA256_BYTES]) {
     const struct slice parts[] = {event->owner.user_id, event->owner.guest_scope,
                                   event->owner.org_id};
@@ -195,7 +195,7 @@ enum status import_ids_add(struct import_ids *ids, const struct uuid *id) {
     return STATUS_OK;
 }
 
-/* The ids from first on. Those of the last block never left memory. */
+/* Reads the block of ids that begins at first. The last block never left memory. */
 static enum status read_block(struct import_ids *ids, uint64_t first, size_t *count) {
     struct uuid *block = ids->scratch;
     size_t filled = 0;

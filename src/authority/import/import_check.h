@@ -1,10 +1,12 @@
 /* Checks that the lines of an export form one whole log that uses no event id twice, before any of
- * it is written. Thread: one at a time. Memory: one link for each entity of a part of the entities,
- * and the ids of one part, for any number of events. The other ids wait in a file without a name.
+ * it is written.
+ * Thread: one at a time.
+ * Memory: one link for each entity of a part of the entities, and the ids of one part, for any
+ * number of events. The other ids wait in a file without a name.
  * Errors: STATUS_IMPORT_REFUSED, for lines with a static reason; STATUS_OUT_OF_MEMORY;
  * STATUS_STORE_UNAVAILABLE if the file fails.
- * Invariant: every line and every id is seen before the first part is checked. Equal ids are in the
- * same part. */
+ * Invariant: every line and every id is seen before the first part is checked. Equal ids are in
+ * the same part. */
 #ifndef AUTHORITY_IMPORT_IMPORT_CHECK_H
 #define AUTHORITY_IMPORT_IMPORT_CHECK_H
 
@@ -16,9 +18,9 @@ struct import_check {
     uint64_t count; /* events seen in this pass */
     struct uuid cursor;
     unsigned chain_version;
-    struct sha256 hash; /* of the lines before the manifest */
+    struct sha256 hash; /* hash of the lines before the manifest */
     bool has_manifest;
-    bool has_fork; /* of the manifest */
+    bool has_fork; /* the manifest's */
     uint64_t fork_log_id;
     uint64_t entity_count;
     /* The links of one part. */

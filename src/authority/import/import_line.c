@@ -96,7 +96,7 @@ static bool read_owner(const struct json_field *field, struct arena *arena, stru
     for (size_t i = 0; i < 3; i++)
         if (parts[i].present && !read_text(&parts[i], APPEND_ID_BYTES_MAX, arena, texts[i]))
             return false;
-    /* As in an append: an event belongs to a user or to a guest. */
+    /* An event belongs to a user or to a guest, as in an append. */
     return !owner->user_id.data || !owner->guest_scope.data;
 }
 

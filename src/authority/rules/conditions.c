@@ -12,7 +12,7 @@
  * the group that is answered with it. */
 static enum status copy_batch_event(const struct ledger *ledger, const struct draft *draft,
                                     uint64_t log_id, struct store_event *event) {
-    const struct store_event *under_way = batch_event(&ledger->batch, log_id);
+    const struct store_event *under_way = ledger_batch_event(&ledger->batch, log_id);
     if (!under_way)
         return STATUS_INTERNAL_ERROR;
     *event = *under_way;
@@ -148,7 +148,7 @@ static enum status find_key(struct ledger *ledger, const struct draft *draft,
     *event = (struct store_event){0};
     if (!lookup->key.data || (!append_is_creation(kind) && !draft->entry))
         return STATUS_OK;
-    uint64_t log_id = batch_find_key(&ledger->batch, key_ref, lookup->key);
+    uint64_t log_id = ledger_batch_find_key(&ledger->batch, key_ref, lookup->key);
     if (log_id > 0)
         return copy_batch_event(ledger, draft, log_id, event);
     enum status status = lookups_event(&ledger->lookups, lookup->key_event, event);
@@ -170,7 +170,7 @@ static enum status find_event_id(struct ledger *ledger, const struct draft *draf
         recent_ids_find(&ledger->recent, &draft->request->event_id, &log_id);
     if (answer == RECENT_UNKNOWN &&
         id_mark_may_be_minted(&ledger->state.id_mark, &draft->request->event_id))
-        log_id = batch_find_minted(&ledger->batch, &draft->request->event_id);
+        log_id = ledger_batch_find_minted(&ledger->batch, &draft->request->event_id);
     if (log_id > ledger->committed_log_id)
         return copy_batch_event(ledger, draft, log_id, event);
     return lookups_event(&ledger->lookups, draft->lookup->id_event, event);

@@ -6,10 +6,10 @@
 #include "topic/topic_name.h"
 
 /* Two names may have one stream id (a.b and a:b). The first topic to use a stream id keeps it. The
- * stream id of the audit log is taken from the start. */
+ * stream id of the audit log is reserved from the start. */
 static enum status check_stream(struct ledger *ledger, struct draft *draft) {
     struct slice audit;
-    draft->rests_on_batch = batch_find_stream(&ledger->batch, draft->stream_id) != NULL;
+    draft->rests_on_batch = ledger_batch_find_stream(&ledger->batch, draft->stream_id) != NULL;
     enum status status = topic_stream(draft->arena, topic_name(TOPIC_AUDIT), &audit);
     if (status != STATUS_OK)
         return status;

@@ -1,4 +1,4 @@
-#include "authority/batch.h"
+#include "authority/ledger_batch.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 /* A key of the index: the entity's ref, then the idempotency key. */
 #define REF_BYTES sizeof(uint64_t)
 
-enum status batch_init(struct batch *batch) {
-    *batch = (struct batch){0};
+enum status ledger_batch_init(struct ledger_batch *batch) {
+    *batch = (struct ledger_batch){0};
     map_init(&batch->key_index, BATCH_REQUESTS_MAX);
     map_init(&batch->stream_index, BATCH_REQUESTS_MAX);
     arena_init(&batch->arena, BATCH_ARENA_BYTES_MAX);
@@ -23,11 +23,11 @@ enum status batch_init(struct batch *batch) {
     if (batch->events && batch->states && batch->changed && batch->entities && batch->keys &&
         batch->topics && batch->pending)
         return STATUS_OK;
-    batch_release(batch);
+    ledger_batch_release(batch);
     return STATUS_OUT_OF_MEMORY;
 }
 
-void batch_release(struct batch *batch) {
+void ledger_batch_release(struct ledger_batch *batch) {
     free(batch->events);
     free(batch->states);
     free(batch->changed);
@@ -40,7 +40,7 @@ void batch_release(struct batch *batch) {
     arena_release(&batch->arena);
 }
 
-void batch_begin(struct batch *batch, uint64_t first_log_id) {
+void ledger_batch_begin(struct ledger_batch *batch, uint64_t first_log_id) {
     batch->first_log_id = first_log_id;
     batch->imported_log_id = 0;
     batch->room_least = STORE_ROOM_FREE;
@@ -54,14 +54,14 @@ void batch_begin(struct batch *batch, uint64_t first_log_id) {
     arena_reset(&batch->arena);
 }
 
-const struct store_event *batch_event(const struct batch *batch, uint64_t log_id) {
+const struct store_event *ledger_batch_event(const struct ledger_batch *batch, uint64_t log_id) {
     if (log_id < batch->first_log_id || log_id - batch->first_log_id >= batch->event_count)
         return NULL;
     return &batch->events[log_id - batch->first_log_id];
 }
 
 /* Minted ids are cursors, which rise. */
-uint64_t batch_find_minted(const struct batch *batch, const struct uuid *id) {
+uint64_t ledger_batch_find_minted(const struct ledger_batch *batch, const struct uuid *id) {
     size_t first = 0;
     size_t end = batch->event_count;
     while (first < end) {
@@ -83,7 +83,8 @@ static struct slice index_key(char *memory, uint64_t entity_ref, struct slice ke
     return (struct slice){memory, REF_BYTES + key.size};
 }
 
-uint64_t batch_find_key(const struct batch *batch, uint64_t entity_ref, struct slice key) {
+uint64_t ledger_batch_find_key(const struct ledger_batch *batch, uint64_t entity_ref,
+                               struct slice key) {
     char memory[REF_BYTES + APPEND_IDEMPOTENCY_BYTES_MAX];
     assert(key.size <= APPEND_IDEMPOTENCY_BYTES_MAX);
     if (batch->key_count == 0)
@@ -92,11 +93,12 @@ uint64_t batch_find_key(const struct batch *batch, uint64_t entity_ref, struct s
     return found ? found->log_id : 0;
 }
 
-const struct store_topic *batch_find_stream(const struct batch *batch, struct slice stream_id) {
+const struct store_topic *ledger_batch_find_stream(const struct ledger_batch *batch,
+                                                   struct slice stream_id) {
     return batch->topic_count > 0 ? map_find(&batch->stream_index, stream_id) : NULL;
 }
 
-enum status batch_add_key(struct batch *batch, const struct store_key *key) {
+enum status ledger_batch_add_key(struct ledger_batch *batch, const struct store_key *key) {
     assert(batch->key_count < BATCH_REQUESTS_MAX);
     char *memory = arena_alloc(&batch->arena, REF_BYTES + key->key.size);
     if (!memory)
@@ -111,7 +113,7 @@ enum status batch_add_key(struct batch *batch, const struct store_key *key) {
     return STATUS_OK;
 }
 
-enum status batch_add_topic(struct batch *batch, const struct store_topic *topic) {
+enum status ledger_batch_add_topic(struct ledger_batch *batch, const struct store_topic *topic) {
     assert(batch->topic_count < BATCH_REQUESTS_MAX);
     struct store_topic *row = &batch->topics[batch->topic_count];
     enum status status = map_insert(&batch->stream_index, topic->stream_id, row);
@@ -122,7 +124,7 @@ enum status batch_add_topic(struct batch *batch, const struct store_topic *topic
     return STATUS_OK;
 }
 
-void batch_add_changed(struct batch *batch, struct entity_entry *entry) {
+void ledger_batch_add_changed(struct ledger_batch *batch, struct entity_entry *entry) {
     if (entry->is_changed)
         return;
     assert(batch->changed_count < BATCH_REQUESTS_MAX);
@@ -130,12 +132,12 @@ void batch_add_changed(struct batch *batch, struct entity_entry *entry) {
     batch->changed[batch->changed_count++] = entry;
 }
 
-void batch_add_pending(struct batch *batch, struct append_request *request) {
+void ledger_batch_add_pending(struct ledger_batch *batch, struct append_request *request) {
     assert(batch->pending_count < BATCH_REQUESTS_MAX);
     batch->pending[batch->pending_count++] = request;
 }
 
-void batch_fill(struct batch *batch, struct store_batch *rows) {
+void ledger_batch_fill(struct ledger_batch *batch, struct store_batch *rows) {
     for (size_t i = 0; i < batch->changed_count; i++) {
         batch->entities[i] = batch->changed[i]->entity;
         /* A heartbeat would write all of the metadata again. */
