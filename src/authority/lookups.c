@@ -281,11 +281,10 @@ enum status lookups_fetch_usages(struct lookups *lookups, struct usages *usages,
         char text[QUOTA_OWNER_BYTES_MAX];
         if (lookup->status != STATUS_OK)
             continue;
-        if (entity_row(append_entity_kind(request->kind))->has_event_owner)
-            owner = &request->owner;
-        else if (entry && entry->status == STATUS_OK)
+        bool has_event_owner = entity_row(append_entity_kind(request->kind))->has_event_owner;
+        if (!has_event_owner && entry && entry->status == STATUS_OK)
             owner = &entry->entity.owner;
-        else if (append_is_creation(request->kind))
+        else if (has_event_owner || append_is_creation(request->kind))
             owner = &request->owner;
         /* An earlier request of the batch makes the entity. Its owner is that request's. */
         if (!owner)
