@@ -159,5 +159,6 @@ void ledger_batch_fill(struct ledger_batch *batch, struct store_batch *rows) {
         .rejection_count = batch->rejection_count,
         .imported_log_id = batch->imported_log_id,
         .room_least = batch->room_least,
+        .is_shared = batch->is_shared,
     };
 }

@@ -13,6 +13,7 @@
 
 struct ledger_batch {
     uint64_t first_log_id;
+    bool is_shared;             /* between principals; the writer sets it */
     uint64_t imported_log_id;   /* the last imported event; 0: none */
     enum store_room room_least; /* the least room that one of its events accepts */
     struct store_event *events;

@@ -294,6 +294,8 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
     clock_tick(&writer->clock);
     if (!is_writer(writer))
         take_role(writer);
+    writer->ledger.batch.is_shared =
+        writer_queue_is_shared(&writer->queue, clock_mono_ns(&writer->clock));
     if (is_writer(writer))
         apply_groups(writer, first, end);
     else

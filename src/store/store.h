@@ -380,6 +380,7 @@ struct store_batch {
     const struct store_usage *usages;
     size_t usage_count;
     enum store_room room_least; /* the commit is refused with less */
+    bool is_shared;             /* others wait for their turn: the pauses after it must be short */
 };
 
 /* One entity that the writer asks for, by its name. */

@@ -39,7 +39,8 @@ enum status sqlite_status(int code) {
 static int checkpoint(void *user, sqlite3 *database, const char *name, int pages) {
     struct sqlite_session *session = user;
     int code;
-    if (pages < sqlite_reserve_wal_pages(session->store))
+    if (pages < sqlite_reserve_wal_pages(session->store) &&
+        !(session->is_shared && pages >= SQLITE_STORE_WAL_PAGES_SHARED))
         return SQLITE_OK;
     do {
         code = sqlite3_wal_checkpoint_v2(database, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);

@@ -574,6 +574,7 @@ enum status sqlite_commit(struct store_session *base, const struct store_batch *
         status = write_authority(session, batch);
     if (status == STATUS_OK)
         status = write_derived(session, batch);
+    session->is_shared = batch->is_shared;
     status = sqlite_end(session, status);
     if (has_events)
         sqlite_reserve_end(session, batch->room_least);
