@@ -180,6 +180,7 @@ struct store_checkpoint {
 
 /* A drift that was found: of the document of an entity, or of a topic or table. */
 struct store_drift {
+    uint64_t id;             /* read only */
     enum document_kind kind; /* DOCUMENT_NONE: of a topic or table */
     uint64_t entity_ref;
     struct slice entity_id; /* read only */

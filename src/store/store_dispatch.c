@@ -268,19 +268,9 @@ enum status store_load_usages(struct store_session *session, struct store_usage 
     return count > 0 ? session->engine->load_usages(session, usages, count) : STATUS_OK;
 }
 
-enum status store_walk_usages(struct store_session *session, struct slice after_owner,
-                              uint64_t limit, void *user, store_usage_cb *callback) {
-    return session->engine->walk_usages(session, after_owner, limit, user, callback);
-}
-
 enum status store_check_usages(struct store_session *session, uint64_t limit, void *user,
                                store_usage_difference_cb *callback) {
     return session->engine->check_usages(session, limit, user, callback);
-}
-
-enum status store_walk_quotas(struct store_session *session, uint64_t after_serial, void *user,
-                              store_quota_cb *callback) {
-    return session->engine->walk_quotas(session, after_serial, user, callback);
 }
 
 enum status store_put_operator_key(struct store_session *session,
@@ -302,11 +292,6 @@ enum status store_drop_operator_key(struct store_session *session, struct slice 
         status = session->engine->drop_operator_key(session, name);
     } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
-}
-
-enum status store_walk_operator_keys(struct store_session *session, void *user,
-                                     store_operator_key_cb *callback) {
-    return session->engine->walk_operator_keys(session, user, callback);
 }
 
 enum status store_leave_audit_event(struct store_session *session, struct slice type,
@@ -374,53 +359,9 @@ enum status store_read_state(struct store_session *session, struct store_state *
     return session->engine->read_state(session, state);
 }
 
-enum status store_load_entity(struct store_session *session, enum entity_kind kind, struct slice id,
-                              struct arena *arena, struct store_entity *entity) {
-    return session->engine->load_entity(session, kind, id, arena, entity);
-}
-
-enum status store_load_entity_ref(struct store_session *session, uint64_t ref, struct arena *arena,
-                                  struct store_entity *entity) {
-    return session->engine->load_entity_ref(session, ref, arena, entity);
-}
-
-enum status store_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
-                             struct store_event *event) {
-    return session->engine->load_event(session, log_id, arena, event);
-}
-
 enum status store_find_cursor(struct store_session *session, const struct event_cursor *cursor,
                               uint64_t *log_id) {
     return session->engine->find_cursor(session, cursor, log_id);
-}
-
-enum status store_load_topic(struct store_session *session, struct slice name, struct arena *arena,
-                             struct store_topic *topic) {
-    return session->engine->load_topic(session, name, arena, topic);
-}
-
-enum status store_load_stream(struct store_session *session, struct slice stream_id,
-                              struct arena *arena, struct store_topic *topic) {
-    return session->engine->load_stream(session, stream_id, arena, topic);
-}
-
-enum status store_load_document(struct store_session *session, enum document_kind kind,
-                                uint64_t entity_ref, struct arena *arena,
-                                struct store_document *document) {
-    return session->engine->load_document(session, kind, entity_ref, arena, document);
-}
-
-enum status store_load_checkpoint(struct store_session *session, enum document_kind kind,
-                                  uint64_t entity_ref, struct arena *arena,
-                                  struct store_checkpoint *checkpoint) {
-    return session->engine->load_checkpoint(session, kind, entity_ref, arena, checkpoint);
-}
-
-enum status store_walk_entity_events(struct store_session *session, uint64_t entity_ref,
-                                     uint64_t after_seq, uint64_t limit, void *user,
-                                     store_event_cb *callback) {
-    return session->engine->walk_entity_events(session, entity_ref, after_seq, limit, user,
-                                               callback);
 }
 
 enum status store_measure_replay(struct store_session *session, const struct store_topic *topic,
@@ -432,68 +373,6 @@ enum status store_find_expired(struct store_session *session, const struct store
                                const struct store_expiry_query *query,
                                struct store_expiry *expiry) {
     return session->engine->find_expired(session, topic, query, expiry);
-}
-
-enum status store_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
-                                     uint64_t after_seq, uint64_t limit, void *user,
-                                     store_event_cb *callback) {
-    return session->engine->walk_entity_frames(session, entity_ref, after_seq, limit, user,
-                                               callback);
-}
-
-enum status store_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
-                           void *user, store_event_cb *callback) {
-    return session->engine->walk_log(session, after_log_id, limit, user, callback);
-}
-
-enum status store_walk_entities(struct store_session *session, enum entity_kind kind,
-                                uint64_t after_ref, uint64_t limit, void *user,
-                                store_entity_cb *callback) {
-    return session->engine->walk_entities(session, kind, after_ref, limit, user, callback);
-}
-
-enum status store_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
-                              void *user, store_topic_cb *callback) {
-    return session->engine->walk_topics(session, after_ref, limit, user, callback);
-}
-
-enum status store_list_entities(struct store_session *session, enum entity_kind kind,
-                                struct slice after_id, uint64_t limit, void *user,
-                                store_entity_cb *callback) {
-    return session->engine->list_entities(session, kind, after_id, limit, user, callback);
-}
-
-enum status store_list_topics(struct store_session *session, struct slice prefix,
-                              struct slice after_name, uint64_t limit, void *user,
-                              store_topic_cb *callback) {
-    return session->engine->list_topics(session, prefix, after_name, limit, user, callback);
-}
-
-enum status store_walk_documents(struct store_session *session, enum document_kind kind,
-                                 uint64_t after_ref, uint64_t limit, void *user,
-                                 store_document_cb *callback) {
-    return session->engine->walk_documents(session, kind, after_ref, limit, user, callback);
-}
-
-enum status store_walk_journal(struct store_session *session, uint64_t topic_ref,
-                               uint64_t after_seq, uint64_t limit, void *user,
-                               store_journal_cb *callback) {
-    return session->engine->walk_journal(session, topic_ref, after_seq, limit, user, callback);
-}
-
-enum status store_walk_owners(struct store_session *session, uint64_t topic_ref, uint64_t after_seq,
-                              uint64_t limit, void *user, store_owner_cb *callback) {
-    return session->engine->walk_owners(session, topic_ref, after_seq, limit, user, callback);
-}
-
-enum status store_walk_drifts(struct store_session *session, uint64_t limit, void *user,
-                              store_drift_cb *callback) {
-    return session->engine->walk_drifts(session, limit, user, callback);
-}
-
-enum status store_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
-                                   store_revocation_cb *callback) {
-    return session->engine->walk_revocations(session, now_ms, user, callback);
 }
 
 enum status store_put_node(struct store_session *session, const struct store_node *node) {
@@ -529,38 +408,4 @@ enum status store_walk_nodes(struct store_session *session, void *user, store_no
 enum status store_read_progress(struct store_session *session, uint64_t after_commit_id,
                                 struct store_progress *progress) {
     return session->engine->read_progress(session, after_commit_id, progress);
-}
-
-enum status store_walk_changed_topics(struct store_session *session, uint64_t after_commit_id,
-                                      void *user, store_topic_cb *callback) {
-    return session->engine->walk_changed_topics(session, after_commit_id, user, callback);
-}
-
-enum status store_walk_new_revocations(struct store_session *session, uint64_t after_serial,
-                                       void *user, store_revocation_cb *callback) {
-    return session->engine->walk_new_revocations(session, after_serial, user, callback);
-}
-
-enum status store_read_rows(struct store_session *session, const struct store_value *after,
-                            struct store_page *page) {
-    return session->engine->read_rows(session, after, page);
-}
-
-enum status store_read_last_row(struct store_session *session, struct store_page *page) {
-    return session->engine->read_last_row(session, page);
-}
-
-enum status store_count_rows(struct store_session *session, const struct store_table *table,
-                             uint64_t *count) {
-    return session->engine->count_rows(session, table, count);
-}
-
-enum status store_write_rows(struct store_session *session, const struct store_page *page) {
-    assert(session->mode == STORE_WRITE);
-    return session->engine->write_rows(session, page);
-}
-
-enum status store_clear_rows(struct store_session *session, const struct store_property *property) {
-    assert(session->mode == STORE_WRITE);
-    return session->engine->clear_rows(session, property);
 }

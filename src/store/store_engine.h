@@ -29,8 +29,92 @@ const char *store_false_number(const struct store_state *state, uint64_t *number
     "d.metadata_hash = v.metadata_hash)"
 #define STORE_NO_DOCUMENT_HAS DOCUMENT_KINDS(STORE_NO_DOCUMENT_OF)
 
+/* Owners whose stored usage is not the counted one: the owner, what is stored, and what is counted.
+ * The limit follows. */
+#define STORE_STORED_USAGE(name, ...)       "coalesce(u." #name ", 0)"
+#define STORE_NEXT_STORED_USAGE(name, ...)  ", coalesce(u." #name ", 0)"
+#define STORE_COUNTED_USAGE(name, ...)      "coalesce(c." #name ", 0)"
+#define STORE_NEXT_COUNTED_USAGE(name, ...) ", coalesce(c." #name ", 0)"
+#define STORE_STORED_USAGES                 STORE_USAGE_COUNTED(STORE_STORED_USAGE, STORE_NEXT_STORED_USAGE)
+#define STORE_COUNTED_USAGES                STORE_USAGE_COUNTED(STORE_COUNTED_USAGE, STORE_NEXT_COUNTED_USAGE)
+#define STORE_CHECK_USAGES                                                                         \
+    "SELECT coalesce(u.owner, c.owner), " STORE_STORED_USAGES ", " STORE_COUNTED_USAGES            \
+    " FROM owner_usage u FULL JOIN owner_usage_counted c ON c.owner = u.owner WHERE "              \
+    "(" STORE_STORED_USAGES ") <> (" STORE_COUNTED_USAGES ") LIMIT "
+
 /* Whether users may append in their own transactions from now on. */
 enum store_appending { STORE_APPENDING_KEPT, STORE_APPENDING_CLOSED, STORE_APPENDING_OPENED };
+
+/* ---- queries ----------------------------------------------------------------------------------
+ */
+
+enum store_query_id {
+    /* One row. */
+    STORE_ENTITY_BY_ID,
+    STORE_ENTITY_BY_REF,
+    STORE_EVENT_BY_NUMBER,
+    STORE_TOPIC_BY_NAME,
+    STORE_TOPIC_BY_STREAM,
+    STORE_DOCUMENT,
+    STORE_CHECKPOINT,
+    /* Walks. */
+    STORE_WALK_ENTITY_EVENTS,
+    STORE_WALK_ENTITY_FRAMES,
+    STORE_WALK_LOG,
+    STORE_WALK_ENTITIES,
+    STORE_LIST_ENTITIES,
+    STORE_WALK_TOPICS,
+    STORE_LIST_TOPICS,
+    STORE_WALK_CHANGED_TOPICS, /* of a store that servers share, like new revocations */
+    STORE_WALK_DOCUMENTS,
+    STORE_WALK_JOURNAL,
+    STORE_WALK_OWNERS,
+    STORE_WALK_DRIFTS,
+    STORE_WALK_REVOCATIONS,
+    STORE_WALK_NEW_REVOCATIONS,
+    STORE_WALK_USAGES,
+    STORE_WALK_QUOTAS,
+    STORE_WALK_OPERATOR_KEYS,
+    STORE_QUERY_COUNT,
+};
+
+/* Which rows: each query uses some of these. The statement of an engine names them by letters, in
+ * the order of its parameters. */
+struct store_query {
+    enum store_query_id id;
+    enum document_kind document; /* of documents; 'p': its name */
+    uint64_t scope;              /* 's': a kind, an entity, a topic or a time */
+    struct slice name;           /* 'n': of the row; or the first name of a list */
+    uint64_t after;              /* 'a': the rows after this one */
+    struct slice after_name;     /* 't': the same of lists by name */
+    uint64_t limit;              /* 'l' */
+};
+
+/* A row of a walk. */
+union store_row {
+    struct store_event event;
+    struct store_entity entity;
+    struct store_topic topic;
+    struct store_document document;
+    struct {
+        struct store_journal_row row;
+        struct store_event event;
+    } journal;
+    struct store_owner_row owner;
+    struct store_drift drift;
+    struct store_revocation revocation;
+    struct store_usage usage;
+    struct store_quota quota;
+    struct store_operator_key operator_key;
+};
+
+typedef enum status store_row_cb(void *user, const union store_row *row);
+
+/* The layout of the query's rows; those of a journal begin with it. */
+const struct store_layout *store_query_layout(const struct store_query *query);
+
+/* ---- the engine --------------------------------------------------------------------------------
+ */
 
 struct store_engine {
     const char *scheme;       /* of its URLs; the rest of the URL is the location given below */
@@ -95,18 +179,12 @@ struct store_engine {
                               size_t count);
     enum status (*load_usages)(struct store_session *session, struct store_usage *usages,
                                size_t count);
-    enum status (*walk_usages)(struct store_session *session, struct slice after_owner,
-                               uint64_t limit, void *user, store_usage_cb *callback);
     enum status (*check_usages)(struct store_session *session, uint64_t limit, void *user,
                                 store_usage_difference_cb *callback);
-    enum status (*walk_quotas)(struct store_session *session, uint64_t after_serial, void *user,
-                               store_quota_cb *callback);
 
     enum status (*put_operator_key)(struct store_session *session,
                                     const struct store_operator_key *key);
     enum status (*drop_operator_key)(struct store_session *session, struct slice name);
-    enum status (*walk_operator_keys)(struct store_session *session, void *user,
-                                      store_operator_key_cb *callback);
     /* NULL: the store has one server. */
     enum status (*leave_audit_event)(struct store_session *session, struct slice type,
                                      struct slice payload);
@@ -119,73 +197,34 @@ struct store_engine {
     enum status (*lower_fork)(struct store_session *session, uint64_t log_id);
     enum status (*load_property)(struct store_session *session, struct slice name,
                                  struct arena *arena, struct slice *value);
+    /* For moves. Adds rows after the key, in the order of the key, until the page is full or there
+     * are no more. after NULL: from the first row on. */
     enum status (*read_rows)(struct store_session *session, const struct store_value *after,
                              struct store_page *page);
+    /* Adds the row with the last key. STATUS_NOT_FOUND: there is no row. */
     enum status (*read_last_row)(struct store_session *session, struct store_page *page);
     enum status (*count_rows)(struct store_session *session, const struct store_table *table,
                               uint64_t *count);
+    /* The write session: the rows of the page in one transaction. */
     enum status (*write_rows)(struct store_session *session, const struct store_page *page);
+    /* The write session: removes the rows that a new store has, together with its generated
+     * secrets, and sets the property, in one transaction. */
     enum status (*clear_rows)(struct store_session *session, const struct store_property *property);
 
     enum status (*read_begin)(struct store_session *session);
     void (*read_end)(struct store_session *session);
     enum status (*read_state)(struct store_session *session, struct store_state *state);
-    enum status (*load_entity)(struct store_session *session, enum entity_kind kind,
-                               struct slice id, struct arena *arena, struct store_entity *entity);
-    enum status (*load_entity_ref)(struct store_session *session, uint64_t ref, struct arena *arena,
-                                   struct store_entity *entity);
-    enum status (*load_event)(struct store_session *session, uint64_t log_id, struct arena *arena,
-                              struct store_event *event);
     enum status (*find_cursor)(struct store_session *session, const struct event_cursor *cursor,
                                uint64_t *log_id);
-    enum status (*load_topic)(struct store_session *session, struct slice name, struct arena *arena,
-                              struct store_topic *topic);
-    enum status (*load_stream)(struct store_session *session, struct slice stream_id,
-                               struct arena *arena, struct store_topic *topic);
     enum status (*measure_replay)(struct store_session *session, const struct store_topic *topic,
                                   uint64_t after_seq, uint64_t limit, struct store_replay *replay);
     enum status (*find_expired)(struct store_session *session, const struct store_topic *topic,
                                 const struct store_expiry_query *query,
                                 struct store_expiry *expiry);
-    enum status (*load_document)(struct store_session *session, enum document_kind kind,
-                                 uint64_t entity_ref, struct arena *arena,
-                                 struct store_document *document);
-    enum status (*load_checkpoint)(struct store_session *session, enum document_kind kind,
-                                   uint64_t entity_ref, struct arena *arena,
-                                   struct store_checkpoint *checkpoint);
-
-    enum status (*walk_entity_events)(struct store_session *session, uint64_t entity_ref,
-                                      uint64_t after_seq, uint64_t limit, void *user,
-                                      store_event_cb *callback);
-    enum status (*walk_entity_frames)(struct store_session *session, uint64_t entity_ref,
-                                      uint64_t after_seq, uint64_t limit, void *user,
-                                      store_event_cb *callback);
-    enum status (*walk_log)(struct store_session *session, uint64_t after_log_id, uint64_t limit,
-                            void *user, store_event_cb *callback);
-    enum status (*walk_entities)(struct store_session *session, enum entity_kind kind,
-                                 uint64_t after_ref, uint64_t limit, void *user,
-                                 store_entity_cb *callback);
-    enum status (*walk_topics)(struct store_session *session, uint64_t after_ref, uint64_t limit,
-                               void *user, store_topic_cb *callback);
-    enum status (*list_entities)(struct store_session *session, enum entity_kind kind,
-                                 struct slice after_id, uint64_t limit, void *user,
-                                 store_entity_cb *callback);
-    enum status (*list_topics)(struct store_session *session, struct slice prefix,
-                               struct slice after_name, uint64_t limit, void *user,
-                               store_topic_cb *callback);
-    enum status (*walk_documents)(struct store_session *session, enum document_kind kind,
-                                  uint64_t after_ref, uint64_t limit, void *user,
-                                  store_document_cb *callback);
-    enum status (*walk_journal)(struct store_session *session, uint64_t topic_ref,
-                                uint64_t after_seq, uint64_t limit, void *user,
-                                store_journal_cb *callback);
-    enum status (*walk_owners)(struct store_session *session, uint64_t topic_ref,
-                               uint64_t after_seq, uint64_t limit, void *user,
-                               store_owner_cb *callback);
-    enum status (*walk_drifts)(struct store_session *session, uint64_t limit, void *user,
-                               store_drift_cb *callback);
-    enum status (*walk_revocations)(struct store_session *session, uint64_t now_ms, void *user,
-                                    store_revocation_cb *callback);
+    enum status (*load)(struct store_session *session, const struct store_query *query,
+                        struct arena *arena, void *row);
+    enum status (*walk)(struct store_session *session, const struct store_query *query, void *user,
+                        store_row_cb *callback);
 
     enum status (*put_node)(struct store_session *session, const struct store_node *node);
     enum status (*tidy_nodes)(struct store_session *session);
@@ -196,10 +235,6 @@ struct store_engine {
     enum status (*walk_nodes)(struct store_session *session, void *user, store_node_cb *callback);
     enum status (*read_progress)(struct store_session *session, uint64_t after_commit_id,
                                  struct store_progress *progress);
-    enum status (*walk_changed_topics)(struct store_session *session, uint64_t after_commit_id,
-                                       void *user, store_topic_cb *callback);
-    enum status (*walk_new_revocations)(struct store_session *session, uint64_t after_serial,
-                                        void *user, store_revocation_cb *callback);
 
     /* Maintenance. NULL: the database has tools of its own, which this sentence names. */
     const char *maintenance_advice;

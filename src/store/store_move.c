@@ -100,7 +100,7 @@ static enum status check_empty(struct move *move) {
         if (table->new_key_max < 0)
             continue;
         store_page_clear(&move->page, table);
-        status = store_read_last_row(move->looking, &move->page);
+        status = move->looking->engine->read_last_row(move->looking, &move->page);
         if (status == STATUS_OK && (table->new_key_max == 0 ||
                                     store_page_row(&move->page, 0)->number > table->new_key_max))
             return refuse(move->message,
@@ -177,7 +177,7 @@ static enum status mark_target(struct move *move, bool is_complete) {
     enum status status = store_session_open(move->target.store, STORE_WRITE, &session);
     if (status == STATUS_OK)
         status = is_complete ? store_put_properties(session, &property, 1)
-                             : store_clear_rows(session, &property);
+                             : session->engine->clear_rows(session, &property);
     status = explain(move->message, session, status);
     store_session_close(session);
     return status;
@@ -195,7 +195,7 @@ static enum status count_all(struct move *move) {
     for (const struct store_table *table = store_tables; status == STATUS_OK && table->name;
          table++) {
         uint64_t count = 0;
-        status = store_count_rows(move->reading, table, &count);
+        status = move->reading->engine->count_rows(move->reading, table, &count);
         move->total += count;
     }
     return explain(move->message, move->reading, status);
@@ -222,9 +222,10 @@ static enum status copy_pages(struct move *move, const struct store_table *table
         }
         store_page_clear(&move->page, table);
         status = explain(move->message, move->reading,
-                         store_read_rows(move->reading, after, &move->page));
+                         move->reading->engine->read_rows(move->reading, after, &move->page));
         if (status == STATUS_OK && (move->page.row_count > 0 || table->is_replaced))
-            status = explain(move->message, writing, store_write_rows(writing, &move->page));
+            status =
+                explain(move->message, writing, writing->engine->write_rows(writing, &move->page));
         move->done += move->page.row_count;
         show(move);
     } while (status == STATUS_OK && move->page.row_count > 0 && !table->is_replaced);
@@ -238,10 +239,10 @@ static enum status copy_table(struct move *move, const struct store_table *table
     store_page_clear(&move->page, table);
     enum status status = STATUS_OK;
     if (!table->is_replaced) {
-        status = store_count_rows(move->looking, table, &found);
+        status = move->looking->engine->count_rows(move->looking, table, &found);
         move->done += found;
         if (status == STATUS_OK)
-            status = store_read_last_row(move->looking, &move->page);
+            status = move->looking->engine->read_last_row(move->looking, &move->page);
         status =
             explain(move->message, move->looking, status == STATUS_NOT_FOUND ? STATUS_OK : status);
     }
@@ -252,11 +253,11 @@ static enum status copy_table(struct move *move, const struct store_table *table
         status = copy_pages(move, table, writing);
     store_session_close(writing);
     if (status == STATUS_OK)
-        status =
-            explain(move->message, move->reading, store_count_rows(move->reading, table, &wanted));
+        status = explain(move->message, move->reading,
+                         move->reading->engine->count_rows(move->reading, table, &wanted));
     if (status == STATUS_OK)
-        status =
-            explain(move->message, move->looking, store_count_rows(move->looking, table, &found));
+        status = explain(move->message, move->looking,
+                         move->looking->engine->count_rows(move->looking, table, &found));
     if (status == STATUS_OK && wanted != found) {
         snprintf(move->message->text, sizeof(move->message->text),
                  "%.150s has %llu rows in %s, and %.150s has %llu", move->source.label,

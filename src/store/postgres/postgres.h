@@ -151,11 +151,16 @@ enum statement_id {
     STATEMENT_COUNT,
 };
 
-/* A statement and the kinds of its parameters: n bigint, t text, b bytea, u uuid; in upper case an
- * array of that. The parameters of one statement are all arrays, or none is. */
+/* A statement and the types of its parameters: n bigint, t text, b bytea, u uuid; in upper case an
+ * array of that. The parameters of one statement are all arrays, or none is. A statement of rows
+ * has a layout instead: one array for each of the columns. In its text, @ stands for the arrays,
+ * and # for the values that they are unnested to. */
 struct postgres_statement {
     const char *sql;
     const char *parameters;
+    const struct store_layout *layout; /* NULL: parameters are set */
+    size_t first_column;               /* of the layout */
+    size_t column_count;
 };
 
 extern const struct postgres_statement postgres_statements[STATEMENT_COUNT];
@@ -436,6 +441,8 @@ void postgres_put_text(struct postgres_session *session, struct slice text);
 /* NULL for a NULL pointer. */
 void postgres_put_bytes(struct postgres_session *session, const void *bytes, size_t size);
 void postgres_put_uuid(struct postgres_session *session, const struct uuid *uuid);
+/* A row of a statement of rows. */
+void postgres_put_row(struct postgres_session *session, const void *row);
 
 /* Runs the statement in a round trip of its own. The caller clears *result, which is set with
  * STATUS_OK only. A read session connects again and repeats it once. */
@@ -467,36 +474,23 @@ struct postgres_row {
 };
 
 bool postgres_is_null(struct postgres_row row, int column);
-/* 0 for NULL, and for a value that is no bigint. */
+/* 0 for NULL, and for a value that is neither bigint nor smallint. */
 uint64_t postgres_number(struct postgres_row row, int column);
 /* data NULL for NULL. */
 struct slice postgres_text(struct postgres_row row, int column);
 /* False: another size. */
 MUST_CHECK bool postgres_bytes(struct postgres_row row, int column, void *bytes, size_t size);
 
-/* The first column of these in a statement's result. False: the row is damaged. */
-#define POSTGRES_EVENT_COLUMNS  15
-#define POSTGRES_ENTITY_COLUMNS 19
-MUST_CHECK bool postgres_row_entity(struct postgres_row row, int first,
-                                    struct store_entity *entity);
-/* entity_first: where the columns of its entity begin, of which kind, id and owner are read. */
-MUST_CHECK bool postgres_row_event(struct postgres_row row, int first, int entity_first,
-                                   struct store_event *event);
+/* When an event was recorded, from the column and the event's cursor. */
 uint64_t postgres_row_time(struct postgres_row row, int column, const struct uuid *cursor);
-MUST_CHECK bool postgres_row_topic(struct postgres_row row, struct store_topic *topic);
-MUST_CHECK bool postgres_row_document(struct postgres_row row, enum document_kind kind,
-                                      struct store_document *document);
-MUST_CHECK bool postgres_row_checkpoint(struct postgres_row row, enum document_kind kind,
-                                        struct store_checkpoint *checkpoint);
-MUST_CHECK bool postgres_row_journal(struct postgres_row row, struct store_journal_row *journal);
-MUST_CHECK bool postgres_row_drift(struct postgres_row row, struct store_drift *drift);
-MUST_CHECK bool postgres_row_revocation(struct postgres_row row,
-                                        struct store_revocation *revocation);
-
-/* Copies of texts into an arena. False: no room. */
-MUST_CHECK bool postgres_keep(struct arena *arena, struct slice *text);
-MUST_CHECK bool postgres_keep_entity(struct arena *arena, struct store_entity *entity);
-MUST_CHECK bool postgres_keep_event(struct arena *arena, struct store_event *event);
+void postgres_read_value(struct postgres_row row, int index, const struct store_column *column,
+                         struct store_value *value);
+/* Reads columns that begin at first into their members. False: the row is damaged. */
+MUST_CHECK bool postgres_read_columns(struct postgres_row row, int first,
+                                      const struct store_column *columns, size_t count, void *read);
+/* The same of all columns of a layout. Other members become zero. */
+MUST_CHECK bool postgres_read_row(struct postgres_row row, int first,
+                                  const struct store_layout *layout, void *read);
 /* Runs a statement that answers one text at most. STATUS_NOT_FOUND: none. */
 MUST_CHECK enum status postgres_query_text(struct postgres_session *session, struct arena *arena,
                                            struct slice *value);
@@ -554,24 +548,15 @@ enum status postgres_mend_journal(struct store_session *base,
 enum status postgres_rebuild_journal(struct store_session *base, uint64_t events_max,
                                      uint64_t now_ms);
 enum status postgres_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);
-/* Sends the usage rows of a batch. */
-MUST_CHECK enum status postgres_send_usages(struct postgres_session *session,
-                                            const struct store_batch *batch);
 enum status postgres_put_quotas(struct store_session *base, const struct store_quota *quotas,
                                 size_t count);
 enum status postgres_load_usages(struct store_session *base, struct store_usage *usages,
                                  size_t count);
-enum status postgres_walk_usages(struct store_session *base, struct slice after_owner,
-                                 uint64_t limit, void *user, store_usage_cb *callback);
 enum status postgres_check_usages(struct store_session *base, uint64_t limit, void *user,
                                   store_usage_difference_cb *callback);
-enum status postgres_walk_quotas(struct store_session *base, uint64_t after_serial, void *user,
-                                 store_quota_cb *callback);
 enum status postgres_put_operator_key(struct store_session *base,
                                       const struct store_operator_key *key);
 enum status postgres_drop_operator_key(struct store_session *base, struct slice name);
-enum status postgres_walk_operator_keys(struct store_session *base, void *user,
-                                        store_operator_key_cb *callback);
 enum status postgres_leave_audit_event(struct store_session *base, struct slice type,
                                        struct slice payload);
 enum status postgres_put_revocations(struct store_session *base,
@@ -588,58 +573,18 @@ enum status postgres_load_secret(struct store_session *base, struct slice name, 
 enum status postgres_read_begin(struct store_session *base);
 void postgres_read_end(struct store_session *base);
 enum status postgres_read_state(struct store_session *base, struct store_state *state);
-enum status postgres_load_entity(struct store_session *base, enum entity_kind kind, struct slice id,
-                                 struct arena *arena, struct store_entity *entity);
-enum status postgres_load_entity_ref(struct store_session *base, uint64_t ref, struct arena *arena,
-                                     struct store_entity *entity);
-enum status postgres_load_event(struct store_session *base, uint64_t log_id, struct arena *arena,
-                                struct store_event *event);
 enum status postgres_find_cursor(struct store_session *base, const struct event_cursor *cursor,
                                  uint64_t *log_id);
-enum status postgres_load_topic(struct store_session *session, struct slice name,
-                                struct arena *arena, struct store_topic *topic);
-enum status postgres_load_stream(struct store_session *session, struct slice stream_id,
-                                 struct arena *arena, struct store_topic *topic);
 enum status postgres_measure_replay(struct store_session *base, const struct store_topic *topic,
                                     uint64_t after_seq, uint64_t limit,
                                     struct store_replay *replay);
 enum status postgres_find_expired(struct store_session *base, const struct store_topic *topic,
                                   const struct store_expiry_query *query,
                                   struct store_expiry *expiry);
-enum status postgres_load_document(struct store_session *base, enum document_kind kind,
-                                   uint64_t entity_ref, struct arena *arena,
-                                   struct store_document *document);
-enum status postgres_load_checkpoint(struct store_session *base, enum document_kind kind,
-                                     uint64_t entity_ref, struct arena *arena,
-                                     struct store_checkpoint *checkpoint);
-enum status postgres_walk_entity_events(struct store_session *session, uint64_t entity_ref,
-                                        uint64_t after_seq, uint64_t limit, void *user,
-                                        store_event_cb *callback);
-enum status postgres_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
-                              void *user, store_event_cb *callback);
-enum status postgres_walk_entities(struct store_session *session, enum entity_kind kind,
-                                   uint64_t after_ref, uint64_t limit, void *user,
-                                   store_entity_cb *callback);
-enum status postgres_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
-                                 void *user, store_topic_cb *callback);
-enum status postgres_list_entities(struct store_session *session, enum entity_kind kind,
-                                   struct slice after_id, uint64_t limit, void *user,
-                                   store_entity_cb *callback);
-enum status postgres_list_topics(struct store_session *session, struct slice prefix,
-                                 struct slice after_name, uint64_t limit, void *user,
-                                 store_topic_cb *callback);
-enum status postgres_walk_documents(struct store_session *session, enum document_kind kind,
-                                    uint64_t after_ref, uint64_t limit, void *user,
-                                    store_document_cb *callback);
-enum status postgres_walk_journal(struct store_session *session, uint64_t topic_ref,
-                                  uint64_t after_seq, uint64_t limit, void *user,
-                                  store_journal_cb *callback);
-enum status postgres_walk_owners(struct store_session *base, uint64_t topic_ref, uint64_t after_seq,
-                                 uint64_t limit, void *user, store_owner_cb *callback);
-enum status postgres_walk_drifts(struct store_session *session, uint64_t limit, void *user,
-                                 store_drift_cb *callback);
-enum status postgres_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
-                                      store_revocation_cb *callback);
+enum status postgres_load(struct store_session *base, const struct store_query *query,
+                          struct arena *arena, void *row);
+enum status postgres_walk(struct store_session *base, const struct store_query *query, void *user,
+                          store_row_cb *callback);
 /* The log's epochs part at its end, unless they do earlier. Derived tables may be missing or of an
  * older schema: the forks of their topics are 0 then. */
 #define POSTGRES_FORK_TOPICS POSTGRES_TEXT_OF(STORE_FORK_TOPICS_MAX)
@@ -682,10 +627,6 @@ enum status postgres_drop_node(struct store_session *base, struct slice id);
 enum status postgres_walk_nodes(struct store_session *base, void *user, store_node_cb *callback);
 enum status postgres_read_progress(struct store_session *base, uint64_t after_commit_id,
                                    struct store_progress *progress);
-enum status postgres_walk_changed_topics(struct store_session *session, uint64_t after_commit_id,
-                                         void *user, store_topic_cb *callback);
-enum status postgres_walk_new_revocations(struct store_session *session, uint64_t after_serial,
-                                          void *user, store_revocation_cb *callback);
 enum status postgres_check_derived(struct store_session *base, struct store_message *message);
 
 #endif

@@ -56,13 +56,8 @@ enum status postgres_put_revocations(struct store_session *base,
     if (status != STATUS_OK)
         return status;
     postgres_begin(session, STATEMENT_PUT_REVOCATIONS);
-    for (size_t i = 0; i < count; i++) {
-        postgres_put_number(session, (uint64_t)revocations[i].kind);
-        postgres_put_text(session, revocations[i].id);
-        postgres_put_text(session, revocations[i].reason);
-        postgres_put_number(session, revocations[i].revoked_at_ms);
-        postgres_put_number(session, revocations[i].expires_at_ms);
-    }
+    for (size_t i = 0; i < count; i++)
+        postgres_put_row(session, &revocations[i]);
     return finish(session, 3);
 }
 
@@ -86,9 +81,7 @@ enum status postgres_use_once(struct store_session *base, struct store_single_us
         return status;
     postgres_begin(session, STATEMENT_ADD_SINGLE_USES);
     for (size_t i = 0; i < count; i++) {
-        postgres_put_number(session, (uint64_t)uses[i].kind);
-        postgres_put_text(session, uses[i].id);
-        postgres_put_number(session, uses[i].expires_at_ms);
+        postgres_put_row(session, &uses[i]);
         uses[i].was_used = true;
     }
     status = postgres_pipeline_send(session);
@@ -151,15 +144,7 @@ enum status postgres_put_operator_key(struct store_session *base,
     if (status != STATUS_OK)
         return status;
     postgres_begin(session, STATEMENT_PUT_OPERATOR_KEY);
-    postgres_put_text(session, key->name);
-    postgres_put_text(session, key->role);
-    postgres_put_text(session, key->id);
-    postgres_put_bytes(session, key->digest, SHA256_BYTES);
-    postgres_put_number(session, key->created_at_ms);
-    postgres_put_number(session, key->rotated_at_ms);
-    postgres_put_text(session, key->previous_id);
-    postgres_put_bytes(session, key->previous_digest, SHA256_BYTES);
-    postgres_put_number(session, key->previous_until_ms);
+    postgres_put_row(session, key);
     return finish(session, 1);
 }
 
@@ -171,32 +156,6 @@ enum status postgres_drop_operator_key(struct store_session *base, struct slice 
     postgres_begin(session, STATEMENT_DROP_OPERATOR_KEY);
     postgres_put_text(session, name);
     return finish(session, 1);
-}
-
-enum status postgres_walk_operator_keys(struct store_session *base, void *user,
-                                        store_operator_key_cb *callback) {
-    struct postgres_session *session = postgres_session_of(base);
-    PGresult *result = NULL;
-    postgres_begin(session, STATEMENT_WALK_OPERATOR_KEYS);
-    enum status status = postgres_query(session, &result);
-    for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
-        struct postgres_row row = {result, i};
-        struct store_operator_key key = {
-            .name = postgres_text(row, 0),
-            .role = postgres_text(row, 1),
-            .id = postgres_text(row, 2),
-            .created_at_ms = postgres_number(row, 4),
-            .rotated_at_ms = postgres_number(row, 5),
-            .previous_id = postgres_text(row, 6),
-            .previous_until_ms = postgres_number(row, 8),
-        };
-        status = postgres_bytes(row, 3, key.digest, SHA256_BYTES) &&
-                         postgres_bytes(row, 7, key.previous_digest, SHA256_BYTES)
-                     ? callback(user, &key)
-                     : postgres_damaged(session, "operator key", key.created_at_ms);
-    }
-    PQclear(result);
-    return status;
 }
 
 enum status postgres_leave_audit_event(struct store_session *base, struct slice type,

@@ -173,92 +173,30 @@ enum status postgres_write_end(struct postgres_session *session, enum status sta
 
 /* ---- the other rows ---- */
 
-static enum status send_entities(struct postgres_session *session,
-                                 const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_PUT_ENTITIES);
-    for (size_t i = 0; i < batch->entity_count; i++) {
-        const struct store_entity *entity = &batch->entities[i];
-        postgres_put_number(session, entity->ref);
-        postgres_put_number(session, entity->kind);
-        postgres_put_text(session, entity->id);
-        postgres_put_text(session, entity->owner.user_id);
-        postgres_put_text(session, entity->owner.guest_scope);
-        postgres_put_text(session, entity->owner.org_id);
-        postgres_put_text(session, entity->status);
-        postgres_put_text(session, entity->worker_id);
-        postgres_put_text(session, entity->thread_id);
-        postgres_put_text(session, entity->workspace_ref);
-        postgres_put_text(session, entity->codex_home_ref);
-        postgres_put_text(session, entity->adapter);
-        postgres_put_text(session, entity->metadata);
-        postgres_put_number(session, entity->created_at_ms);
-        postgres_put_optional(session, entity->started_at_ms);
-        postgres_put_optional(session, entity->stopped_at_ms);
-        postgres_put_optional(session, entity->last_heartbeat_at_ms);
-    }
-    return postgres_pipeline_send(session);
+/* Sends a statement of rows, if there is one. */
+static enum status send_rows(struct postgres_session *session, enum statement_id id,
+                             const void *rows, size_t row_bytes, size_t count) {
+    postgres_begin(session, id);
+    for (size_t i = 0; i < count; i++)
+        postgres_put_row(session, (const char *)rows + i * row_bytes);
+    return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
 }
 
-static enum status send_keys(struct postgres_session *session, const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_ADD_KEYS);
-    for (size_t i = 0; i < batch->key_count; i++) {
-        postgres_put_number(session, batch->keys[i].entity_ref);
-        postgres_put_text(session, batch->keys[i].key);
-        postgres_put_number(session, batch->keys[i].log_id);
-    }
-    return postgres_pipeline_send(session);
-}
-
-static enum status send_topics(struct postgres_session *session, const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_PUT_TOPICS);
-    for (size_t i = 0; i < batch->topic_count; i++) {
-        const struct store_topic *topic = &batch->topics[i];
-        postgres_put_number(session, topic->ref);
-        postgres_put_text(session, topic->name);
-        postgres_put_text(session, topic->stream_id);
-        postgres_put_optional(session, topic->entity_ref);
-        postgres_put_number(session, topic->oldest_seq);
-        if (topic->entity_ref == 0)
-            postgres_put_number(session, topic->head_seq);
-        else
-            postgres_put_optional(session, 0);
-    }
-    return postgres_pipeline_send(session);
-}
-
-/* A release before cut payloads takes them for damage. */
-static const struct store_cut *cut_of(const struct postgres_session *session,
-                                      const struct store_cut *cut) {
-    return session->has_old_readers ? NULL : cut;
-}
-
-static void put_payload(struct postgres_session *session, struct slice payload,
-                        const struct store_cut *cut) {
-    postgres_put_text(session, cut ? cut->text : payload);
-}
-
-static void put_cut(struct postgres_session *session, const struct store_cut *cut) {
-    postgres_put_optional(session, cut ? cut->metadata_at : 0);
-    postgres_put_bytes(session, cut ? cut->metadata_hash : NULL, SHA256_BYTES);
-}
-
+/* A release before cut payloads takes them for damage: while one runs, rows are written whole. */
 static enum status send_documents(struct postgres_session *session, const struct store_batch *batch,
                                   enum document_kind kind) {
-    enum statement_id id = STATEMENT_PUT_DOCUMENTS + kind;
-    postgres_begin(session, id);
+    size_t count = 0;
+    postgres_begin(session, STATEMENT_PUT_DOCUMENTS + kind);
     for (size_t i = 0; i < batch->document_count; i++) {
-        const struct store_document *document = &batch->documents[i];
-        const struct store_cut *cut = cut_of(session, document->cut);
-        if (document->kind != kind)
+        struct store_document document = batch->documents[i];
+        if (session->has_old_readers)
+            document.cut = NULL;
+        if (document.kind != kind)
             continue;
-        postgres_put_number(session, document->entity_ref);
-        postgres_put_text(session, document->key);
-        postgres_put_number(session, document->version);
-        postgres_put_bytes(session, document->payload_hash, sizeof(document->payload_hash));
-        put_payload(session, document->payload, cut);
-        put_cut(session, cut);
+        postgres_put_row(session, &document);
+        count++;
     }
-    return postgres_pipeline_send(session);
+    return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
 }
 
 /* Versions are written while rows are still written whole too: the caller does not know that. */
@@ -270,9 +208,7 @@ static enum status send_metadata(struct postgres_session *session,
         const struct store_cut *cut = batch->documents[i].cut;
         if (!cut || !cut->is_new)
             continue;
-        postgres_put_number(session, batch->documents[i].entity_ref);
-        postgres_put_bytes(session, cut->metadata_hash, sizeof(cut->metadata_hash));
-        postgres_put_text(session, cut->metadata);
+        postgres_put_row(session, &batch->documents[i]);
         count++;
     }
     return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
@@ -285,15 +221,9 @@ static enum status send_comparison(struct postgres_session *session,
     postgres_begin(session, STATEMENT_COMPARE_SUMMARIES + kind);
     for (size_t i = 0; i < batch->checkpoint_count; i++) {
         const struct store_checkpoint *checkpoint = &batch->checkpoints[i];
-        const struct store_summary_rows *rows = checkpoint->replaced;
-        if (checkpoint->kind != kind || !rows)
+        if (checkpoint->kind != kind || !checkpoint->replaced)
             continue;
-        postgres_put_number(session, checkpoint->entity_ref);
-        postgres_put_number(session, rows->last_runtime_seq);
-        postgres_put_bytes(session, rows->summary_hash, sizeof(rows->summary_hash));
-        postgres_put_number(session, rows->document_version);
-        postgres_put_bytes(session, rows->document_hash, sizeof(rows->document_hash));
-        postgres_put_number(session, checkpoint->last_projected_at_ms);
+        postgres_put_row(session, checkpoint);
         count++;
     }
     return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
@@ -302,61 +232,29 @@ static enum status send_comparison(struct postgres_session *session,
 static void report_altered(const PGresult *result) {
     struct store_drift drift;
     for (int i = 0; i < PQntuples(result); i++)
-        if (postgres_row_drift((struct postgres_row){(PGresult *)result, i}, &drift))
+        if (postgres_read_row((struct postgres_row){result, i}, 0, &store_drift_layout, &drift))
             store_report_drift(&drift);
-}
-
-static enum status send_checkpoints(struct postgres_session *session,
-                                    const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_PUT_CHECKPOINTS);
-    for (size_t i = 0; i < batch->checkpoint_count; i++) {
-        const struct store_checkpoint *checkpoint = &batch->checkpoints[i];
-        postgres_put_number(session, checkpoint->entity_ref);
-        postgres_put_text(session, slice_of(document_kind_name(checkpoint->kind)));
-        postgres_put_text(session, checkpoint->document_id);
-        postgres_put_number(session, checkpoint->last_runtime_seq);
-        postgres_put_text(session, checkpoint->projection_version);
-        postgres_put_bytes(session, checkpoint->summary_hash, sizeof(checkpoint->summary_hash));
-        postgres_put_number(session, checkpoint->last_projected_at_ms);
-    }
-    return postgres_pipeline_send(session);
 }
 
 static enum status send_journal(struct postgres_session *session, const struct store_batch *batch) {
     postgres_begin(session, STATEMENT_ADD_JOURNAL);
     for (size_t i = 0; i < batch->journal_count; i++) {
-        const struct store_journal_row *row = &batch->journal[i];
-        const struct store_cut *cut = cut_of(session, row->cut);
-        postgres_put_number(session, row->topic_ref);
-        postgres_put_number(session, row->seq);
-        postgres_put_number(session, row->log_id);
-        postgres_put_number(session, row->entity_ref);
-        postgres_put_number(session, row->document_version);
-        postgres_put_number(session, row->published_at_ms);
-        postgres_put_bytes(session, row->payload_hash, sizeof(row->payload_hash));
-        put_payload(session, row->payload, cut);
-        postgres_put_optional(session, row->first_seq);
-        put_cut(session, cut);
+        struct store_journal_row row = batch->journal[i];
+        if (session->has_old_readers)
+            row.cut = NULL;
+        postgres_put_row(session, &row);
     }
-    return postgres_pipeline_send(session);
+    return batch->journal_count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
 }
 
 static enum status send_drifts(struct postgres_session *session, const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_ADD_DRIFTS);
-    for (size_t i = 0; i < batch->drift_count; i++) {
-        const struct store_drift *drift = &batch->drifts[i];
-        postgres_put_text(session, slice_of(document_kind_name(drift->kind)));
-        postgres_put_number(session, drift->entity_ref);
-        postgres_put_text(session, slice_of(reason_code(drift->reason)));
-        postgres_put_number(session, drift->expected_seq);
-        postgres_put_number(session, drift->actual_seq);
-        postgres_put_number(session, drift->seen_at_ms);
-        postgres_put_text(session, (struct slice){0});
-    }
-    enum status status = postgres_pipeline_send(session);
+    enum status status = send_rows(session, STATEMENT_ADD_DRIFTS, batch->drifts,
+                                   sizeof(*batch->drifts), batch->drift_count);
+    if (status != STATUS_OK || batch->drift_count == 0)
+        return status;
     postgres_begin(session, STATEMENT_DROP_OLD_DRIFTS);
     postgres_put_number(session, POSTGRES_DRIFTS_MAX);
-    return status == STATUS_OK ? postgres_pipeline_send(session) : status;
+    return postgres_pipeline_send(session);
 }
 
 static enum status send_unprojected(struct postgres_session *session,
@@ -370,27 +268,23 @@ static enum status send_unprojected(struct postgres_session *session,
 
 /* ---- the batch ---- */
 
-static bool has_documents(const struct store_batch *batch, int kind) {
-    for (size_t i = 0; i < batch->document_count; i++)
-        if ((int)batch->documents[i].kind == kind)
-            return true;
-    return false;
-}
-
 static enum status send_authority(struct postgres_session *session, const struct store_batch *batch,
                                   uint64_t *expected, struct uuid *max) {
     enum status status = STATUS_OK;
     *max = session->tail.client_id_max;
     if (batch->event_count > 0)
         status = postgres_send_positions(session, batch, expected);
-    if (status == STATUS_OK && batch->entity_count > 0)
-        status = send_entities(session, batch);
+    if (status == STATUS_OK)
+        status = send_rows(session, STATEMENT_PUT_ENTITIES, batch->entities,
+                           sizeof(*batch->entities), batch->entity_count);
     if (status == STATUS_OK && batch->event_count > 0)
         status = postgres_send_events(session, batch, max);
-    if (status == STATUS_OK && batch->key_count > 0)
-        status = send_keys(session, batch);
-    if (status == STATUS_OK && batch->usage_count > 0)
-        status = postgres_send_usages(session, batch);
+    if (status == STATUS_OK)
+        status = send_rows(session, STATEMENT_ADD_KEYS, batch->keys, sizeof(*batch->keys),
+                           batch->key_count);
+    if (status == STATUS_OK)
+        status = send_rows(session, STATEMENT_PUT_USAGES, batch->usages, sizeof(*batch->usages),
+                           batch->usage_count);
     if (status != STATUS_OK || batch->imported_log_id == 0)
         return status;
     /* The journals of the log that is imported have other sequences. */
@@ -407,19 +301,21 @@ static enum status send_authority(struct postgres_session *session, const struct
 }
 
 static enum status send_derived(struct postgres_session *session, const struct store_batch *batch) {
-    enum status status = batch->topic_count > 0 ? send_topics(session, batch) : STATUS_OK;
+    enum status status = send_rows(session, STATEMENT_PUT_TOPICS, batch->topics,
+                                   sizeof(*batch->topics), batch->topic_count);
     if (status == STATUS_OK)
         status = send_metadata(session, batch);
     for (int kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
         status = send_comparison(session, batch, (enum document_kind)kind);
-        if (status == STATUS_OK && has_documents(batch, kind))
+        if (status == STATUS_OK)
             status = send_documents(session, batch, (enum document_kind)kind);
     }
-    if (status == STATUS_OK && batch->checkpoint_count > 0)
-        status = send_checkpoints(session, batch);
-    if (status == STATUS_OK && batch->journal_count > 0)
+    if (status == STATUS_OK)
+        status = send_rows(session, STATEMENT_PUT_CHECKPOINTS, batch->checkpoints,
+                           sizeof(*batch->checkpoints), batch->checkpoint_count);
+    if (status == STATUS_OK)
         status = send_journal(session, batch);
-    if (status == STATUS_OK && batch->drift_count > 0)
+    if (status == STATUS_OK)
         status = send_drifts(session, batch);
     if (status == STATUS_OK && (batch->is_projected || batch->unprojected_from > 0))
         status = send_unprojected(session, batch);

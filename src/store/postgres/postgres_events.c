@@ -104,37 +104,6 @@ enum status postgres_send_positions(struct postgres_session *session,
 
 /* ---- rows ---- */
 
-static void put_event(struct postgres_session *session, const struct store_event *event) {
-    bool is_cursor = uuid_compare(&event->event_id, &event->cursor) == 0;
-    bool has_owner = entity_row(event->entity_kind)->has_event_owner;
-    const struct slice absent = {0};
-    postgres_put_number(session, event->log_id);
-    postgres_put_number(session, event->entity_ref);
-    postgres_put_number(session, event->seq);
-    postgres_put_uuid(session, &event->cursor);
-    postgres_put_uuid(session, is_cursor ? NULL : &event->event_id);
-    postgres_put_text(session, event->type);
-    postgres_put_text(session, has_owner ? event->owner.user_id : absent);
-    postgres_put_text(session, has_owner ? event->owner.guest_scope : absent);
-    postgres_put_text(session, has_owner ? event->owner.org_id : absent);
-    postgres_put_bytes(session, event->payload_hash, sizeof(event->payload_hash));
-    postgres_put_bytes(session, event->prev_chain_hash, sizeof(event->prev_chain_hash));
-    postgres_put_bytes(session, event->chain_hash, sizeof(event->chain_hash));
-    postgres_put_text(session, event->payload);
-    if (event->recorded_at_ms == uuid7_timestamp_ms(&event->cursor))
-        postgres_put_optional(session, 0);
-    else
-        postgres_put_number(session, event->recorded_at_ms);
-    postgres_put_number(session, event->chain_version);
-}
-
-static enum status send_rows(struct postgres_session *session, const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_ADD_EVENTS);
-    for (size_t i = 0; i < batch->event_count; i++)
-        put_event(session, &batch->events[i]);
-    return postgres_pipeline_send(session);
-}
-
 static bool is_supplied(const struct postgres_tail *tail, const struct store_event *event) {
     /* An id that another store minted counts as supplied, even where it is the cursor's. */
     return uuid_compare(&event->event_id, &event->cursor) != 0 ||
@@ -152,8 +121,7 @@ static enum status send_ids(struct postgres_session *session, const struct store
             continue;
         if (uuid_compare(&event->event_id, max) > 0)
             *max = event->event_id;
-        postgres_put_uuid(session, &event->event_id);
-        postgres_put_number(session, event->log_id);
+        postgres_put_row(session, event);
     }
     return send_any(session);
 }
@@ -184,7 +152,10 @@ static enum status send_id_checks(struct postgres_session *session, const struct
 
 enum status postgres_send_events(struct postgres_session *session, const struct store_batch *batch,
                                  struct uuid *max) {
-    enum status status = send_rows(session, batch);
+    postgres_begin(session, STATEMENT_ADD_EVENTS);
+    for (size_t i = 0; i < batch->event_count; i++)
+        postgres_put_row(session, &batch->events[i]);
+    enum status status = postgres_pipeline_send(session);
     if (status == STATUS_OK)
         status = send_ids(session, batch, max);
     return status == STATUS_OK ? send_id_checks(session, batch, max) : status;

@@ -15,31 +15,28 @@
 #define NUMBER_MAX 24
 
 /* The derived tables and views with their columns, in order. */
+#define SHAPE(table, LIST)                     "('" table "', '" STORE_NAMES(LIST) "'), "
+#define DOCUMENT_SHAPE(kind, name, table, ...) SHAPE(table, STORE_DOCUMENTS)
+#define VIEW_SHAPE(kind, name, table, view, ...)                                                   \
+    "('" view "', '" STORE_NAMES(STORE_DOCUMENT_KEY)                                               \
+        STORE_DOCUMENT_VALUES(STORE_NEXT_NAME, STORE_NEXT_NAME) ", payload'), "
 #define SHAPES                                                                                     \
-    "('khala_projection_drifts', 'id,projection_name,entity_ref,reason,expected_seq,actual_seq,"   \
-    "seen_at,subject'), "                                                                          \
-    "('topics', 'ref,topic,stream_id,entity_ref,oldest_seq,head_seq,journal_epoch,damaged_seq'), " \
-    "('journal', 'topic_ref,seq,log_id,entity_ref,doc_version,published_at,first_entity_seq,"      \
-    "payload_hash,payload,metadata_at,metadata_hash'), "                                           \
-    "('summary_metadata', 'entity_ref,metadata_hash,metadata'), "                                  \
-    "('run_documents', 'entity_ref,doc_key,doc_version,payload_hash,payload,metadata_at,"          \
-    "metadata_hash'), "                                                                            \
-    "('worker_documents', 'entity_ref,doc_key,doc_version,payload_hash,payload,metadata_at,"       \
-    "metadata_hash'), "                                                                            \
-    "('checkpoints', 'entity_ref,projection_name,document_id,last_runtime_seq,"                    \
-    "projection_version,summary_hash,last_projected_at'), "                                        \
-    "('sync_run_summaries', 'entity_ref,doc_key,doc_version,payload_hash,payload'), "              \
-    "('sync_codex_worker_summaries', 'entity_ref,doc_key,doc_version,payload_hash,payload'), "     \
-    "('sync_topic_sequences', 'topic,next_watermark'), "                                           \
-    "('sync_stream_events', 'topic,watermark,doc_key,doc_version,payload,payload_hash,"            \
-    "inserted_at'), "                                                                              \
-    "('khala_projection_checkpoints', 'projection_name,entity_id,document_id,last_runtime_seq,"    \
-    "projection_version,summary_hash,last_projected_at')"
+    SHAPE("khala_projection_drifts", STORE_DRIFTS)                                                 \
+    SHAPE("topics", STORE_TOPICS)                                                                  \
+    SHAPE("journal", STORE_JOURNAL)                                                                \
+    SHAPE("summary_metadata", STORE_SUMMARY_METADATA)                                              \
+    DOCUMENT_KINDS(DOCUMENT_SHAPE)                                                                 \
+    SHAPE("checkpoints", STORE_CHECKPOINTS)                                                        \
+    DOCUMENT_KINDS(VIEW_SHAPE)                                                                     \
+    "('sync_topic_sequences', 'topic, next_watermark'), ('sync_stream_events', 'topic, "           \
+    "watermark, doc_key, doc_version, payload, payload_hash, inserted_at'), "                      \
+    "('khala_projection_checkpoints', 'projection_name, entity_id, document_id, "                  \
+    "last_runtime_seq, projection_version, summary_hash, last_projected_at')"
 /* Names of damaged ones, with their kind where there is one of that name. */
 #define DAMAGED                                                                                    \
     "SELECT w.name, coalesce(c.relkind::text, '') FROM (VALUES " SHAPES ") w(name, columns) LEFT " \
     "JOIN pg_class c ON c.oid = to_regclass('runtime.' || w.name) WHERE w.columns IS DISTINCT "    \
-    "FROM (SELECT string_agg(a.attname, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE "         \
+    "FROM (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a WHERE "        \
     "a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"
 
 /* ---- tools ---- */

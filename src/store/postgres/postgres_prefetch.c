@@ -6,10 +6,12 @@
 /* How STATEMENT_PREFETCH_EVENTS finds an event. */
 enum find { FIND_LOG_ID, FIND_ID, FIND_KEY, FIND_FIRST };
 
-/* Columns of STATEMENT_PREFETCH_EVENTS behind those of the event and the entity. */
-#define EVENT_ORDER  (POSTGRES_EVENT_COLUMNS + POSTGRES_ENTITY_COLUMNS)
-#define EVENT_LOG_ID (EVENT_ORDER + 1)
-#define ENTITY_ORDER POSTGRES_ENTITY_COLUMNS
+/* Columns of STATEMENT_PREFETCH_EVENTS behind those of the event and of the entity. */
+enum event_column { EVENT_ORDER, EVENT_LOG_ID };
+
+static int first_behind(const struct store_layout *layout) {
+    return (int)store_layout_selected(layout);
+}
 
 static enum status send_entities(struct postgres_session *session,
                                  const struct store_prefetch *prefetch) {
@@ -108,8 +110,9 @@ static enum status take_entities(struct postgres_session *session,
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
         struct postgres_row row = {result, i};
         struct store_entity entity;
-        struct store_entity_lookup *lookup = entity_of(prefetch, row, ENTITY_ORDER);
-        bool is_sound = postgres_row_entity(row, 0, &entity);
+        struct store_entity_lookup *lookup =
+            entity_of(prefetch, row, first_behind(&store_entity_layout));
+        bool is_sound = postgres_read_row(row, 0, &store_entity_layout, &entity);
         if (!lookup)
             continue;
         lookup->ref = entity.ref;
@@ -122,19 +125,22 @@ static enum status take_entities(struct postgres_session *session,
 
 static enum status take_event(struct postgres_session *session, struct postgres_row row,
                               struct store_event_lookup *lookup) {
-    uint64_t log_id = postgres_number(row, EVENT_LOG_ID);
+    int holder = first_behind(&store_event_layout);
+    uint64_t log_id =
+        postgres_number(row, holder + first_behind(&store_entity_layout) + EVENT_LOG_ID);
     if (postgres_is_null(row, 0)) /* An index that names the event makes its absence damage. */
         return lookup->by == STORE_EVENT_BY_LOG_ID ? STATUS_NOT_FOUND
                                                    : postgres_damaged(session, "event", log_id);
-    if (!postgres_row_event(row, 0, POSTGRES_EVENT_COLUMNS, &lookup->event))
+    if (!postgres_read_row(row, 0, &store_event_layout, &lookup->event))
         return postgres_damaged(session, "event", log_id);
-    if (!postgres_keep_event(lookup->arena, &lookup->event))
+    if (!store_keep(lookup->arena, &store_event_layout, &lookup->event))
         return STATUS_OUT_OF_MEMORY;
     if (!lookup->holder)
         return STATUS_OK;
-    if (!postgres_row_entity(row, POSTGRES_EVENT_COLUMNS, lookup->holder))
+    if (!postgres_read_row(row, holder, &store_entity_layout, lookup->holder))
         return postgres_damaged(session, "entity", lookup->event.entity_ref);
-    return postgres_keep_entity(lookup->arena, lookup->holder) ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    return store_keep(lookup->arena, &store_entity_layout, lookup->holder) ? STATUS_OK
+                                                                           : STATUS_OUT_OF_MEMORY;
 }
 
 static enum status take_events(struct postgres_session *session,
@@ -143,7 +149,8 @@ static enum status take_events(struct postgres_session *session,
     enum status status = postgres_pipeline_receive(session, &result);
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
         struct postgres_row row = {result, i};
-        uint64_t order = postgres_number(row, EVENT_ORDER);
+        uint64_t order = postgres_number(row, first_behind(&store_event_layout) +
+                                                  first_behind(&store_entity_layout) + EVENT_ORDER);
         if (order < 1 || order > prefetch->event_count)
             continue;
         struct store_event_lookup *lookup = &prefetch->events[order - 1];

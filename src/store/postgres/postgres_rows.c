@@ -18,8 +18,8 @@
 
 /* ---- values ---- */
 
-static const char *type_of(char kind) {
-    switch (kind) {
+static const char *type_of(const struct store_column *column) {
+    switch (store_column_type(column)) {
     case 'n':
         return "bigint";
     case 's':
@@ -39,7 +39,9 @@ union number {
 };
 
 /* The bytes of a value that is not NULL; number holds those of a number. */
-static struct slice bytes_of(char kind, const struct store_value *value, union number *number) {
+static struct slice bytes_of(const struct store_column *column, const struct store_value *value,
+                             union number *number) {
+    char kind = store_column_type(column);
     if (kind == 'n') {
         number->wide = htobe64((uint64_t)value->number);
         return (struct slice){(const char *)&number->wide, sizeof(number->wide)};
@@ -49,25 +51,6 @@ static struct slice bytes_of(char kind, const struct store_value *value, union n
         return (struct slice){(const char *)&number->narrow, sizeof(number->narrow)};
     }
     return value->bytes;
-}
-
-static struct store_value value_of(char kind, const PGresult *result, int row, int column) {
-    const char *data = PQgetvalue(result, row, column);
-    size_t size = (size_t)PQgetlength(result, row, column);
-    union number number = {0};
-    struct store_value value = {.is_null = PQgetisnull(result, row, column) == 1};
-    if (value.is_null)
-        return value;
-    if (kind == 'n' && size == sizeof(number.wide)) {
-        memcpy(&number.wide, data, size);
-        value.number = (int64_t)be64toh(number.wide);
-    } else if (kind == 's' && size == sizeof(number.narrow)) {
-        memcpy(&number.narrow, data, size);
-        value.number = (int16_t)ntohs(number.narrow);
-    } else {
-        value.bytes = (struct slice){data, size};
-    }
-    return value;
 }
 
 /* ---- reading ---- */
@@ -89,8 +72,9 @@ static enum status add_rows(struct postgres_session *session, const PGresult *re
     struct store_value values[STORE_PAGE_COLUMNS_MAX];
     enum status status = STATUS_OK;
     for (int row = 0; status == STATUS_OK && row < PQntuples(result); row++) {
-        for (size_t i = 0; i < page->column_count; i++)
-            values[i] = value_of(page->table->kinds[i], result, row, (int)i);
+        for (size_t i = 0; i < page->table->layout->column_count; i++)
+            postgres_read_value((struct postgres_row){result, row}, (int)i,
+                                &page->table->layout->columns[i], &values[i]);
         status = store_page_add(page, values);
     }
     if (status == STATUS_INTERNAL_ERROR)
@@ -114,7 +98,7 @@ static enum status query_rows(struct postgres_session *session,
     *count = 0;
     store_rows_sql(query, sql);
     for (size_t i = 0; i < key_count; i++) {
-        struct slice bytes = bytes_of(query->table->kinds[i], &after[i], &numbers[i]);
+        struct slice bytes = bytes_of(&query->table->layout->columns[i], &after[i], &numbers[i]);
         data[i] = bytes.data;
         sizes[i] = (int)bytes.size;
         formats[i] = 1;
@@ -137,7 +121,7 @@ static void places(const struct store_table *table, char text[128]) {
     int size = 0;
     for (size_t i = 0; i < table->key_count; i++)
         size += snprintf(text + size, 128 - (size_t)size, "%s$%zu::%s", i > 0 ? ", " : "", i + 1,
-                         type_of(table->kinds[i]));
+                         type_of(&table->layout->columns[i]));
 }
 
 enum status postgres_read_rows(struct store_session *base, const struct store_value *after,
@@ -202,44 +186,42 @@ static enum status delete_rows(struct postgres_session *session, const struct st
     return execute(session, sql);
 }
 
-static enum status put_u32(struct buffer *text, uint32_t number) {
-    uint32_t ordered = htonl(number);
-    return buffer_append(text, &ordered, sizeof(ordered));
-}
-
-static enum status put_row(const struct store_page *page, size_t index, struct buffer *text) {
-    const struct store_value *row = store_page_row(page, index);
-    uint16_t column_count = htons((uint16_t)page->column_count);
-    enum status status = buffer_append(text, &column_count, sizeof(column_count));
-    for (size_t i = 0; status == STATUS_OK && i < page->column_count; i++) {
-        union number number;
-        struct slice bytes = {0};
-        if (!row[i].is_null)
-            bytes = bytes_of(page->table->kinds[i], &row[i], &number);
-        status = put_u32(text, row[i].is_null ? UINT32_MAX : (uint32_t)bytes.size);
-        if (status == STATUS_OK && bytes.size > 0)
-            status = buffer_append_slice(text, bytes);
-    }
-    return status;
-}
-
-/* The signature, no flags, no extension; the rows; the mark of the end. */
-static enum status put_page(const struct store_page *page, struct buffer *text) {
+/* A page in the form of COPY: the signature, no flags, no extension; the rows; the mark of the end.
+ */
+static void put_page(const struct store_page *page, struct buffer *text) {
     static const char head[] = "PGCOPY\n\377\r\n\0\0\0\0\0\0\0\0\0";
     static const char end[2] = "\377\377";
     _Static_assert(sizeof(head) - 1 == 19, "the size of the head");
-    enum status status = buffer_append(text, head, sizeof(head) - 1);
-    for (size_t i = 0; status == STATUS_OK && i < page->row_count; i++)
-        status = put_row(page, i, text);
-    return status == STATUS_OK ? buffer_append(text, end, sizeof(end)) : status;
+    const struct store_layout *layout = page->table->layout;
+    uint16_t column_count = htons((uint16_t)layout->column_count);
+    buffer_append(text, head, sizeof(head) - 1);
+    for (size_t i = 0; i < page->row_count; i++) {
+        const struct store_value *row = store_page_row(page, i);
+        buffer_append(text, &column_count, sizeof(column_count));
+        for (size_t column = 0; column < layout->column_count; column++) {
+            union number number;
+            struct slice bytes = {0};
+            uint32_t size = UINT32_MAX;
+            if (!row[column].is_null) {
+                bytes = bytes_of(&layout->columns[column], &row[column], &number);
+                size = htonl((uint32_t)bytes.size);
+            }
+            buffer_append(text, &size, sizeof(size));
+            buffer_append_slice(text, bytes);
+        }
+    }
+    buffer_append(text, end, sizeof(end));
 }
 
 static enum status copy_in(struct postgres_session *session, const struct store_page *page,
                            struct slice text) {
     char sql[STORE_ROWS_SQL_BYTES_MAX];
     PGresult *result = NULL;
-    snprintf(sql, sizeof(sql), "COPY %s (%s) FROM STDIN (FORMAT binary)", page->table->name,
-             page->table->columns);
+    struct buffer command = buffer_over(sql, sizeof(sql));
+    buffer_printf(&command, "COPY %s (", page->table->name);
+    store_table_names(page->table, page->table->layout->column_count, "", &command);
+    buffer_printf(&command, ") FROM STDIN (FORMAT binary)%c", '\0');
+    assert(buffer_status(&command) == STATUS_OK);
     result = PQexec(session->connection, sql);
     bool is_begun = PQresultStatus(result) == PGRES_COPY_IN;
     enum status status = is_begun ? STATUS_OK : postgres_fault(session, result);
@@ -273,12 +255,12 @@ enum status postgres_write_rows(struct store_session *base, const struct store_p
     struct postgres_session *session = postgres_session_of(base);
     struct buffer text;
     buffer_init(&text, COPY_BYTES_MAX);
-    enum status status = put_page(page, &text);
-    if (status != STATUS_OK) {
+    put_page(page, &text);
+    if (buffer_status(&text) != STATUS_OK) {
         buffer_release(&text);
         return STATUS_OUT_OF_MEMORY;
     }
-    status = postgres_write_open(session);
+    enum status status = postgres_write_open(session);
     if (status == STATUS_OK) {
         if (page->table->is_replaced)
             status = delete_rows(session, page->table);

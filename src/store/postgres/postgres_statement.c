@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <endian.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -17,20 +18,53 @@
 /* Dimensions, flags, the type of an element, length, lower bound. */
 #define ARRAY_HEADER_BYTES 20
 #define NULL_LENGTH        UINT32_MAX
+/* A statement of rows with its parameters written out. */
+#define SQL_BYTES_MAX 4096
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static uint32_t element_type(char kind) {
-    switch (tolower((unsigned char)kind)) {
-    case 'n':
-        return OID_BIGINT;
-    case 't':
-        return OID_TEXT;
-    case 'b':
-        return OID_BYTEA;
-    default:
-        return OID_UUID;
+static size_t parameter_count(const struct postgres_statement *statement) {
+    return statement->layout ? statement->column_count : strlen(statement->parameters);
+}
+
+static char parameter_type(const struct postgres_statement *statement, size_t index) {
+    if (!statement->layout)
+        return statement->parameters[index];
+    char type = store_column_type(&statement->layout->columns[statement->first_column + index]);
+    return (char)toupper(type == 's' ? 'n' : type);
+}
+
+static const struct {
+    const char *name;
+    uint32_t oid;
+} types[UCHAR_MAX] = {
+    ['n'] = {"bigint", OID_BIGINT},
+    ['t'] = {"text", OID_TEXT},
+    ['b'] = {"bytea", OID_BYTEA},
+    ['u'] = {"uuid", OID_UUID},
+};
+
+static uint32_t element_type(char type) {
+    return types[tolower((unsigned char)type)].oid;
+}
+
+/* The text of a statement, NUL-terminated, with the parameters of its rows written out. */
+static const char *sql_of(enum statement_id id, char memory[SQL_BYTES_MAX]) {
+    const struct postgres_statement *statement = &postgres_statements[id];
+    if (!statement->layout)
+        return statement->sql;
+    struct buffer sql = buffer_over(memory, SQL_BYTES_MAX);
+    for (const char *next = statement->sql; *next; next++) {
+        if (*next != '@' && *next != '#')
+            buffer_append_byte(&sql, *next);
+        for (size_t i = 0; (*next == '@' || *next == '#') && i < statement->column_count; i++)
+            buffer_printf(&sql, *next == '@' ? "%s$%zu::%s[]" : "%sunnest($%zu::%s[])",
+                          i > 0 ? ", " : "", i + 1,
+                          types[tolower((unsigned char)parameter_type(statement, i))].name);
     }
+    buffer_append_byte(&sql, '\0');
+    assert(buffer_status(&sql) == STATUS_OK);
+    return memory;
 }
 
 static void append(struct postgres_session *session, struct postgres_parameter *parameter,
@@ -40,10 +74,10 @@ static void append(struct postgres_session *session, struct postgres_parameter *
 }
 
 void postgres_begin(struct postgres_session *session, enum statement_id id) {
-    const char *kinds = postgres_statements[id].parameters;
+    const struct postgres_statement *statement = &postgres_statements[id];
     session->statement = id;
     session->gathered = STATUS_OK;
-    session->parameter_count = strlen(kinds);
+    session->parameter_count = parameter_count(statement);
     session->next_parameter = 0;
     assert(session->parameter_count <= POSTGRES_PARAMETERS_MAX);
     for (size_t i = 0; i < session->parameter_count; i++) {
@@ -52,20 +86,20 @@ void postgres_begin(struct postgres_session *session, enum statement_id id) {
         buffer_clear(&parameter->bytes);
         parameter->count = 0;
         parameter->is_null = false;
-        if (isupper((unsigned char)kinds[i]))
+        if (isupper((unsigned char)parameter_type(statement, i)))
             append(session, parameter, header, sizeof(header));
     }
 }
 
 /* bytes NULL: the value NULL. */
 static void put(struct postgres_session *session, char kind, const void *bytes, size_t size) {
-    const char *kinds = postgres_statements[session->statement].parameters;
     assert(session->parameter_count > 0);
     size_t index = session->next_parameter;
     struct postgres_parameter *parameter = &session->parameters[index];
-    assert(tolower((unsigned char)kinds[index]) == kind);
+    char wanted = parameter_type(&postgres_statements[session->statement], index);
+    assert(tolower((unsigned char)wanted) == kind);
     session->next_parameter = (index + 1) % session->parameter_count;
-    if (isupper((unsigned char)kinds[index])) {
+    if (isupper((unsigned char)wanted)) {
         uint32_t length = htonl(bytes ? (uint32_t)size : NULL_LENGTH);
         append(session, parameter, &length, sizeof(length));
         parameter->count++;
@@ -109,6 +143,22 @@ void postgres_put_uuid(struct postgres_session *session, const struct uuid *uuid
     put(session, 'u', uuid ? uuid->bytes : NULL, sizeof(uuid->bytes));
 }
 
+void postgres_put_row(struct postgres_session *session, const void *row) {
+    const struct postgres_statement *statement = &postgres_statements[session->statement];
+    const struct store_column *columns = statement->layout->columns + statement->first_column;
+    for (size_t i = 0; i < statement->column_count; i++) {
+        struct store_value value = {0};
+        char type = store_column_type(&columns[i]);
+        store_column_get(&columns[i], row, &value);
+        if (type != 'n' && type != 's')
+            put(session, type, value.is_null ? NULL : value.bytes.data, value.bytes.size);
+        else if (value.is_null)
+            put(session, 'n', NULL, 0);
+        else
+            postgres_put_signed(session, value.number);
+    }
+}
+
 /* The parameters as libpq takes them. */
 struct arguments {
     const char *values[POSTGRES_PARAMETERS_MAX];
@@ -128,7 +178,7 @@ static void finish_array(struct postgres_parameter *parameter, char kind) {
 
 static enum status finish_parameters(struct postgres_session *session,
                                      struct arguments *arguments) {
-    const char *kinds = postgres_statements[session->statement].parameters;
+    const struct postgres_statement *statement = &postgres_statements[session->statement];
     assert(session->next_parameter == 0);
     if (session->gathered != STATUS_OK) {
         snprintf(session->error, sizeof(session->error),
@@ -138,8 +188,9 @@ static enum status finish_parameters(struct postgres_session *session,
     }
     for (size_t i = 0; i < session->parameter_count; i++) {
         struct postgres_parameter *parameter = &session->parameters[i];
-        if (isupper((unsigned char)kinds[i]))
-            finish_array(parameter, kinds[i]);
+        char type = parameter_type(statement, i);
+        if (isupper((unsigned char)type))
+            finish_array(parameter, type);
         arguments->values[i] = parameter->is_null          ? NULL
                                : parameter->bytes.size > 0 ? parameter->bytes.data
                                                            : "";
@@ -211,13 +262,13 @@ static enum status take(struct postgres_session *session, PGresult **result) {
 }
 
 static enum status prepare(struct postgres_session *session) {
-    char name[16];
+    char name[16], sql[SQL_BYTES_MAX];
     enum statement_id id = session->statement;
     if (session->prepared[id])
         return STATUS_OK;
     name_of(id, name);
     PGresult *result = NULL;
-    if (PQsendPrepare(session->connection, name, postgres_statements[id].sql, 0, NULL))
+    if (PQsendPrepare(session->connection, name, sql_of(id, sql), 0, NULL))
         result = postgres_results(session->store, session->connection);
     enum status status = take(session, &result);
     PQclear(result);
@@ -284,14 +335,14 @@ static void note_sent(struct postgres_session *session, bool is_preparation) {
 
 enum status postgres_pipeline_send(struct postgres_session *session) {
     struct arguments arguments;
-    char name[16];
+    char name[16], sql[SQL_BYTES_MAX];
     enum statement_id id = session->statement;
     enum status status = finish_parameters(session, &arguments);
     if (status != STATUS_OK)
         return status;
     name_of(id, name);
     if (!session->prepared[id]) {
-        if (!PQsendPrepare(session->connection, name, postgres_statements[id].sql, 0, NULL))
+        if (!PQsendPrepare(session->connection, name, sql_of(id, sql), 0, NULL))
             return postgres_fault(session, NULL);
         note_sent(session, true);
     }

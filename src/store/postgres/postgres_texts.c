@@ -4,24 +4,41 @@
 #define HEAD_OF(entity_ref)                                                                        \
     "(SELECT x.seq FROM events x WHERE x.entity_ref = " entity_ref " ORDER BY x.seq DESC LIMIT 1)"
 
-/* POSTGRES_ENTITY_COLUMNS: the entity, and its last event where head is true. */
-#define ENTITY_COLUMNS                                                                             \
-    "n.ref, n.kind::bigint, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id, n.status, "      \
-    "n.worker_id, n.thread_id, n.workspace_ref, n.codex_home_ref, n.adapter, n.metadata, "         \
-    "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.chain_hash "
+/* Lists of columns with the alias of their table. */
+#define OF_D(name, ...)      "d." #name
+#define NEXT_OF_D(name, ...) ", d." #name
+#define OF_E(name, ...)      "e." #name
+#define NEXT_OF_E(name, ...) ", e." #name
+#define OF_J(name, ...)      "j." #name
+#define NEXT_OF_J(name, ...) ", j." #name
+#define OF_N(name, ...)      "n." #name
+#define NEXT_OF_N(name, ...) ", n." #name
+#define OF_T(name, ...)      "t." #name
+#define NEXT_OF_T(name, ...) ", t." #name
+#define OF_U(name, ...)      "u." #name
+#define NEXT_OF_U(name, ...) ", u." #name
+
+/* The parameters are arrays, one for each column of the list. skipped: columns of the layout before
+ * it. */
+#define ROWS(layout_name, skipped, LIST)                                                           \
+    .layout = &store_##layout_name##_layout, .first_column = skipped,                              \
+    .column_count = STORE_COUNT(LIST)
+/* All rows of the parameters; the last one of those with the same key. */
+#define ALL_ROWS(LIST) "(" STORE_NAMES(LIST) ") SELECT * FROM unnest(@) "
+#define LAST_ROWS(LIST, KEY)                                                                       \
+    "(" STORE_NAMES(LIST) ") SELECT DISTINCT ON (" STORE_NAMES(KEY) ") " STORE_NAMES(              \
+        LIST) " FROM unnest(@) WITH ORDINALITY u(" STORE_NAMES(LIST) ", o) ORDER BY " STORE_NAMES(KEY) ", o DESC ON CONFLICT (" STORE_NAMES(KEY) ") "
+
+/* The entity, and its last event where head is true. */
+#define ENTITY_COLUMNS STORE_ENTITIES(OF_N, NEXT_OF_N) ", h.seq, h.chain_hash "
 #define HEAD(condition)                                                                            \
     "LEFT JOIN LATERAL (SELECT x.seq, x.chain_hash FROM events x WHERE x.entity_ref = n.ref "      \
     "ORDER BY x.seq DESC LIMIT 1) h ON " condition " "
 #define ENTITY_SELECT "SELECT " ENTITY_COLUMNS "FROM entities n " HEAD("true")
 
-/* POSTGRES_EVENT_COLUMNS. Left joins: a row without its partner is damage, which must be reported
- * and not skipped. */
-#define EVENT_COLUMNS                                                                              \
-    "e.log_id, e.entity_ref, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "               \
-    "e.owner_guest_scope, e.org_id, e.payload_hash, e.prev_chain_hash, e.chain_hash, e.payload, "  \
-    "e.recorded_at, e.chain_version::bigint "
-/* The first columns of an entity, as ENTITY_COLUMNS has them. */
-#define ENTITY_NAME ", n.ref, n.kind::bigint, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id "
+/* Left joins: a row without its partner is damage, which must be reported and not skipped. */
+#define EVENT_COLUMNS STORE_EVENTS(OF_E, NEXT_OF_E)
+#define ENTITY_NAME   ", n.kind, n.id" STORE_ENTITY_OWNER(NEXT_OF_N, NEXT_OF_N) " "
 #define EVENT_SELECT                                                                               \
     "SELECT " EVENT_COLUMNS ENTITY_NAME "FROM events e LEFT JOIN entities n ON n.ref = "           \
     "e.entity_ref "
@@ -45,8 +62,10 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
         PAGE_FITS("n") "ORDER BY n." order
 
 #define TOPIC_COLUMNS                                                                              \
-    "SELECT t.ref, t.topic, t.stream_id, t.entity_ref, t.oldest_seq, CASE WHEN t.entity_ref IS "   \
-    "NULL THEN t.head_seq ELSE " HEAD_OF("t.entity_ref") " END, t.journal_epoch, t.damaged_seq "
+    "SELECT " STORE_TOPIC_KEY(OF_T, NEXT_OF_T) STORE_TOPIC_VALUES(                                 \
+        NEXT_OF_T, NEXT_OF_T) ", CASE WHEN t.entity_ref IS NULL THEN t.head_seq "                  \
+                              "ELSE " HEAD_OF("t.entity_ref") " END" STORE_TOPIC_REPAIRS(          \
+                                  NEXT_OF_T, NEXT_OF_T) " "
 #define TOPIC_SELECT TOPIC_COLUMNS "FROM topics t "
 
 /* Whether nodes of a release before cut payloads read the journal. */
@@ -74,37 +93,33 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
 
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
     [STATEMENT_PUT_DOCUMENTS + (kind)] = {                                                         \
-        "INSERT INTO " table " (entity_ref, doc_key, doc_version, payload_hash, payload, "         \
-        "metadata_at, metadata_hash) SELECT DISTINCT ON (a) a, b, c, d, e, f, g FROM "             \
-        "unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::bigint[], "   \
-        "$7::bytea[]) WITH ORDINALITY u(a, b, c, d, e, f, g, o) ORDER BY a, o DESC ON "            \
-        "CONFLICT (entity_ref) DO UPDATE SET doc_key = excluded.doc_key, doc_version = "           \
-        "excluded.doc_version, payload_hash = excluded.payload_hash, payload = "                   \
-        "excluded.payload, metadata_at = excluded.metadata_at, metadata_hash = "                   \
-        "excluded.metadata_hash",                                                                  \
-        "NTNBTNB"},
+        "INSERT INTO " table                                                                       \
+        " " LAST_ROWS(STORE_DOCUMENTS, STORE_DOCUMENT_KEY) "DO UPDATE SET " STORE_UPDATES(         \
+            STORE_DOCUMENT_VALUES) STORE_DOCUMENT_PAYLOAD(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE),   \
+        ROWS(document, 0, STORE_DOCUMENTS)},
 #define DOCUMENT_PAYLOAD WHOLE_PAYLOAD("d", "d.entity_ref")
+#define DOCUMENT_VALUES                                                                            \
+    STORE_DOCUMENT_KEY(OF_D, NEXT_OF_D) STORE_DOCUMENT_VALUES(NEXT_OF_D, NEXT_OF_D) ", "
 #define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
-    [STATEMENT_DOCUMENT + (kind)] = {"SELECT d.entity_ref, d.doc_key, d.doc_version, "             \
-                                     "d.payload_hash, " DOCUMENT_PAYLOAD " FROM " table            \
+    [STATEMENT_DOCUMENT + (kind)] = {"SELECT " DOCUMENT_VALUES DOCUMENT_PAYLOAD " FROM " table     \
                                      " d WHERE d.entity_ref = $1::bigint",                         \
                                      "n"},
 /* The second condition of the join keeps a page from reading the table from its beginning. */
 #define DOCUMENT_ROWS(table)                                                                       \
-    "(SELECT n.ref, n.kind, n.owner_user_id, n.owner_guest_scope, n.org_id, t.doc_key, "           \
-    "t.doc_version, t.payload_hash, t.payload, t.metadata_at, t.metadata_hash FROM entities n "    \
-    "LEFT JOIN " table " t ON t.entity_ref = n.ref AND t.entity_ref > $2::bigint)"
+    "(SELECT n.ref, n.kind" STORE_ENTITY_OWNER(NEXT_OF_N, NEXT_OF_N)                               \
+        STORE_DOCUMENTS(NEXT_OF_T, NEXT_OF_T) " FROM entities n LEFT JOIN " table                  \
+                                              " t ON t.entity_ref = n.ref AND t.entity_ref > "     \
+                                              "$2::bigint)"
 #define DOCUMENT_PAGE(table)                                                                       \
     PAGE_OF(DOCUMENT_ROWS(table), PAYLOAD_BYTES("x", "x.ref"),                                     \
             "x.kind = $1::bigint AND x.ref > $2::bigint", "ref", "$3::bigint")                     \
     "d " PAGE_FITS("d")
 #define WALKED_PAYLOAD WHOLE_PAYLOAD("d", "d.ref")
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
-    [STATEMENT_WALK_DOCUMENTS +                                                                    \
-        (kind)] = {"SELECT d.ref, d.doc_key, d.doc_version, "                                      \
-                   "d.payload_hash, " WALKED_PAYLOAD ", d.owner_user_id, "                         \
-                   "d.owner_guest_scope, d.org_id FROM " DOCUMENT_PAGE(table) "ORDER BY d.ref",    \
-                   "nnn"},
+    [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
+        "SELECT " DOCUMENT_VALUES WALKED_PAYLOAD ", d.ref" STORE_ENTITY_OWNER(                     \
+            NEXT_OF_D, NEXT_OF_D) " FROM " DOCUMENT_PAGE(table) "ORDER BY d.ref",                  \
+        "nnn"},
 #define JOURNAL_PAYLOAD_BYTES PAYLOAD_BYTES("j", "j.entity_ref")
 #define JOURNAL_PAYLOAD       WHOLE_PAYLOAD("j", "j.entity_ref")
 #define JOURNAL_PAGE                                                                               \
@@ -120,8 +135,7 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
         "reason, expected_seq, actual_seq, seen_at) SELECT '" name "', u.ref, CASE WHEN "          \
         "c.last_runtime_seq > u.seq THEN 'checkpoint_ahead' WHEN c.last_runtime_seq IS DISTINCT "  \
         "FROM u.seq THEN 'sequence_gap' ELSE 'summary_hash_mismatch' END, u.seq, "                 \
-        "coalesce(c.last_runtime_seq, 0), u.at FROM unnest($1::bigint[], $2::bigint[], "           \
-        "$3::bytea[], $4::bigint[], $5::bytea[], $6::bigint[]) u(ref, seq, summary, version, "     \
+        "coalesce(c.last_runtime_seq, 0), u.at FROM unnest(@) u(ref, seq, summary, version, "      \
         "document, at) LEFT JOIN checkpoints c ON c.entity_ref = u.ref AND c.projection_name = "   \
         "'" name "' LEFT JOIN " table " d ON d.entity_ref = u.ref WHERE c.last_runtime_seq IS "    \
         "DISTINCT FROM u.seq OR c.summary_hash IS DISTINCT FROM u.summary OR d.doc_version IS "    \
@@ -129,10 +143,9 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
         "u.document " STORE_DOCUMENT_LACKS_METADATA                                                \
         "RETURNING *), old AS (DELETE FROM khala_projection_drifts WHERE id <= (SELECT max(id) "   \
         "FROM found) "                                                                             \
-        "- " POSTGRES_TEXT_OF(                                                                     \
-            POSTGRES_DRIFTS_MAX) ") SELECT projection_name, entity_ref, NULL::text, "              \
-                                 "reason, expected_seq, actual_seq, seen_at, subject FROM found",  \
-        "NNBNBN"},
+        "- " POSTGRES_TEXT_OF(POSTGRES_DRIFTS_MAX) ") SELECT " STORE_NAMES(                        \
+            STORE_DRIFTS) ", NULL::text FROM found",                                               \
+        .layout = &store_replaced_layout, .column_count = 6},
 
 /* The ref of the entity that a lookup names by its ref or by kind and id. */
 #define LOOKUP_REF                                                                                 \
@@ -163,85 +176,69 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                    "s) WHERE EXISTS (SELECT 1 FROM events e WHERE e.entity_ref = "
                                    "u.r AND e.seq = u.s)",
                                    "NN"},
-    [STATEMENT_PUT_ENTITIES] =
-        {"INSERT INTO entities (ref, kind, id, owner_user_id, owner_guest_scope, org_id, status, "
-         "worker_id, thread_id, workspace_ref, codex_home_ref, adapter, metadata, created_at, "
-         "started_at, stopped_at, last_heartbeat_at) SELECT a, b::smallint, c, d, e, f, g, h, i, "
-         "j, k, l, m, n, o, p, q FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], "
-         "$5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], "
-         "$12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[]) "
-         "u(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q) "
-         "ON CONFLICT (ref) DO UPDATE SET owner_user_id = excluded.owner_user_id, "
-         "owner_guest_scope = excluded.owner_guest_scope, org_id = excluded.org_id, "
-         "status = excluded.status, worker_id = excluded.worker_id, "
-         "thread_id = excluded.thread_id, workspace_ref = excluded.workspace_ref, "
-         "codex_home_ref = excluded.codex_home_ref, adapter = excluded.adapter, "
-         "metadata = coalesce(excluded.metadata, entities.metadata), created_at = "
-         "excluded.created_at, "
-         "started_at = excluded.started_at, stopped_at = excluded.stopped_at, "
-         "last_heartbeat_at = excluded.last_heartbeat_at "
-         "WHERE entities.kind = excluded.kind AND entities.id = excluded.id",
-         "NNTTTTTTTTTTTNNNN"},
+    [STATEMENT_PUT_ENTITIES] = {"INSERT INTO entities " ALL_ROWS(
+                                    STORE_ENTITIES) "ON CONFLICT (ref) DO UPDATE "
+                                                    "SET " STORE_UPDATES(
+                                                        STORE_ENTITY_VALUES) ", metadata = "
+                                                                             "coalesce("
+                                                                             "excluded."
+                                                                             "metadata, "
+                                                                             "entities."
+                                                                             "metadata) "
+                                                                             "WHERE "
+                                                                             "entities.kind "
+                                                                             "= "
+                                                                             "excluded.kind "
+                                                                             "AND "
+                                                                             "entities.id = "
+                                                                             "excluded.id",
+                                ROWS(entity, 0, STORE_ENTITIES)},
     /* unnest in the list of values gives a row at a time; in FROM it first stores all of them,
      * which costs the server a sixth more. */
-    [STATEMENT_ADD_EVENTS] =
-        {"INSERT INTO events (log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
-         "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
-         "recorded_at, chain_version) SELECT unnest($1::bigint[]), unnest($2::bigint[]), "
-         "unnest($3::bigint[]), unnest($4::uuid[]), unnest($5::uuid[]), unnest($6::text[]), "
-         "unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::bytea[]), "
-         "unnest($11::bytea[]), unnest($12::bytea[]), unnest($13::text[]), unnest($14::bigint[]), "
-         "unnest($15::bigint[])",
-         "NNNUUTTTTBBBTNN"},
-    [STATEMENT_ADD_EVENT_IDS] = {"INSERT INTO event_ids (event_id, log_id) SELECT * FROM "
-                                 "unnest($1::uuid[], $2::bigint[])",
-                                 "UN"},
+    [STATEMENT_ADD_EVENTS] = {"INSERT INTO events (" STORE_NAMES(STORE_EVENTS) ") SELECT #",
+                              ROWS(event, 0, STORE_EVENTS)},
+    [STATEMENT_ADD_EVENT_IDS] = {"INSERT INTO event_ids " ALL_ROWS(STORE_EVENT_IDS),
+                                 ROWS(event_id, 0, STORE_EVENT_IDS)},
     [STATEMENT_FIND_SUPPLIED] = {"SELECT i.log_id FROM event_ids i WHERE i.event_id = "
                                  "ANY($1::uuid[]) LIMIT 1",
                                  "U"},
     [STATEMENT_FIND_MINTED] = {"SELECT find_minted(u) FROM unnest($1::uuid[]) u WHERE "
                                "find_minted(u) IS NOT NULL LIMIT 1",
                                "U"},
-    [STATEMENT_ADD_KEYS] = {"INSERT INTO idempotency_keys (entity_ref, key, log_id) SELECT * FROM "
-                            "unnest($1::bigint[], $2::text[], $3::bigint[])",
-                            "NTN"},
+    [STATEMENT_ADD_KEYS] = {"INSERT INTO idempotency_keys " ALL_ROWS(STORE_IDEMPOTENCY_KEYS),
+                            ROWS(key, 0, STORE_IDEMPOTENCY_KEYS)},
     /* oldest_seq never falls, even if the caller does not know of a prune yet. */
-    [STATEMENT_PUT_TOPICS] =
-        {"INSERT INTO topics (ref, topic, stream_id, entity_ref, oldest_seq, head_seq) SELECT * "
-         "FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], "
-         "$6::bigint[]) ON CONFLICT (ref) DO UPDATE SET entity_ref = excluded.entity_ref, "
-         "oldest_seq = greatest(topics.oldest_seq, excluded.oldest_seq), head_seq = "
-         "excluded.head_seq WHERE topics.topic = excluded.topic AND topics.stream_id = "
-         "excluded.stream_id",
-         "NTTNNN"},
+    [STATEMENT_PUT_TOPICS] = {"INSERT INTO topics " ALL_ROWS(
+                                  STORE_TOPICS_WRITTEN) "ON CONFLICT (ref) DO UPDATE SET "
+                                                        "entity_ref = excluded.entity_ref, "
+                                                        "oldest_seq = greatest(topics.oldest_seq, "
+                                                        "excluded.oldest_seq), head_seq = "
+                                                        "excluded.head_seq WHERE topics.topic = "
+                                                        "excluded.topic AND topics.stream_id = "
+                                                        "excluded.stream_id",
+                              ROWS(topic, 0, STORE_TOPICS_WRITTEN)},
     DOCUMENT_KINDS(DOCUMENT_COMPARE) DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
-        {"INSERT INTO checkpoints (entity_ref, projection_name, document_id, last_runtime_seq, "
-         "projection_version, summary_hash, last_projected_at) SELECT DISTINCT ON (a, b) a, b, c, "
-         "d, e, f, g FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::text[], "
-         "$6::bytea[], $7::bigint[]) WITH ORDINALITY u(a, b, c, d, e, f, g, o) ORDER BY a, b, o "
-         "DESC ON CONFLICT (entity_ref, projection_name) DO UPDATE SET document_id = "
-         "excluded.document_id, last_runtime_seq = excluded.last_runtime_seq, projection_version = "
-         "excluded.projection_version, summary_hash = excluded.summary_hash, last_projected_at = "
-         "excluded.last_projected_at",
-         "NTTNTBN"},
-    [STATEMENT_ADD_JOURNAL] =
-        {"INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, "
-         "payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) SELECT * FROM "
-         "unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], "
-         "$6::bigint[], $7::bytea[], $8::text[], $9::bigint[], $10::bigint[], $11::bytea[])",
-         "NNNNNNBTNNB"},
+        {"INSERT INTO checkpoints " LAST_ROWS(
+             STORE_CHECKPOINTS,
+             STORE_CHECKPOINT_KEY) "DO UPDATE SET " STORE_UPDATES(STORE_CHECKPOINT_VALUES),
+         ROWS(checkpoint, 0, STORE_CHECKPOINTS)},
+    [STATEMENT_ADD_JOURNAL] = {"INSERT INTO journal " ALL_ROWS(STORE_JOURNAL),
+                               ROWS(journal, 0, STORE_JOURNAL)},
     [STATEMENT_PUT_METADATA] =
-        {"INSERT INTO summary_metadata (entity_ref, metadata_hash, metadata) SELECT DISTINCT ON "
-         "(a, b) a, b, c FROM unnest($1::bigint[], $2::bytea[], $3::text[]) u(a, b, c) ON CONFLICT "
-         "(entity_ref, metadata_hash) DO UPDATE SET metadata = excluded.metadata WHERE "
-         "summary_metadata.metadata <> excluded.metadata",
-         "NBT"},
+        {"INSERT INTO summary_metadata (" STORE_NAMES(
+             STORE_SUMMARY_METADATA) ") SELECT DISTINCT ON (entity_ref, metadata_hash) * FROM "
+                                     "unnest(@) "
+                                     "u(" STORE_NAMES(
+                                         STORE_SUMMARY_METADATA) ") ON CONFLICT "
+                                                                 "(entity_ref, metadata_hash) DO "
+                                                                 "UPDATE SET metadata = "
+                                                                 "excluded.metadata WHERE "
+                                                                 "summary_metadata.metadata <> "
+                                                                 "excluded.metadata",
+         ROWS(metadata, 0, STORE_SUMMARY_METADATA)},
     [STATEMENT_OLD_READERS] = {"SELECT " OLD_READERS, ""},
-    [STATEMENT_ADD_DRIFTS] =
-        {"INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
-         "actual_seq, seen_at, subject) SELECT * FROM unnest($1::text[], $2::bigint[], "
-         "$3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])",
-         "TNTNNNT"},
+    [STATEMENT_ADD_DRIFTS] = {"INSERT INTO khala_projection_drifts " ALL_ROWS(STORE_DRIFT_VALUES),
+                              ROWS(drift, 1, STORE_DRIFT_VALUES)},
     [STATEMENT_DROP_OLD_DRIFTS] = {"DELETE FROM khala_projection_drifts WHERE id <= (SELECT "
                                    "max(id) FROM khala_projection_drifts) - $1::bigint",
                                    "n"},
@@ -274,80 +271,73 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                              "before + gone, head FROM asked ORDER BY o",
          "NNN"},
     [STATEMENT_PUT_USAGES] =
-        {"INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers, "
-         "unowned_bytes) SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], "
-         "$4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) ON CONFLICT (owner) DO UPDATE "
-         "SET events = excluded.events, bytes = excluded.bytes, metadata_bytes = "
-         "excluded.metadata_bytes, open_runs = excluded.open_runs, open_workers = "
-         "excluded.open_workers, unowned_bytes = excluded.unowned_bytes",
-         "TNNNNNN"},
-    [STATEMENT_LOAD_USAGE] =
-        {"SELECT u.owner, u.events, u.bytes, u.metadata_bytes, u.open_runs, u.open_workers, "
-         "u.unowned_bytes, k.o "
-         "FROM unnest($1::text[]) WITH ORDINALITY k(owner, o) JOIN owner_usage u ON u.owner = "
-         "k.owner",
-         "T"},
+        {"INSERT INTO owner_usage " ALL_ROWS(
+             STORE_USAGES) "ON CONFLICT (owner) DO UPDATE SET " STORE_UPDATES(STORE_USAGE_VALUES),
+         ROWS(usage, 0, STORE_USAGES)},
+    [STATEMENT_LOAD_USAGE] = {"SELECT " STORE_USAGES(
+                                  OF_U,
+                                  NEXT_OF_U) ", k.o FROM unnest($1::text[]) WITH ORDINALITY "
+                                             "k(owner, o) JOIN owner_usage u ON u.owner = k.owner",
+                              "T"},
     [STATEMENT_WALK_USAGES] =
-        {"SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers, unowned_bytes FROM "
-         "owner_usage WHERE owner > $1::text ORDER BY owner LIMIT $2::bigint",
+        {"SELECT " STORE_NAMES(
+             STORE_USAGES) " FROM owner_usage WHERE owner > $1::text ORDER BY owner LIMIT "
+                           "$2::bigint",
          "tn"},
-    [STATEMENT_CHECK_USAGES] =
-        {"SELECT coalesce(u.owner, c.owner), coalesce(u.events, 0), coalesce(u.bytes, 0), "
-         "coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, 0), "
-         "coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
-         "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0) FROM owner_usage u FULL JOIN "
-         "owner_usage_counted c ON c.owner = u.owner WHERE (coalesce(u.events, 0), "
-         "coalesce(u.bytes, "
-         "0), coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, "
-         "0)) <> "
-         "(coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
-         "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0)) LIMIT $1::bigint",
-         "n"},
+    [STATEMENT_CHECK_USAGES] = {STORE_CHECK_USAGES "$1::bigint", "n"},
     /* Only the writer makes serials. */
     [STATEMENT_PUT_QUOTA] =
-        {"INSERT INTO owner_quotas (owner, quota, value, serial) SELECT u.owner, u.quota, u.value, "
-         "(SELECT coalesce(max(serial), 0) FROM owner_quotas) + u.o FROM unnest($1::text[], "
-         "$2::text[], $3::bigint[]) WITH ORDINALITY u(owner, quota, value, o) ON CONFLICT (owner, "
-         "quota) DO UPDATE SET value = excluded.value, serial = excluded.serial",
-         "TTN"},
-    [STATEMENT_WALK_QUOTAS] = {"SELECT owner, quota, value, serial FROM owner_quotas WHERE serial "
-                               "> $1::bigint ORDER BY serial",
-                               "n"},
-    [STATEMENT_PUT_OPERATOR_KEY] =
-        {"INSERT INTO operator_keys (name, role, key_id, digest, created_at, rotated_at, "
-         "previous_id, previous_digest, previous_until) VALUES ($1::text, $2::text, $3::text, "
-         "$4::bytea, $5::bigint, $6::bigint, $7::text, $8::bytea, $9::bigint) ON CONFLICT (name) "
-         "DO UPDATE SET role = excluded.role, key_id = excluded.key_id, digest = excluded.digest, "
-         "created_at = excluded.created_at, rotated_at = excluded.rotated_at, previous_id = "
-         "excluded.previous_id, previous_digest = excluded.previous_digest, previous_until = "
-         "excluded.previous_until",
-         "tttbnntbn"},
+        {"INSERT INTO owner_quotas (" STORE_NAMES(STORE_QUOTAS) ") SELECT " STORE_QUOTAS_WRITTEN(
+             OF_U,
+             NEXT_OF_U) ", "
+                        "(SELECT coalesce(max(serial), 0) FROM owner_quotas) + u.o FROM unnest(@) "
+                        "WITH ORDINALITY "
+                        "u(" STORE_NAMES(
+                            STORE_QUOTAS_WRITTEN) ", o) ON CONFLICT (owner, quota) DO UPDATE SET "
+                                                  "value = excluded.value, serial = "
+                                                  "excluded.serial",
+         ROWS(quota, 0, STORE_QUOTAS_WRITTEN)},
+    [STATEMENT_WALK_QUOTAS] =
+        {"SELECT " STORE_NAMES(
+             STORE_QUOTAS) " FROM owner_quotas WHERE serial > $1::bigint ORDER BY serial",
+         "n"},
+    [STATEMENT_PUT_OPERATOR_KEY] = {"INSERT INTO operator_keys " ALL_ROWS(
+                                        STORE_OPERATOR_KEYS) "ON CONFLICT (name) DO UPDATE "
+                                                             "SET " STORE_UPDATES(
+                                                                 STORE_OPERATOR_KEY_VALUES),
+                                    ROWS(operator_key, 0, STORE_OPERATOR_KEYS)},
     [STATEMENT_DROP_OPERATOR_KEY] = {"DELETE FROM operator_keys WHERE name = $1::text", "t"},
-    [STATEMENT_WALK_OPERATOR_KEYS] =
-        {"SELECT name, role, key_id, digest, created_at, rotated_at, previous_id, "
-         "previous_digest, previous_until FROM operator_keys ORDER BY name",
-         ""},
+    [STATEMENT_WALK_OPERATOR_KEYS] = {"SELECT " STORE_NAMES(
+                                          STORE_OPERATOR_KEYS) " FROM operator_keys ORDER BY name",
+                                      ""},
     [STATEMENT_LEAVE_AUDIT_EVENT] =
         {"INSERT INTO outbox (kind, event_type, payload) VALUES ('audit', $1::text, $2::text)",
          "tt"},
     [STATEMENT_PUT_REVOCATIONS] =
-        {"INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at, serial) SELECT "
-         "a, b, c, d, e, nextval('revocation_serials') FROM (SELECT DISTINCT ON (a, b) a::smallint "
-         "AS a, b, c, d, e FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], "
-         "$5::bigint[]) u(a, b, c, d, e) ORDER BY a, b, e DESC) one ON CONFLICT (kind, id) DO "
-         "UPDATE SET expires_at = greatest(sync_revocations.expires_at, excluded.expires_at), "
-         "serial = excluded.serial",
-         "NTTNN"},
+        {"INSERT INTO sync_revocations (" STORE_NAMES(
+             STORE_REVOCATIONS) ", serial) SELECT one.*, "
+                                "nextval('revocation_serials') FROM (SELECT DISTINCT ON (kind, id) "
+                                "* FROM unnest(@) "
+                                "u(" STORE_NAMES(
+                                    STORE_REVOCATIONS) ") ORDER BY kind, id, expires_at DESC) one "
+                                                       "ON CONFLICT "
+                                                       "(kind, id) DO UPDATE SET expires_at = "
+                                                       "greatest(sync_revocations.expires_at, "
+                                                       "excluded.expires_at), serial = "
+                                                       "excluded.serial",
+         ROWS(revocation, 0, STORE_REVOCATIONS)},
     [STATEMENT_DROP_REVOCATIONS] = {"DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT "
                                     "kind, id FROM sync_revocations WHERE expires_at <= "
                                     "$1::bigint LIMIT 1000)",
                                     "n"},
     /* In one order on all nodes, so that no two wait for each other. */
     [STATEMENT_ADD_SINGLE_USES] =
-        {"INSERT INTO sync_single_uses (kind, id, expires_at) SELECT a::smallint, b, c FROM "
-         "unnest($1::bigint[], $2::text[], $3::bigint[]) u(a, b, c) ORDER BY a, b, c DESC ON "
-         "CONFLICT DO NOTHING RETURNING kind::bigint, id",
-         "NTN"},
+        {"INSERT INTO sync_single_uses (" STORE_NAMES(
+             STORE_SINGLE_USES) ") SELECT * FROM unnest(@) "
+                                "u(" STORE_NAMES(
+                                    STORE_SINGLE_USES) ") ORDER BY kind, id, expires_at DESC ON "
+                                                       "CONFLICT DO NOTHING RETURNING kind, id",
+         ROWS(single_use, 0, STORE_SINGLE_USES)},
     [STATEMENT_DROP_SINGLE_USES] = {"DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT "
                                     "kind, id FROM sync_single_uses WHERE expires_at <= "
                                     "$1::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)",
@@ -371,7 +361,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
              "true") "ORDER BY k.o",
          "NT"},
     [STATEMENT_PREFETCH_EVENTS] =
-        {"SELECT " EVENT_COLUMNS ", " ENTITY_COLUMNS
+        {"SELECT " EVENT_COLUMNS ENTITY_NAME ", " ENTITY_COLUMNS
          ", k.o, l.log_id FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], "
          "$5::text[], $6::text[], $7::bigint[]) WITH ORDINALITY k(by, number, event_id, kind, "
          "entity_id, key, holder, o) CROSS JOIN LATERAL (SELECT CASE k.by WHEN 0 THEN k.number "
@@ -413,9 +403,9 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                              "AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint",
                              "nnn"},
     DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
-        {"SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
-         "last_projected_at FROM checkpoints WHERE entity_ref = $1::bigint AND projection_name = "
-         "$2::text",
+        {"SELECT " STORE_NAMES(
+             STORE_CHECKPOINTS) " FROM checkpoints WHERE entity_ref = $1::bigint AND "
+                                "projection_name = $2::text",
          "nt"},
     [STATEMENT_WALK_ENTITY_EVENTS] = {EVENT_PAGE("x.entity_ref = $1::bigint AND x.seq > $2::bigint",
                                                  "seq", "$3::bigint"),
@@ -432,25 +422,31 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                             "ORDER BY t.topic LIMIT $3::bigint",
                                "ttn"},
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
-        {"SELECT " EVENT_COLUMNS ENTITY_NAME ", j.topic_ref, j.seq, j.log_id, j.entity_ref, "
-         "j.doc_version, j.published_at, j.payload_hash, " JOURNAL_PAYLOAD
-         ", j.first_entity_seq FROM " JOURNAL_PAGE "j LEFT JOIN events e ON e.log_id = j.log_id "
-         "LEFT JOIN entities n ON n.ref = e.entity_ref " PAGE_FITS("j") "ORDER BY j.seq",
+        {"SELECT " STORE_JOURNAL_VALUES(
+             OF_J, NEXT_OF_J) ", " JOURNAL_PAYLOAD ", " EVENT_COLUMNS ENTITY_NAME
+                              "FROM " JOURNAL_PAGE "j LEFT JOIN events e ON e.log_id = j.log_id "
+                              "LEFT JOIN entities n ON n.ref = e.entity_ref " PAGE_FITS(
+                                  "j") "ORDER BY j.seq",
          "nnn"},
-    [STATEMENT_WALK_OWNERS] =
-        {"SELECT j.seq, n.ref, n.owner_user_id, n.owner_guest_scope, n.org_id FROM journal j LEFT "
-         "JOIN entities n ON n.ref = j.entity_ref WHERE j.topic_ref = $1::bigint AND j.seq > "
-         "$2::bigint ORDER BY j.seq LIMIT $3::bigint",
-         "nnn"},
+    [STATEMENT_WALK_OWNERS] = {"SELECT j.seq, n.ref" STORE_ENTITY_OWNER(
+                                   NEXT_OF_N,
+                                   NEXT_OF_N) " FROM journal j LEFT "
+                                              "JOIN entities n ON n.ref = j.entity_ref WHERE "
+                                              "j.topic_ref = $1::bigint AND j.seq > "
+                                              "$2::bigint ORDER BY j.seq LIMIT $3::bigint",
+                               "nnn"},
     [STATEMENT_WALK_DRIFTS] =
-        {"SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
-         "d.seen_at, d.subject, d.id FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref "
-         "= d.entity_ref WHERE d.id < $1::bigint ORDER BY d.id DESC LIMIT $2::bigint",
+        {"SELECT " STORE_DRIFTS(
+             OF_D, NEXT_OF_D) ", n.id FROM khala_projection_drifts d LEFT JOIN entities "
+                              "n ON n.ref = d.entity_ref WHERE d.id < $1::bigint ORDER BY d.id "
+                              "DESC LIMIT $2::bigint",
          "nn"},
     [STATEMENT_WALK_REVOCATIONS] =
-        {"SELECT kind::bigint, id, reason, revoked_at, expires_at FROM sync_revocations WHERE "
-         "expires_at > $1::bigint AND (kind, id) > (($2::bigint)::smallint, $3::text) ORDER BY "
-         "kind, id LIMIT $4::bigint",
+        {"SELECT " STORE_NAMES(
+             STORE_REVOCATIONS) ", (kind + 1)::bigint FROM sync_revocations WHERE "
+                                "expires_at > $1::bigint AND (kind, id) > (($2::bigint - "
+                                "1)::smallint, $3::text) ORDER BY "
+                                "kind, id LIMIT $4::bigint",
          "nntn"},
     [STATEMENT_FIND_STRAY] =
         {"WITH RECURSIVE refs(r) AS (SELECT min(topic_ref) FROM journal UNION ALL SELECT (SELECT "
@@ -577,8 +573,9 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                        "$2::bigint ORDER BY t.ref LIMIT $3::bigint",
          "nnn"},
     [STATEMENT_WALK_NEW_REVOCATIONS] =
-        {"SELECT kind::bigint, id, reason, revoked_at, expires_at, serial FROM sync_revocations "
-         "WHERE serial > $1::bigint ORDER BY serial LIMIT $2::bigint",
+        {"SELECT " STORE_NAMES(
+             STORE_REVOCATIONS) ", serial FROM sync_revocations "
+                                "WHERE serial > $1::bigint ORDER BY serial LIMIT $2::bigint",
          "nn"},
     [STATEMENT_LOCK_REVOCATIONS] = {"SELECT FROM locks WHERE name = 'revocations' FOR UPDATE", ""},
     /* A server that stops while it has the lock delays others only for this time. */

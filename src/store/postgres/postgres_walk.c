@@ -1,9 +1,14 @@
-/* A walk fetches a page of rows and then calls the callback for each of them. The rows stay in the
+/* The queries of store_engine.h. A load asks for one row and copies it into the caller's arena.
+ *
+ * A walk fetches a page of rows and then calls the callback for each of them. The rows stay in the
  * result of the page, so a callback may use the session. The next page begins behind the last row.
  * A page has a maximum of rows. Statements with payloads or metadata also end it when these
  * have POSTGRES_WALK_PAGE_BYTES together.
  * A walk of more than one page has a transaction around it, in which all pages show the store as it
  * was at the first one. */
+#include <assert.h>
+#include <stdio.h>
+
 #include "store/postgres/postgres.h"
 
 /* The first pages of a long walk are small, since many callbacks stop early. A short walk is one
@@ -11,54 +16,128 @@
 #define PAGE_ROWS_FIRST 4
 #define PAGE_ROWS_ALONE 64
 
-union walk_row {
-    struct store_event event;
-    struct store_entity entity;
-    struct store_topic topic;
-    struct store_document document;
-    struct store_drift drift;
-    struct store_revocation revocation;
-    struct {
-        struct store_journal_row row;
-        struct store_event event;
-    } journal;
+/* The statement of a query, the first of several where each document kind has one, and its
+ * parameters by the letters of struct store_query. Without a limit one page has all rows. */
+static const struct {
+    enum statement_id statement;
+    const char *parameters;
+    /* Columns of the result after which the next page begins. */
+    int number_column;
+    int name_column;
+} queries[STORE_QUERY_COUNT] = {
+    [STORE_ENTITY_BY_ID] = {STATEMENT_ENTITY_BY_ID, "sn"},
+    [STORE_ENTITY_BY_REF] = {STATEMENT_ENTITY_BY_REF, "s"},
+    [STORE_EVENT_BY_NUMBER] = {STATEMENT_EVENT, "s"},
+    [STORE_TOPIC_BY_NAME] = {STATEMENT_TOPIC_BY_NAME, "n"},
+    [STORE_TOPIC_BY_STREAM] = {STATEMENT_TOPIC_BY_STREAM, "n"},
+    [STORE_DOCUMENT] = {STATEMENT_DOCUMENT, "s"},
+    [STORE_CHECKPOINT] = {STATEMENT_CHECKPOINT, "sp"},
+    [STORE_WALK_ENTITY_EVENTS] = {STATEMENT_WALK_ENTITY_EVENTS, "sal", .number_column = 2},
+    [STORE_WALK_ENTITY_FRAMES] = {STATEMENT_WALK_ENTITY_EVENTS, "sal", .number_column = 2},
+    [STORE_WALK_LOG] = {STATEMENT_WALK_LOG, "al"},
+    [STORE_WALK_ENTITIES] = {STATEMENT_WALK_ENTITIES, "sal"},
+    [STORE_LIST_ENTITIES] = {STATEMENT_LIST_ENTITIES, "stl", .name_column = 2},
+    [STORE_WALK_TOPICS] = {STATEMENT_WALK_TOPICS, "al"},
+    [STORE_LIST_TOPICS] = {STATEMENT_LIST_TOPICS, "ntl", .name_column = 1},
+    [STORE_WALK_CHANGED_TOPICS] = {STATEMENT_WALK_CHANGED_TOPICS, "sal"},
+    [STORE_WALK_DOCUMENTS] = {STATEMENT_WALK_DOCUMENTS, "sal", .number_column = 5},
+    [STORE_WALK_JOURNAL] = {STATEMENT_WALK_JOURNAL, "sal", .number_column = 1},
+    [STORE_WALK_OWNERS] = {STATEMENT_WALK_OWNERS, "sal"},
+    [STORE_WALK_DRIFTS] = {STATEMENT_WALK_DRIFTS, "al"},
+    [STORE_WALK_REVOCATIONS] = {STATEMENT_WALK_REVOCATIONS, "satl", 5, 1},
+    [STORE_WALK_NEW_REVOCATIONS] = {STATEMENT_WALK_NEW_REVOCATIONS, "al", .number_column = 5},
+    [STORE_WALK_USAGES] = {STATEMENT_WALK_USAGES, "tl"},
+    [STORE_WALK_QUOTAS] = {STATEMENT_WALK_QUOTAS, "a"},
+    [STORE_WALK_OPERATOR_KEYS] = {STATEMENT_WALK_OPERATOR_KEYS, ""},
 };
 
-/* The rows after this position come next. */
-struct position {
-    uint64_t number;
-    struct slice text; /* in the result of the page before, or the caller's */
-};
+static enum status ask(struct postgres_session *session, const struct store_query *query,
+                       PGresult **result) {
+    bool is_of_documents = query->id == STORE_DOCUMENT || query->id == STORE_WALK_DOCUMENTS;
+    const char *parameters = queries[query->id].parameters;
+    assert(parameters);
+    postgres_begin(session, queries[query->id].statement + (is_of_documents ? query->document : 0));
+    for (; *parameters; parameters++) {
+        if (*parameters == 's')
+            postgres_put_bound(session, query->scope);
+        else if (*parameters == 'a')
+            postgres_put_bound(session, query->after);
+        else if (*parameters == 'l')
+            postgres_put_bound(session, query->limit);
+        else if (*parameters == 'n')
+            postgres_put_text(session, query->name.data ? query->name : SLICE(""));
+        else if (*parameters == 't')
+            postgres_put_text(session, query->after_name.data ? query->after_name : SLICE(""));
+        else
+            postgres_put_text(session, slice_of(document_kind_name(query->document)));
+    }
+    return postgres_query(session, result);
+}
+
+static enum status damaged(struct postgres_session *session, const struct store_layout *layout,
+                           const void *row) {
+    return postgres_damaged(session, layout->row_name, store_row_number(layout, row));
+}
+
+enum status postgres_load(struct store_session *base, const struct store_query *query,
+                          struct arena *arena, void *row) {
+    struct postgres_session *session = postgres_session_of(base);
+    const struct store_layout *layout = store_query_layout(query);
+    PGresult *result = NULL;
+    enum status status = ask(session, query, &result);
+    if (status == STATUS_OK && PQntuples(result) == 0)
+        status = STATUS_NOT_FOUND;
+    if (status == STATUS_OK && !postgres_read_row((struct postgres_row){result, 0}, 0, layout, row))
+        status = damaged(session, layout, row);
+    if (status == STATUS_OK && layout == &store_event_layout)
+        postgres_note_read(session->store, ((struct store_event *)row)->log_id,
+                           &((struct store_event *)row)->cursor);
+    if (status == STATUS_OK && !store_keep(arena, layout, row)) {
+        snprintf(session->error, sizeof(session->error),
+                 "a row is larger than the memory reserved for it");
+        status = STATUS_OUT_OF_MEMORY;
+    }
+    PQclear(result);
+    return status;
+}
+
+/* ---- walks ---- */
 
 struct walk {
     struct postgres_session *session;
-    enum statement_id statement;
-    uint64_t scope;     /* an entity, a topic, a kind or a time */
-    struct slice floor; /* of names */
-    struct position after;
-    uint64_t limit;
-    enum document_kind document_kind;
+    struct store_query query; /* of the next page */
+    uint64_t left;            /* rows to walk */
     void *user;
-    union {
-        store_event_cb *event;
-        store_entity_cb *entity;
-        store_topic_cb *topic;
-        store_document_cb *document;
-        store_journal_cb *journal;
-        store_drift_cb *drift;
-        store_revocation_cb *revocation;
-    } callback;
-    /* Of the kind of walk. */
-    void (*put)(struct walk *walk, uint64_t row_count);
-    enum status (*read)(struct walk *walk, struct postgres_row row, union walk_row *read);
-    enum status (*call)(struct walk *walk, const union walk_row *row);
+    store_row_cb *callback;
 };
 
-static size_t bytes_of(struct postgres_row row) {
-    size_t bytes = 0;
-    for (int i = 0; i < PQnfields(row.result); i++)
-        bytes += (size_t)PQgetlength(row.result, row.row, i);
-    return bytes;
+static enum status read_row(const struct walk *walk, struct postgres_row row,
+                            union store_row *read) {
+    const struct store_layout *layout = store_query_layout(&walk->query);
+    enum store_query_id id = walk->query.id;
+    bool is_sound = postgres_read_row(row, 0, layout, read);
+    const struct store_event *event = layout == &store_event_layout ? &read->event : NULL;
+    /* An entity's sequence has no gap: a gap in the rows is damage. */
+    if (id == STORE_WALK_ENTITY_EVENTS || id == STORE_WALK_ENTITY_FRAMES) {
+        if (!is_sound || read->event.seq != walk->query.after + 1)
+            return postgres_damaged(walk->session, "the entity's event", walk->query.after + 1);
+    } else if (id == STORE_WALK_DOCUMENTS) {
+        read->document.kind = walk->query.document;
+        if (!is_sound)
+            read->document.key = read->document.payload = (struct slice){0};
+        is_sound = true;
+    }
+    if (!is_sound)
+        return damaged(walk->session, layout, read);
+    if (id == STORE_WALK_JOURNAL) {
+        event = &read->journal.event;
+        if (!postgres_read_row(row, (int)store_layout_selected(layout), &store_event_layout,
+                               &read->journal.event))
+            return postgres_damaged(walk->session, "event", read->journal.row.log_id);
+    }
+    if (event)
+        postgres_note_read(walk->session->store, event->log_id, &event->cursor);
+    return STATUS_OK;
 }
 
 /* *bytes: the size of the rows. */
@@ -67,11 +146,14 @@ static enum status call_page(struct walk *walk, const PGresult *result, size_t *
     *bytes = 0;
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
         struct postgres_row row = {result, i};
-        union walk_row read;
-        *bytes += bytes_of(row);
-        status = walk->read(walk, row, &read);
+        union store_row read;
+        for (int column = 0; column < PQnfields(result); column++)
+            *bytes += (size_t)PQgetlength(result, i, column);
+        status = read_row(walk, row, &read);
+        walk->query.after = postgres_number(row, queries[walk->query.id].number_column);
+        walk->query.after_name = postgres_text(row, queries[walk->query.id].name_column);
         if (status == STATUS_OK)
-            status = walk->call(walk, &read);
+            status = walk->callback(walk->user, &read);
     }
     return status;
 }
@@ -81,348 +163,58 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
 }
 
 static enum status walk_pages(struct walk *walk, uint64_t row_count) {
+    bool has_limit = strchr(queries[walk->query.id].parameters, 'l') != NULL;
     PGresult *before = NULL;
     enum status status = STATUS_OK;
     bool is_last = false;
-    while (status == STATUS_OK && !is_last && walk->limit > 0) {
+    while (status == STATUS_OK && !is_last && walk->left > 0) {
         PGresult *result = NULL;
         size_t bytes = 0;
         if (store_session_is_cancelled(&walk->session->base)) {
             status = STATUS_STORE_UNAVAILABLE;
             break;
         }
-        uint64_t asked = smaller(row_count, walk->limit);
-        postgres_begin(walk->session, walk->statement);
-        walk->put(walk, asked);
-        status = postgres_query(walk->session, &result);
+        walk->query.limit = smaller(row_count, walk->left);
+        status = ask(walk->session, &walk->query, &result);
         if (status != STATUS_OK)
             break;
-        walk->limit -= smaller(walk->limit, (uint64_t)PQntuples(result));
+        uint64_t count = (uint64_t)PQntuples(result);
+        walk->left -= smaller(walk->left, count);
         status = call_page(walk, result, &bytes);
-        is_last = (uint64_t)PQntuples(result) < asked && bytes < POSTGRES_WALK_PAGE_BYTES;
+        is_last = !has_limit || (count < walk->query.limit && bytes < POSTGRES_WALK_PAGE_BYTES);
         /* The position is a text of the page before. */
         PQclear(before);
         before = result;
-        row_count = smaller(row_count * 4, POSTGRES_WALK_PAGE_ROWS_MAX);
+        if (row_count < POSTGRES_WALK_PAGE_ROWS_MAX)
+            row_count = smaller(row_count * 4, POSTGRES_WALK_PAGE_ROWS_MAX);
     }
     PQclear(before);
     return status;
 }
 
-static enum status walk_begin(struct walk *walk, struct store_session *session, void *user) {
-    bool is_side = session->mode == STORE_SIDE;
+enum status postgres_walk(struct store_session *base, const struct store_query *query, void *user,
+                          store_row_cb *callback) {
+    struct walk walk = {.session = postgres_session_of(base),
+                        .query = *query,
+                        .left = query->limit,
+                        .user = user,
+                        .callback = callback};
+    bool is_side = base->mode == STORE_SIDE;
     uint64_t alone = is_side ? POSTGRES_WALK_PAGE_ROWS_MAX : PAGE_ROWS_ALONE;
     uint64_t first = is_side ? POSTGRES_WALK_PAGE_ROWS_MAX : PAGE_ROWS_FIRST;
-    walk->session = postgres_session_of(session);
-    walk->user = user;
-    if (walk->limit <= alone)
-        return walk_pages(walk, alone);
-    if (walk->session->in_transaction)
-        return walk_pages(walk, first);
-    postgres_begin(walk->session, STATEMENT_READ_BEGIN);
-    enum status status = postgres_run(walk->session);
+    /* The owner of a frame never changes, and the rows are small. */
+    if (query->id == STORE_WALK_OWNERS)
+        return walk_pages(&walk, POSTGRES_OWNERS_PAGE_ROWS_MAX);
+    if (query->limit <= alone || !strchr(queries[query->id].parameters, 'l'))
+        return walk_pages(&walk, alone);
+    if (walk.session->in_transaction)
+        return walk_pages(&walk, first);
+    postgres_begin(walk.session, STATEMENT_READ_BEGIN);
+    enum status status = postgres_run(walk.session);
     if (status != STATUS_OK)
         return status;
-    walk->session->in_transaction = true;
-    status = walk_pages(walk, first);
-    postgres_read_end(session);
+    walk.session->in_transaction = true;
+    status = walk_pages(&walk, first);
+    postgres_read_end(base);
     return status;
-}
-
-/* ---- parameters of a page ---- */
-
-static void put_after(struct walk *walk, uint64_t row_count) {
-    postgres_put_bound(walk->session, walk->after.number);
-    postgres_put_number(walk->session, row_count);
-}
-
-static void put_scope_after(struct walk *walk, uint64_t row_count) {
-    postgres_put_bound(walk->session, walk->scope);
-    put_after(walk, row_count);
-}
-
-static void put_kind_id(struct walk *walk, uint64_t row_count) {
-    postgres_put_number(walk->session, walk->scope);
-    postgres_put_text(walk->session, walk->after.text);
-    postgres_put_number(walk->session, row_count);
-}
-
-static void put_names(struct walk *walk, uint64_t row_count) {
-    postgres_put_text(walk->session, walk->floor);
-    postgres_put_text(walk->session, walk->after.text);
-    postgres_put_number(walk->session, row_count);
-}
-
-static void put_revocation(struct walk *walk, uint64_t row_count) {
-    postgres_put_bound(walk->session, walk->scope);
-    postgres_put_signed(walk->session, (int64_t)walk->after.number - 1);
-    postgres_put_text(walk->session, walk->after.text);
-    postgres_put_number(walk->session, row_count);
-}
-
-/* ---- rows ---- */
-
-static enum status read_event(struct walk *walk, struct postgres_row row, union walk_row *read) {
-    struct store_event *event = &read->event;
-    if (!postgres_row_event(row, 0, POSTGRES_EVENT_COLUMNS, event))
-        return postgres_damaged(walk->session, "event", event->log_id);
-    walk->after.number = event->log_id;
-    postgres_note_read(walk->session->store, event->log_id, &event->cursor);
-    return STATUS_OK;
-}
-
-/* An entity's sequence has no gap: a gap in the rows is damage. */
-static enum status read_entity_event(struct walk *walk, struct postgres_row row,
-                                     union walk_row *read) {
-    struct store_event *event = &read->event;
-    if (!postgres_row_event(row, 0, POSTGRES_EVENT_COLUMNS, event) ||
-        event->seq != walk->after.number + 1)
-        return postgres_damaged(walk->session, "the entity's event", walk->after.number + 1);
-    walk->after.number = event->seq;
-    postgres_note_read(walk->session->store, event->log_id, &event->cursor);
-    return STATUS_OK;
-}
-
-static enum status call_event(struct walk *walk, const union walk_row *row) {
-    return walk->callback.event(walk->user, &row->event);
-}
-
-static enum status read_entity(struct walk *walk, struct postgres_row row, union walk_row *read) {
-    if (!postgres_row_entity(row, 0, &read->entity))
-        return postgres_damaged(walk->session, "entity", read->entity.ref);
-    walk->after = (struct position){read->entity.ref, read->entity.id};
-    return STATUS_OK;
-}
-
-static enum status call_entity(struct walk *walk, const union walk_row *row) {
-    return walk->callback.entity(walk->user, &row->entity);
-}
-
-static enum status read_topic(struct walk *walk, struct postgres_row row, union walk_row *read) {
-    if (!postgres_row_topic(row, &read->topic))
-        return postgres_damaged(walk->session, "topic", read->topic.ref);
-    walk->after = (struct position){read->topic.ref, read->topic.name};
-    return STATUS_OK;
-}
-
-static enum status call_topic(struct walk *walk, const union walk_row *row) {
-    return walk->callback.topic(walk->user, &row->topic);
-}
-
-static enum status read_document(struct walk *walk, struct postgres_row row, union walk_row *read) {
-    struct store_document *document = &read->document;
-    if (!postgres_row_document(row, walk->document_kind, document))
-        document->key = document->payload = (struct slice){0};
-    walk->after.number = document->entity_ref;
-    return STATUS_OK;
-}
-
-static enum status call_document(struct walk *walk, const union walk_row *row) {
-    return walk->callback.document(walk->user, &row->document);
-}
-
-static enum status read_journal(struct walk *walk, struct postgres_row row, union walk_row *read) {
-    if (!postgres_row_journal(row, &read->journal.row))
-        return postgres_damaged(walk->session, "journal row", read->journal.row.seq);
-    if (!postgres_row_event(row, 0, POSTGRES_EVENT_COLUMNS, &read->journal.event))
-        return postgres_damaged(walk->session, "event", read->journal.row.log_id);
-    walk->after.number = read->journal.row.seq;
-    postgres_note_read(walk->session->store, read->journal.event.log_id,
-                       &read->journal.event.cursor);
-    return STATUS_OK;
-}
-
-static enum status call_journal(struct walk *walk, const union walk_row *row) {
-    return walk->callback.journal(walk->user, &row->journal.row, &row->journal.event);
-}
-
-static enum status read_drift(struct walk *walk, struct postgres_row row, union walk_row *read) {
-    if (!postgres_row_drift(row, &read->drift))
-        return postgres_damaged(walk->session, "the drift of entity", read->drift.entity_ref);
-    walk->after.number = postgres_number(row, 8);
-    return STATUS_OK;
-}
-
-static enum status call_drift(struct walk *walk, const union walk_row *row) {
-    return walk->callback.drift(walk->user, &row->drift);
-}
-
-static enum status read_revocation(struct walk *walk, struct postgres_row row,
-                                   union walk_row *read) {
-    if (!postgres_row_revocation(row, &read->revocation))
-        return postgres_damaged(walk->session, "a revocation of kind", postgres_number(row, 0));
-    /* The position 0 is before the first kind. */
-    walk->after = (struct position){(uint64_t)read->revocation.kind + 1, read->revocation.id};
-    return STATUS_OK;
-}
-
-static enum status call_revocation(struct walk *walk, const union walk_row *row) {
-    return walk->callback.revocation(walk->user, &row->revocation);
-}
-
-/* ---- the walks ---- */
-
-enum status postgres_walk_entity_events(struct store_session *session, uint64_t entity_ref,
-                                        uint64_t after_seq, uint64_t limit, void *user,
-                                        store_event_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_ENTITY_EVENTS,
-                        .scope = entity_ref,
-                        .after.number = after_seq,
-                        .limit = limit,
-                        .callback.event = callback,
-                        .put = put_scope_after,
-                        .read = read_entity_event,
-                        .call = call_event};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
-                              void *user, store_event_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_LOG,
-                        .after.number = after_log_id,
-                        .limit = limit,
-                        .callback.event = callback,
-                        .put = put_after,
-                        .read = read_event,
-                        .call = call_event};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_entities(struct store_session *session, enum entity_kind kind,
-                                   uint64_t after_ref, uint64_t limit, void *user,
-                                   store_entity_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_ENTITIES,
-                        .scope = kind,
-                        .after.number = after_ref,
-                        .limit = limit,
-                        .callback.entity = callback,
-                        .put = put_scope_after,
-                        .read = read_entity,
-                        .call = call_entity};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
-                                 void *user, store_topic_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_TOPICS,
-                        .after.number = after_ref,
-                        .limit = limit,
-                        .callback.topic = callback,
-                        .put = put_after,
-                        .read = read_topic,
-                        .call = call_topic};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_changed_topics(struct store_session *session, uint64_t after_commit_id,
-                                         void *user, store_topic_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_CHANGED_TOPICS,
-                        .scope = after_commit_id,
-                        .limit = UINT64_MAX,
-                        .callback.topic = callback,
-                        .put = put_scope_after,
-                        .read = read_topic,
-                        .call = call_topic};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_list_entities(struct store_session *session, enum entity_kind kind,
-                                   struct slice after_id, uint64_t limit, void *user,
-                                   store_entity_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_LIST_ENTITIES,
-                        .scope = kind,
-                        .after.text = after_id.data ? after_id : SLICE(""),
-                        .limit = limit,
-                        .callback.entity = callback,
-                        .put = put_kind_id,
-                        .read = read_entity,
-                        .call = call_entity};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_list_topics(struct store_session *session, struct slice prefix,
-                                 struct slice after_name, uint64_t limit, void *user,
-                                 store_topic_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_LIST_TOPICS,
-                        .floor = prefix.data ? prefix : SLICE(""),
-                        .after.text = after_name.data ? after_name : SLICE(""),
-                        .limit = limit,
-                        .callback.topic = callback,
-                        .put = put_names,
-                        .read = read_topic,
-                        .call = call_topic};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_documents(struct store_session *session, enum document_kind kind,
-                                    uint64_t after_ref, uint64_t limit, void *user,
-                                    store_document_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_DOCUMENTS + kind,
-                        .after.number = after_ref,
-                        .limit = limit,
-                        .scope = document_row(kind)->entity,
-                        .document_kind = kind,
-                        .callback.document = callback,
-                        .put = put_scope_after,
-                        .read = read_document,
-                        .call = call_document};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_journal(struct store_session *session, uint64_t topic_ref,
-                                  uint64_t after_seq, uint64_t limit, void *user,
-                                  store_journal_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_JOURNAL,
-                        .scope = topic_ref,
-                        .after.number = after_seq,
-                        .limit = limit,
-                        .callback.journal = callback,
-                        .put = put_scope_after,
-                        .read = read_journal,
-                        .call = call_journal};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_drifts(struct store_session *session, uint64_t limit, void *user,
-                                 store_drift_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_DRIFTS,
-                        .after.number = INT64_MAX,
-                        .limit = limit,
-                        .callback.drift = callback,
-                        .put = put_after,
-                        .read = read_drift,
-                        .call = call_drift};
-    return walk_begin(&walk, session, user);
-}
-
-enum status postgres_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
-                                      store_revocation_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_REVOCATIONS,
-                        .scope = now_ms,
-                        .after.text = SLICE(""),
-                        .limit = UINT64_MAX,
-                        .callback.revocation = callback,
-                        .put = put_revocation,
-                        .read = read_revocation,
-                        .call = call_revocation};
-    return walk_begin(&walk, session, user);
-}
-
-static enum status read_new_revocation(struct walk *walk, struct postgres_row row,
-                                       union walk_row *read) {
-    enum status status = read_revocation(walk, row, read);
-    walk->after.number = postgres_number(row, 5);
-    return status;
-}
-
-enum status postgres_walk_new_revocations(struct store_session *session, uint64_t after_serial,
-                                          void *user, store_revocation_cb *callback) {
-    struct walk walk = {.statement = STATEMENT_WALK_NEW_REVOCATIONS,
-                        .after.number = after_serial,
-                        .limit = UINT64_MAX,
-                        .callback.revocation = callback,
-                        .put = put_after,
-                        .read = read_new_revocation,
-                        .call = call_revocation};
-    return walk_begin(&walk, session, user);
 }

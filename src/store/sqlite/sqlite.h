@@ -129,10 +129,6 @@ enum statement_id {
     STATEMENT_COUNT,
 };
 
-#define SQLITE_STORE_EVENT_COLUMNS 15
-/* The events' first column in STATEMENT_WALK_JOURNAL. */
-#define SQLITE_STORE_JOURNAL_COLUMNS 9
-
 /* The database, its log, and the memory that connections share. */
 enum sqlite_file { SQLITE_FILE_DATABASE, SQLITE_FILE_WAL, SQLITE_FILE_SHM, SQLITE_FILE_COUNT };
 
@@ -285,37 +281,24 @@ MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, s
 /* Whether SQLite's code, or the error of the system behind it, says that there is no room. */
 bool sqlite_lacks_space(sqlite3 *database, int code);
 
-/* ---- rows (sqlite_row.c): false when the row is damaged -------------------------------- */
+/* ---- rows (sqlite_row.c) ------------------------------------------------------------------- */
 
-MUST_CHECK bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity);
-/* Kind, id and owner, in columns that begin at first. */
-struct sqlite_entity_name {
-    enum entity_kind kind;
-    struct slice id;
-    struct owner owner;
-};
-MUST_CHECK bool sqlite_row_entity_name(sqlite3_stmt *statement, int first,
-                                       struct sqlite_entity_name *name);
+void sqlite_read_value(sqlite3_stmt *statement, int index, const struct store_column *column,
+                       struct store_value *value);
+/* Reads columns that begin at first into their members. False: the row is damaged. */
+MUST_CHECK bool sqlite_read_columns(sqlite3_stmt *statement, int first,
+                                    const struct store_column *columns, size_t count, void *row);
+/* The same of all columns of a layout. Other members become zero. */
+MUST_CHECK bool sqlite_read_row(sqlite3_stmt *statement, int first,
+                                const struct store_layout *layout, void *row);
 /* When an event was recorded, from the column and the event's cursor. */
 uint64_t sqlite_row_time(sqlite3_stmt *statement, int column, const struct uuid *cursor);
-/* The event's columns begin at first. Its entity's name follows them, unless the caller gives it.
- */
-MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first,
-                                 const struct sqlite_entity_name *name, struct store_event *event);
-void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic);
-MUST_CHECK bool sqlite_row_document(sqlite3_stmt *statement, enum document_kind kind,
-                                    struct store_document *document);
-MUST_CHECK bool sqlite_row_checkpoint(sqlite3_stmt *statement, enum document_kind kind,
-                                      struct store_checkpoint *checkpoint);
-MUST_CHECK bool sqlite_row_journal(sqlite3_stmt *statement, struct store_journal_row *row);
-MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *drift);
-
-/* Copies texts into the arena. False when the arena is full. Absent texts stay absent. */
-MUST_CHECK bool sqlite_keep(struct arena *arena, struct slice *text);
-MUST_CHECK bool sqlite_keep_owner(struct arena *arena, struct owner *owner);
-MUST_CHECK bool sqlite_keep_entity(struct arena *arena, struct store_entity *entity);
-/* Without the entity's id. */
-MUST_CHECK bool sqlite_keep_event(struct arena *arena, struct store_event *event);
+void sqlite_bind_value(sqlite3_stmt *statement, int index, const struct store_column *column,
+                       const struct store_value *value);
+/* Runs a statement whose parameters are these columns of the row. */
+MUST_CHECK enum status sqlite_run_row(struct sqlite_session *session, enum statement_id id,
+                                      const struct store_column *columns, size_t count,
+                                      const void *row);
 
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
@@ -348,11 +331,10 @@ void sqlite_disk(const struct store *base, struct store_disk *disk);
 MUST_CHECK enum status sqlite_source_register(struct sqlite_session *session);
 
 /* sqlite_walk.c */
-/* An entity's name; an absent one is empty. It stays valid, and the store as it was, until the
- * statement is reset. */
+/* The entity's part of its events; entity_id is absent where there is no such entity. It stays
+ * valid, and the store as it was, until the statement is reset. */
 MUST_CHECK enum status sqlite_entity_name(struct sqlite_session *session, uint64_t entity_ref,
-                                          sqlite3_stmt **statement,
-                                          struct sqlite_entity_name *name);
+                                          sqlite3_stmt **statement, struct store_event *name);
 /* A walk over an entity that ends before its limit has seen all events that the positions cover, or
  * some are lost. */
 MUST_CHECK enum status sqlite_check_covered(struct sqlite_session *session, uint64_t last_seq,
@@ -361,6 +343,9 @@ MUST_CHECK enum status sqlite_check_covered(struct sqlite_session *session, uint
 /* sqlite_frames.c */
 /* Makes the function of its statement known to the connection. */
 MUST_CHECK enum status sqlite_frames_register(struct sqlite_session *session);
+MUST_CHECK enum status sqlite_walk_frames(struct sqlite_session *session,
+                                          const struct store_query *query, void *user,
+                                          store_row_cb *callback);
 
 /* sqlite_positions.c */
 /* The log has every event that a recent position names, or its end is lost. */
@@ -429,19 +414,13 @@ enum status sqlite_put_quotas(struct store_session *base, const struct store_quo
                               size_t count);
 enum status sqlite_load_usages(struct store_session *base, struct store_usage *usages,
                                size_t count);
-enum status sqlite_walk_usages(struct store_session *base, struct slice after_owner, uint64_t limit,
-                               void *user, store_usage_cb *callback);
 enum status sqlite_check_usages(struct store_session *base, uint64_t limit, void *user,
                                 store_usage_difference_cb *callback);
-enum status sqlite_walk_quotas(struct store_session *base, uint64_t after_serial, void *user,
-                               store_quota_cb *callback);
 
 /* sqlite_auth.c */
 enum status sqlite_put_operator_key(struct store_session *base,
                                     const struct store_operator_key *key);
 enum status sqlite_drop_operator_key(struct store_session *base, struct slice name);
-enum status sqlite_walk_operator_keys(struct store_session *base, void *user,
-                                      store_operator_key_cb *callback);
 enum status sqlite_put_revocations(struct store_session *base,
                                    const struct store_revocation *revocations, size_t count,
                                    uint64_t now_ms);
@@ -480,55 +459,10 @@ enum status sqlite_prefetch(struct store_session *base, struct store_prefetch *p
 enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
                                   uint64_t *log_id);
 
-/* sqlite_load.c */
-enum status sqlite_load_entity(struct store_session *session, enum entity_kind kind,
-                               struct slice id, struct arena *arena, struct store_entity *entity);
-enum status sqlite_load_entity_ref(struct store_session *session, uint64_t ref, struct arena *arena,
-                                   struct store_entity *entity);
-enum status sqlite_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
-                              struct store_event *event);
-enum status sqlite_load_topic(struct store_session *session, struct slice name, struct arena *arena,
-                              struct store_topic *topic);
-enum status sqlite_load_stream(struct store_session *session, struct slice stream_id,
-                               struct arena *arena, struct store_topic *topic);
-enum status sqlite_load_document(struct store_session *session, enum document_kind kind,
-                                 uint64_t entity_ref, struct arena *arena,
-                                 struct store_document *document);
-enum status sqlite_load_checkpoint(struct store_session *session, enum document_kind kind,
-                                   uint64_t entity_ref, struct arena *arena,
-                                   struct store_checkpoint *checkpoint);
-
 /* sqlite_walk.c */
-enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
-                                      uint64_t after_seq, uint64_t limit, void *user,
-                                      store_event_cb *callback);
-enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
-                                      uint64_t after_seq, uint64_t limit, void *user,
-                                      store_event_cb *callback);
-enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
-                            void *user, store_event_cb *callback);
-enum status sqlite_walk_entities(struct store_session *session, enum entity_kind kind,
-                                 uint64_t after_ref, uint64_t limit, void *user,
-                                 store_entity_cb *callback);
-enum status sqlite_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
-                               void *user, store_topic_cb *callback);
-enum status sqlite_list_entities(struct store_session *session, enum entity_kind kind,
-                                 struct slice after_id, uint64_t limit, void *user,
-                                 store_entity_cb *callback);
-enum status sqlite_list_topics(struct store_session *session, struct slice prefix,
-                               struct slice after_name, uint64_t limit, void *user,
-                               store_topic_cb *callback);
-enum status sqlite_walk_documents(struct store_session *session, enum document_kind kind,
-                                  uint64_t after_ref, uint64_t limit, void *user,
-                                  store_document_cb *callback);
-enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_ref,
-                                uint64_t after_seq, uint64_t limit, void *user,
-                                store_journal_cb *callback);
-enum status sqlite_walk_owners(struct store_session *base, uint64_t topic_ref, uint64_t after_seq,
-                               uint64_t limit, void *user, store_owner_cb *callback);
-enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, void *user,
-                               store_drift_cb *callback);
-enum status sqlite_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
-                                    store_revocation_cb *callback);
+enum status sqlite_load(struct store_session *base, const struct store_query *query,
+                        struct arena *arena, void *row);
+enum status sqlite_walk(struct store_session *base, const struct store_query *query, void *user,
+                        store_row_cb *callback);
 
 #endif

@@ -19,55 +19,19 @@ static enum status contradicts(struct sqlite_session *session, enum status statu
 }
 
 static enum status put_entity(struct sqlite_session *session, const struct store_entity *entity) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_PUT_ENTITY, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, entity->ref);
-    sqlite_bind_number(statement, 2, entity->kind);
-    sqlite_bind_text(statement, 3, entity->id);
-    sqlite_bind_text(statement, 4, entity->owner.user_id);
-    sqlite_bind_text(statement, 5, entity->owner.guest_scope);
-    sqlite_bind_text(statement, 6, entity->owner.org_id);
-    sqlite_bind_text(statement, 7, entity->status);
-    sqlite_bind_text(statement, 8, entity->worker_id);
-    sqlite_bind_text(statement, 9, entity->thread_id);
-    sqlite_bind_text(statement, 10, entity->workspace_ref);
-    sqlite_bind_text(statement, 11, entity->codex_home_ref);
-    sqlite_bind_text(statement, 12, entity->adapter);
-    sqlite_bind_text(statement, 13, entity->metadata);
-    sqlite_bind_number(statement, 14, entity->created_at_ms);
-    sqlite_bind_optional(statement, 15, entity->started_at_ms);
-    sqlite_bind_optional(statement, 16, entity->stopped_at_ms);
-    sqlite_bind_optional(statement, 17, entity->last_heartbeat_at_ms);
-    status = sqlite_run(session, statement);
+    enum status status = sqlite_run_row(session, STATEMENT_PUT_ENTITY, store_entity_layout.columns,
+                                        store_entity_layout.column_count, entity);
     if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
         return contradicts(session, STATUS_ALREADY_EXISTS, "another entity has ref", entity->ref);
     return status;
 }
 
 static enum status put_topic(struct sqlite_session *session, const struct store_topic *topic) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_PUT_TOPIC, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, topic->ref);
-    sqlite_bind_text(statement, 2, topic->name);
-    sqlite_bind_text(statement, 3, topic->stream_id);
-    sqlite_bind_optional(statement, 4, topic->entity_ref);
-    sqlite_bind_number(statement, 5, topic->oldest_seq);
-    if (topic->entity_ref == 0)
-        sqlite_bind_number(statement, 6, topic->head_seq);
-    else
-        sqlite_bind_optional(statement, 6, 0);
-    status = sqlite_run(session, statement);
+    enum status status = sqlite_run_row(session, STATEMENT_PUT_TOPIC, store_topic_layout.columns,
+                                        STORE_COUNT(STORE_TOPICS_WRITTEN), topic);
     if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
         return contradicts(session, STATUS_ALREADY_EXISTS, "another topic has ref", topic->ref);
     return status;
-}
-
-static const struct uuid *later(const struct uuid *a, const struct uuid *b) {
-    return uuid_compare(a, b) >= 0 ? a : b;
 }
 
 /* An id that another store minted counts as supplied, even where it is the cursor's. */
@@ -80,27 +44,20 @@ static bool has_supplied_id(const struct sqlite_source *source, const void *row)
     return is_supplied(source->user, row);
 }
 
-static void event_id_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_event *event = row;
-    if (column == 1)
-        sqlite_answer_bytes(context, event->event_id.bytes, sizeof(event->event_id.bytes));
-    else
-        sqlite_answer_number(context, event->log_id);
-}
-
 static enum status add_event_ids(struct sqlite_session *session, const struct store_batch *batch) {
     struct sqlite_tail *tail = &session->tail;
     const struct sqlite_source source = {
         .rows = batch->events,
         .row_count = batch->event_count,
         .row_bytes = sizeof(*batch->events),
-        .column = event_id_column,
+        .columns = store_event_id_layout.columns,
         .has_row = has_supplied_id,
         .user = tail,
     };
     for (size_t i = 0; i < batch->event_count; i++)
-        if (is_supplied(tail, &batch->events[i]))
-            tail->client_id_max = *later(&tail->client_id_max, &batch->events[i].event_id);
+        if (is_supplied(tail, &batch->events[i]) &&
+            uuid_compare(&batch->events[i].event_id, &tail->client_id_max) > 0)
+            tail->client_id_max = batch->events[i].event_id;
     return sqlite_run_source(session, STATEMENT_ADD_EVENT_IDS, &source);
 }
 
@@ -123,49 +80,6 @@ static enum status check_event_id(struct sqlite_session *session, const struct s
     return status == STATUS_OK ? contradicts(session, STATUS_ALREADY_EXISTS,
                                              "the id of this event has been given to event", log_id)
                                : status;
-}
-
-static void event_owner_column(sqlite3_context *context, const struct store_event *event,
-                               int column) {
-    const struct slice owner[] = {event->owner.user_id, event->owner.guest_scope,
-                                  event->owner.org_id};
-    /* An owner that is the entity's is in the entity's row. */
-    if (entity_row(event->entity_kind)->has_event_owner)
-        sqlite_answer_text(context, owner[column]);
-}
-
-static void event_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_event *event = row;
-    switch (column) {
-    case 1:
-        return sqlite_answer_number(context, event->entity_ref);
-    case 2:
-        return sqlite_answer_number(context, event->seq);
-    case 3:
-        return sqlite_answer_bytes(context, event->cursor.bytes, sizeof(event->cursor.bytes));
-    case 4:
-        if (uuid_compare(&event->event_id, &event->cursor) != 0)
-            sqlite_answer_bytes(context, event->event_id.bytes, sizeof(event->event_id.bytes));
-        return;
-    case 5:
-        return sqlite_answer_text(context, event->type);
-    case 9:
-        return sqlite_answer_bytes(context, event->payload_hash, sizeof(event->payload_hash));
-    case 10:
-        return sqlite_answer_bytes(context, event->prev_chain_hash, sizeof(event->prev_chain_hash));
-    case 11:
-        return sqlite_answer_bytes(context, event->chain_hash, sizeof(event->chain_hash));
-    case 12:
-        return sqlite_answer_text(context, event->payload);
-    case 13:
-        if (event->recorded_at_ms != uuid7_timestamp_ms(&event->cursor))
-            sqlite_answer_number(context, event->recorded_at_ms);
-        return;
-    case 14:
-        return sqlite_answer_number(context, event->chain_version);
-    default:
-        return event_owner_column(context, event, column - 6);
-    }
 }
 
 static enum status check_order(struct sqlite_session *session, const struct store_event *event) {
@@ -192,7 +106,7 @@ static enum status add_event_rows(struct sqlite_session *session, const struct s
         .rows = batch->events,
         .row_count = batch->event_count,
         .row_bytes = sizeof(*batch->events),
-        .column = event_column,
+        .columns = store_event_layout.columns + 1, /* without the number */
     };
     enum status status = sqlite_run_source(session, STATEMENT_ADD_EVENTS, &source);
     uint64_t log_id = (uint64_t)sqlite3_last_insert_rowid(session->database);
@@ -214,56 +128,8 @@ static enum status add_events(struct sqlite_session *session, const struct store
     return status == STATUS_OK ? sqlite_positions_end(session) : status;
 }
 
-static enum status add_key(struct sqlite_session *session, const struct store_key *key) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_ADD_KEY, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, key->entity_ref);
-    sqlite_bind_text(statement, 2, key->key);
-    sqlite_bind_number(statement, 3, key->log_id);
-    return sqlite_run(session, statement);
-}
-
-/* The columns behind a payload, counted from 1. */
-static void cut_column(sqlite3_context *context, const struct store_cut *cut, int column) {
-    if (cut && column == 1)
-        sqlite_answer_number(context, cut->metadata_at);
-    else if (cut)
-        sqlite_answer_bytes(context, cut->metadata_hash, sizeof(cut->metadata_hash));
-}
-
-static void document_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_document *document = row;
-    switch (column) {
-    case 1:
-        return sqlite_answer_number(context, document->entity_ref);
-    case 2:
-        return sqlite_answer_text(context, document->key);
-    case 3:
-        return sqlite_answer_number(context, document->version);
-    case 4:
-        return sqlite_answer_bytes(context, document->payload_hash, sizeof(document->payload_hash));
-    case 5:
-        return sqlite_answer_text(context, document->cut ? document->cut->text : document->payload);
-    default:
-        return cut_column(context, document->cut, column - 5);
-    }
-}
-
 static bool is_of_kind(const struct sqlite_source *source, const void *row) {
     return ((const struct store_document *)row)->kind == *(const enum document_kind *)source->user;
-}
-
-static void metadata_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_document *document = row;
-    if (column == 1)
-        sqlite_answer_number(context, document->entity_ref);
-    else if (column == 2)
-        sqlite_answer_bytes(context, document->cut->metadata_hash,
-                            sizeof(document->cut->metadata_hash));
-    else
-        sqlite_answer_text(context, document->cut->metadata);
 }
 
 static bool has_new_metadata(const struct sqlite_source *source, const void *row) {
@@ -277,7 +143,7 @@ static enum status put_metadata(struct sqlite_session *session, const struct sto
         .rows = batch->documents,
         .row_count = batch->document_count,
         .row_bytes = sizeof(*batch->documents),
-        .column = metadata_column,
+        .columns = store_metadata_layout.columns,
         .has_row = has_new_metadata,
     };
     return sqlite_run_source(session, STATEMENT_PUT_METADATA, &source);
@@ -290,53 +156,13 @@ static enum status put_documents(struct sqlite_session *session, const struct st
             .rows = batch->documents,
             .row_count = batch->document_count,
             .row_bytes = sizeof(*batch->documents),
-            .column = document_column,
+            .columns = store_document_layout.columns,
             .has_row = is_of_kind,
             .user = &kind,
         };
         status = sqlite_run_source(session, STATEMENT_PUT_DOCUMENTS + kind, &source);
     }
     return status;
-}
-
-static void checkpoint_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_checkpoint *checkpoint = row;
-    switch (column) {
-    case 1:
-        return sqlite_answer_number(context, checkpoint->entity_ref);
-    case 2:
-        return sqlite_answer_text(context, slice_of(document_kind_name(checkpoint->kind)));
-    case 3:
-        return sqlite_answer_text(context, checkpoint->document_id);
-    case 4:
-        return sqlite_answer_number(context, checkpoint->last_runtime_seq);
-    case 5:
-        return sqlite_answer_text(context, checkpoint->projection_version);
-    case 6:
-        return sqlite_answer_bytes(context, checkpoint->summary_hash,
-                                   sizeof(checkpoint->summary_hash));
-    default:
-        return sqlite_answer_number(context, checkpoint->last_projected_at_ms);
-    }
-}
-
-static void summary_rows_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_checkpoint *checkpoint = row;
-    const struct store_summary_rows *rows = checkpoint->replaced;
-    switch (column) {
-    case 1:
-        return sqlite_answer_number(context, checkpoint->entity_ref);
-    case 2:
-        return sqlite_answer_number(context, rows->last_runtime_seq);
-    case 3:
-        return sqlite_answer_bytes(context, rows->summary_hash, sizeof(rows->summary_hash));
-    case 4:
-        return sqlite_answer_number(context, rows->document_version);
-    case 5:
-        return sqlite_answer_bytes(context, rows->document_hash, sizeof(rows->document_hash));
-    default:
-        return sqlite_answer_number(context, checkpoint->last_projected_at_ms);
-    }
 }
 
 static bool is_compared(const struct sqlite_source *source, const void *row) {
@@ -346,7 +172,7 @@ static bool is_compared(const struct sqlite_source *source, const void *row) {
 
 static void report_altered(sqlite3_stmt *row) {
     struct store_drift drift;
-    if (sqlite_row_drift(row, &drift))
+    if (sqlite_read_row(row, 0, &store_drift_layout, &drift))
         store_report_drift(&drift);
 }
 
@@ -359,7 +185,7 @@ static enum status compare_summaries(struct sqlite_session *session,
             .rows = batch->checkpoints,
             .row_count = batch->checkpoint_count,
             .row_bytes = sizeof(*batch->checkpoints),
-            .column = summary_rows_column,
+            .columns = store_replaced_layout.columns,
             .has_row = is_compared,
             .user = &kind,
         };
@@ -375,35 +201,9 @@ static enum status put_checkpoints(struct sqlite_session *session,
         .rows = batch->checkpoints,
         .row_count = batch->checkpoint_count,
         .row_bytes = sizeof(*batch->checkpoints),
-        .column = checkpoint_column,
+        .columns = store_checkpoint_layout.columns,
     };
     return sqlite_run_source(session, STATEMENT_PUT_CHECKPOINTS, &source);
-}
-
-static void journal_column(sqlite3_context *context, const void *row, int column) {
-    const struct store_journal_row *frame = row;
-    switch (column) {
-    case 1:
-        return sqlite_answer_number(context, frame->topic_ref);
-    case 2:
-        return sqlite_answer_number(context, frame->seq);
-    case 3:
-        return sqlite_answer_number(context, frame->log_id);
-    case 4:
-        return sqlite_answer_number(context, frame->entity_ref);
-    case 5:
-        return sqlite_answer_number(context, frame->document_version);
-    case 6:
-        return sqlite_answer_number(context, frame->published_at_ms);
-    case 7:
-        return sqlite_answer_bytes(context, frame->payload_hash, sizeof(frame->payload_hash));
-    case 8:
-        return sqlite_answer_text(context, frame->cut ? frame->cut->text : frame->payload);
-    case 9:
-        return sqlite_answer_optional(context, frame->first_seq);
-    default:
-        return cut_column(context, frame->cut, column - 9);
-    }
 }
 
 static enum status add_journal(struct sqlite_session *session, const struct store_batch *batch) {
@@ -411,23 +211,9 @@ static enum status add_journal(struct sqlite_session *session, const struct stor
         .rows = batch->journal,
         .row_count = batch->journal_count,
         .row_bytes = sizeof(*batch->journal),
-        .column = journal_column,
+        .columns = store_journal_layout.columns,
     };
     return sqlite_run_source(session, STATEMENT_ADD_JOURNAL, &source);
-}
-
-static enum status add_drift(struct sqlite_session *session, const struct store_drift *drift) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_ADD_DRIFT, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_text(statement, 1, slice_of(document_kind_name(drift->kind)));
-    sqlite_bind_number(statement, 2, drift->entity_ref);
-    sqlite_bind_text(statement, 3, slice_of(reason_code(drift->reason)));
-    sqlite_bind_number(statement, 4, drift->expected_seq);
-    sqlite_bind_number(statement, 5, drift->actual_seq);
-    sqlite_bind_number(statement, 6, drift->seen_at_ms);
-    return sqlite_run(session, statement);
 }
 
 static enum status drop_old_drifts(struct sqlite_session *session) {
@@ -535,7 +321,8 @@ static enum status write_authority(struct sqlite_session *session,
     if (status == STATUS_OK)
         status = add_events(session, batch);
     for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
-        status = add_key(session, &batch->keys[i]);
+        status = sqlite_run_row(session, STATEMENT_ADD_KEY, store_key_layout.columns,
+                                store_key_layout.column_count, &batch->keys[i]);
     if (status == STATUS_OK && batch->imported_log_id > 0)
         status = note_import(session, batch->imported_log_id);
     return status == STATUS_OK ? sqlite_put_usages(session, batch) : status;
@@ -558,7 +345,8 @@ static enum status write_derived(struct sqlite_session *session, const struct st
     if (status == STATUS_OK)
         status = add_journal(session, batch);
     for (size_t i = 0; status == STATUS_OK && i < batch->drift_count; i++)
-        status = add_drift(session, &batch->drifts[i]);
+        status = sqlite_run_row(session, STATEMENT_ADD_DRIFT, store_drift_layout.columns + 1,
+                                store_drift_layout.column_count - 1, &batch->drifts[i]);
     if (status == STATUS_OK && has_drifts)
         status = drop_old_drifts(session);
     return status == STATUS_OK ? mark_unprojected(session, batch) : status;
@@ -591,8 +379,8 @@ static enum status read_topic(struct sqlite_session *session, uint64_t topic_ref
         return status;
     sqlite_bind_bound(statement, 1, topic_ref);
     status = sqlite_next(session, statement);
-    if (status == STATUS_OK)
-        sqlite_row_topic(statement, topic);
+    if (status == STATUS_OK && !sqlite_read_row(statement, 0, &store_topic_layout, topic))
+        status = sqlite_damaged(session, "topic", topic_ref);
     sqlite3_reset(statement);
     topic->name = topic->stream_id = (struct slice){0};
     return status;

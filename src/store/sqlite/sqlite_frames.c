@@ -20,23 +20,23 @@ enum frame_column {
 
 struct sqlite_frame_walk {
     struct sqlite_session *session;
-    struct sqlite_entity_name name;
-    struct store_event event;
+    struct store_event name; /* of the entity */
+    union store_row row;     /* its event is the frame */
     uint64_t last_seq;
     uint64_t covered_seq; /* up to here events must follow */
     uint64_t left;
     void *user;
-    store_event_cb *callback;
+    store_row_cb *callback;
     enum status status;
 };
 
 static bool read_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
-    struct store_event *event = &walk->event;
+    struct store_event *event = &walk->row.event;
     event->log_id = (uint64_t)sqlite3_value_int64(row[FRAME_LOG_ID]);
     event->seq = (uint64_t)sqlite3_value_int64(row[FRAME_SEQ]);
     event->type = sqlite_value_text(row[FRAME_TYPE]);
     event->payload = sqlite_value_text(row[FRAME_PAYLOAD]);
-    if (entity_row(walk->name.kind)->has_event_owner)
+    if (entity_row(event->entity_kind)->has_event_owner)
         event->owner = (struct owner){.user_id = sqlite_value_text(row[FRAME_OWNER]),
                                       .guest_scope = sqlite_value_text(row[FRAME_OWNER + 1]),
                                       .org_id = sqlite_value_text(row[FRAME_OWNER + 2])};
@@ -58,12 +58,13 @@ static bool read_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
 static enum status take_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
     if (store_session_is_cancelled(&walk->session->base))
         return STATUS_STORE_UNAVAILABLE;
-    if (!walk->name.id.data || !read_frame(walk, row) || walk->event.seq != walk->last_seq + 1)
+    if (!walk->name.entity_id.data || !read_frame(walk, row) ||
+        walk->row.event.seq != walk->last_seq + 1)
         return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
-    walk->last_seq = walk->event.seq;
+    walk->last_seq = walk->row.event.seq;
     walk->covered_seq = (uint64_t)sqlite3_value_int64(row[FRAME_LAST_SEQ]);
     walk->left--;
-    return walk->callback(walk->user, &walk->event);
+    return walk->callback(walk->user, &walk->row);
 }
 
 static void take_row(sqlite3_context *context, int count, sqlite3_value **row) {
@@ -87,46 +88,35 @@ enum status sqlite_frames_register(struct sqlite_session *session) {
                                                     session->error);
 }
 
-static enum status walk_frames(struct sqlite_frame_walk *walk, uint64_t entity_ref,
-                               uint64_t after_seq) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(walk->session, STATEMENT_WALK_ENTITY_FRAMES, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_bound(statement, 1, entity_ref);
-    sqlite_bind_bound(statement, 2, after_seq);
-    walk->session->frame_walk = walk;
-    status = sqlite_next(walk->session, statement);
-    walk->session->frame_walk = NULL;
-    sqlite3_reset(statement);
-    if (status == STATUS_OK)
-        return walk->status;
-    return status == STATUS_NOT_FOUND
-               ? sqlite_check_covered(walk->session, walk->last_seq, walk->covered_seq)
-               : status;
-}
-
-enum status sqlite_walk_entity_frames(struct store_session *session, uint64_t entity_ref,
-                                      uint64_t after_seq, uint64_t limit, void *user,
-                                      store_event_cb *callback) {
+enum status sqlite_walk_frames(struct sqlite_session *session, const struct store_query *query,
+                               void *user, store_row_cb *callback) {
     struct sqlite_frame_walk walk = {
-        .session = sqlite_session_of(session),
-        .last_seq = after_seq,
-        .covered_seq = after_seq,
-        .left = limit,
+        .session = session,
+        .last_seq = query->after,
+        .covered_seq = query->after,
+        .left = query->limit,
         .user = user,
         .callback = callback,
     };
-    sqlite3_stmt *name = NULL;
-    if (limit == 0)
+    sqlite3_stmt *name = NULL, *statement = NULL;
+    if (query->limit == 0)
         return STATUS_OK;
-    enum status status = sqlite_entity_name(walk.session, entity_ref, &name, &walk.name);
-    walk.event = (struct store_event){.entity_ref = entity_ref,
-                                      .entity_kind = walk.name.kind,
-                                      .entity_id = walk.name.id,
-                                      .owner = walk.name.owner};
+    enum status status = sqlite_entity_name(session, query->scope, &name, &walk.name);
     if (status == STATUS_OK)
-        status = walk_frames(&walk, entity_ref, after_seq);
+        status = sqlite_statement(session, STATEMENT_WALK_ENTITY_FRAMES, &statement);
+    if (status == STATUS_OK) {
+        walk.row.event = walk.name;
+        sqlite_bind_bound(statement, 1, query->scope);
+        sqlite_bind_bound(statement, 2, query->after);
+        session->frame_walk = &walk;
+        status = sqlite_next(session, statement);
+        session->frame_walk = NULL;
+        sqlite3_reset(statement);
+        if (status == STATUS_OK)
+            status = walk.status;
+        else if (status == STATUS_NOT_FOUND)
+            status = sqlite_check_covered(session, walk.last_seq, walk.covered_seq);
+    }
     sqlite3_reset(name);
     return status;
 }

@@ -36,18 +36,19 @@ void sqlite_positions_forget(struct sqlite_session *session) {
     session->range_count = 0;
 }
 
-static void range_column(sqlite3_context *context, const void *row, int column) {
-    const struct sqlite_range *range = row;
-    const uint64_t columns[] = {range->entity_ref, range->seq, range->log_id, range->count};
-    sqlite_answer_number(context, columns[column - 1]);
-}
+static const struct store_column range_columns[] = {
+    {"entity_ref", COLUMN_NUMBER, offsetof(struct sqlite_range, entity_ref)},
+    {"seq", COLUMN_NUMBER, offsetof(struct sqlite_range, seq)},
+    {"log_id", COLUMN_NUMBER, offsetof(struct sqlite_range, log_id)},
+    {"event_count", COLUMN_NUMBER, offsetof(struct sqlite_range, count)},
+};
 
 static enum status flush(struct sqlite_session *session) {
     const struct sqlite_source source = {
         .rows = session->ranges,
         .row_count = session->range_count,
         .row_bytes = sizeof(*session->ranges),
-        .column = range_column,
+        .columns = range_columns,
     };
     session->tail.recent_positions += session->range_count;
     session->range_count = 0;

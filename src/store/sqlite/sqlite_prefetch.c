@@ -79,10 +79,10 @@ static enum status look_up_event(struct sqlite_session *session,
     enum status status = find_event(session, lookup, &log_id);
     if (status != STATUS_OK)
         return status;
-    status = sqlite_load_event(&session->base, log_id, lookup->arena, event);
+    status = store_load_event(&session->base, log_id, lookup->arena, event);
     if (status == STATUS_OK && lookup->holder)
-        status = sqlite_load_entity_ref(&session->base, event->entity_ref, lookup->arena,
-                                        lookup->holder);
+        status =
+            store_load_entity_ref(&session->base, event->entity_ref, lookup->arena, lookup->holder);
     /* An index names the event, so that its absence is damage. */
     return status == STATUS_NOT_FOUND && lookup->by != STORE_EVENT_BY_LOG_ID
                ? sqlite_damaged(session, "event", log_id)
@@ -113,7 +113,7 @@ static enum status look_up_entity(struct sqlite_session *session,
     sqlite_bind_number(statement, 1, lookup->kind);
     sqlite_bind_text(statement, 2, lookup->id);
     status = sqlite_next(session, statement);
-    if (status == STATUS_OK && !sqlite_row_entity(statement, &entity))
+    if (status == STATUS_OK && !sqlite_read_row(statement, 0, &store_entity_layout, &entity))
         status = sqlite_damaged(session, "entity", entity.ref);
     if (status == STATUS_OK) {
         lookup->ref = entity.ref;

@@ -24,33 +24,14 @@ static void places(char text[64], size_t count) {
         size += (size_t)snprintf(text + size, 64 - size, i == 0 ? "?" : ",?");
 }
 
-static void bind(sqlite3_stmt *statement, int index, char kind, const struct store_value *value) {
-    int code;
-    if (value->is_null)
-        code = sqlite3_bind_null(statement, index);
-    else if (kind == 'n' || kind == 's')
-        code = sqlite3_bind_int64(statement, index, value->number);
-    else if (kind == 't')
-        code = sqlite3_bind_text64(statement, index, value->bytes.data, value->bytes.size,
-                                   SQLITE_STATIC, SQLITE_UTF8);
-    else
-        code = sqlite3_bind_blob64(statement, index, value->bytes.data, value->bytes.size,
-                                   SQLITE_STATIC);
-    assert(code == SQLITE_OK);
-    (void)code;
-}
-
 /* ---- reading ---- */
 
 static enum status add_row(struct sqlite_session *session, sqlite3_stmt *statement,
                            struct store_page *page) {
     struct store_value values[STORE_PAGE_COLUMNS_MAX];
-    for (size_t i = 0; i < page->column_count; i++) {
-        bool is_number = strchr("ns", page->table->kinds[i]) != NULL;
-        values[i] = (struct store_value){
-            .is_null = sqlite3_column_type(statement, (int)i) == SQLITE_NULL,
-            .number = is_number ? sqlite3_column_int64(statement, (int)i) : 0,
-            .bytes = is_number ? (struct slice){0} : sqlite_text(statement, (int)i)};
+    for (size_t i = 0; i < page->table->layout->column_count; i++) {
+        values[i] = (struct store_value){0};
+        sqlite_read_value(statement, (int)i, &page->table->layout->columns[i], &values[i]);
     }
     enum status status = store_page_add(page, values);
     if (status == STATUS_INTERNAL_ERROR)
@@ -68,7 +49,7 @@ static enum status read_page(struct sqlite_session *session, const struct store_
     store_rows_sql(query, sql);
     enum status status = prepare(session, sql, &statement);
     for (size_t i = 0; status == STATUS_OK && after && i < query->table->key_count; i++)
-        bind(statement, (int)i + 1, query->table->kinds[i], &after[i]);
+        sqlite_bind_value(statement, (int)i + 1, &query->table->layout->columns[i], &after[i]);
     while (status == STATUS_OK && !store_page_is_full(page)) {
         status = sqlite_next(session, statement);
         if (status == STATUS_OK)
@@ -139,17 +120,20 @@ static enum status add_positions(struct sqlite_session *session, const struct st
 }
 
 static enum status insert_rows(struct sqlite_session *session, const struct store_page *page) {
-    const struct store_table *table = page->table;
+    const struct store_layout *layout = page->table->layout;
     char sql[STORE_ROWS_SQL_BYTES_MAX], columns[64] = "";
+    struct buffer text = buffer_over(sql, sizeof(sql));
     sqlite3_stmt *statement = NULL;
-    places(columns, page->column_count);
-    snprintf(sql, sizeof(sql), "INSERT INTO %s (%s) VALUES (%s)", table->name, table->columns,
-             columns);
+    places(columns, layout->column_count);
+    buffer_printf(&text, "INSERT INTO %s (", page->table->name);
+    store_table_names(page->table, layout->column_count, "", &text);
+    buffer_printf(&text, ") VALUES (%s)%c", columns, '\0');
+    assert(buffer_status(&text) == STATUS_OK);
     enum status status = prepare(session, sql, &statement);
     for (size_t i = 0; status == STATUS_OK && i < page->row_count; i++) {
         const struct store_value *row = store_page_row(page, i);
-        for (size_t column = 0; column < page->column_count; column++)
-            bind(statement, (int)column + 1, table->kinds[column], &row[column]);
+        for (size_t column = 0; column < layout->column_count; column++)
+            sqlite_bind_value(statement, (int)column + 1, &layout->columns[column], &row[column]);
         status = sqlite_run(session, statement);
     }
     sqlite3_finalize(statement);
@@ -247,8 +231,8 @@ enum status sqlite_load_property(struct store_session *base, struct slice name, 
     sqlite_bind_text(statement, 1, name);
     status = sqlite_next(session, statement);
     if (status == STATUS_OK) {
-        *value = sqlite_text(statement, 0);
-        status = sqlite_keep(arena, value) ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+        *value = arena_copy(arena, sqlite_text(statement, 0));
+        status = value->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     }
     sqlite3_reset(statement);
     return status;

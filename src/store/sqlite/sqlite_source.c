@@ -99,7 +99,25 @@ static int next_row(sqlite3_vtab_cursor *base) {
 
 static int read_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index) {
     const struct source_cursor *cursor = cursor_of(base);
-    cursor->source->column(context, row_at(cursor), index + 1);
+    const struct store_column *column = &cursor->source->columns[index];
+    struct store_value value = {0};
+    store_column_get(column, row_at(cursor), &value);
+    /* A column without an answer is NULL. */
+    if (value.is_null)
+        return SQLITE_OK;
+    switch (store_column_type(column)) {
+    case 'n':
+    case 's':
+        sqlite3_result_int64(context, value.number);
+        break;
+    case 't':
+        sqlite3_result_text64(context, value.bytes.data, value.bytes.size, SQLITE_STATIC,
+                              SQLITE_UTF8);
+        break;
+    default:
+        sqlite3_result_blob64(context, value.bytes.data, value.bytes.size, SQLITE_STATIC);
+        break;
+    }
     return SQLITE_OK;
 }
 
@@ -161,24 +179,4 @@ enum status sqlite_query_source(struct sqlite_session *session, enum statement_i
     if (statement)
         sqlite3_reset(statement);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
-}
-
-void sqlite_answer_number(sqlite3_context *context, uint64_t number) {
-    assert(number <= INT64_MAX);
-    sqlite3_result_int64(context, (sqlite3_int64)number);
-}
-
-void sqlite_answer_optional(sqlite3_context *context, uint64_t number) {
-    /* A column without an answer is NULL. */
-    if (number > 0)
-        sqlite_answer_number(context, number);
-}
-
-void sqlite_answer_text(sqlite3_context *context, struct slice text) {
-    if (text.data)
-        sqlite3_result_text64(context, text.data, text.size, SQLITE_STATIC, SQLITE_UTF8);
-}
-
-void sqlite_answer_bytes(sqlite3_context *context, const void *bytes, size_t size) {
-    sqlite3_result_blob64(context, bytes, size, SQLITE_STATIC);
 }

@@ -12,8 +12,7 @@ struct sqlite_source {
     const void *rows;
     size_t row_count;
     size_t row_bytes;
-    /* Answers with the column of a row, counted from 1. */
-    void (*column)(sqlite3_context *context, const void *row, int column);
+    const struct store_column *columns; /* c1 and so on */
     /* Whether the statement sees the row; NULL: it sees all. */
     bool (*has_row)(const struct sqlite_source *source, const void *row);
     const void *user; /* for has_row */
@@ -27,12 +26,5 @@ MUST_CHECK enum status sqlite_run_source(struct sqlite_session *session, enum st
 MUST_CHECK enum status sqlite_query_source(struct sqlite_session *session, enum statement_id id,
                                            const struct sqlite_source *source,
                                            void (*on_row)(sqlite3_stmt *row));
-
-/* Answers of a column. */
-void sqlite_answer_number(sqlite3_context *context, uint64_t number);
-/* 0 is NULL. */
-void sqlite_answer_optional(sqlite3_context *context, uint64_t number);
-void sqlite_answer_text(sqlite3_context *context, struct slice text);
-void sqlite_answer_bytes(sqlite3_context *context, const void *bytes, size_t size);
 
 #endif

@@ -11,18 +11,33 @@
     " + event_count - 1 FROM event_positions WHERE entity_ref = " entity_ref                       \
     " ORDER BY seq DESC LIMIT 1))"
 
+/* Lists of columns with the alias of their table; the parameters of a list. */
+#define OF_D(name, ...)      "d." #name
+#define NEXT_OF_D(name, ...) ", d." #name
+#define OF_E(name, ...)      "e." #name
+#define NEXT_OF_E(name, ...) ", e." #name
+#define OF_J(name, ...)      "j." #name
+#define NEXT_OF_J(name, ...) ", j." #name
+#define OF_N(name, ...)      "n." #name
+#define NEXT_OF_N(name, ...) ", n." #name
+#define PLACE(...)           "?"
+#define NEXT_PLACE(...)      ", ?"
+#define VALUES(LIST)         "(" STORE_NAMES(LIST) ") VALUES (" LIST(PLACE, NEXT_PLACE) ") "
+/* The first columns of a source. */
+#define SOURCE_2  "c1, c2"
+#define SOURCE_3  SOURCE_2 ", c3"
+#define SOURCE_7  SOURCE_3 ", c4, c5, c6, c7"
+#define SOURCE_11 SOURCE_7 ", c8, c9, c10, c11"
+#define SOURCE_14 SOURCE_11 ", c12, c13, c14"
+
 #define ENTITY_SELECT                                                                              \
-    "SELECT n.ref, n.kind, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id, n.status, "       \
-    "n.worker_id, n.thread_id, n.workspace_ref, n.codex_home_ref, n.adapter, n.metadata, "         \
-    "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.chain_hash "          \
-    "FROM entities n LEFT JOIN events h ON h.log_id = " HEAD_OF("log_id", "n.ref") " "
+    "SELECT " STORE_ENTITIES(OF_N, NEXT_OF_N) ", h.seq, h.chain_hash FROM entities n LEFT JOIN "   \
+                                              "events h ON h.log_id = " HEAD_OF("log_id",          \
+                                                                                "n.ref") " "
 
 /* Left joins: a row without its partner is damage, which must be reported and not skipped. */
-#define EVENT_COLUMNS                                                                              \
-    "e.log_id, e.entity_ref, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "               \
-    "e.owner_guest_scope, e.org_id, e.payload_hash, e.prev_chain_hash, e.chain_hash, e.payload, "  \
-    "e.recorded_at, e.chain_version "
-#define ENTITY_NAME "n.kind, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id "
+#define EVENT_COLUMNS STORE_EVENTS(OF_E, NEXT_OF_E)
+#define ENTITY_NAME   "n.kind, n.id" STORE_ENTITY_OWNER(NEXT_OF_N, NEXT_OF_N) " "
 #define EVENT_SELECT                                                                               \
     "SELECT " EVENT_COLUMNS ", " ENTITY_NAME "FROM events e "                                      \
     "LEFT JOIN entities n ON n.ref = e.entity_ref "
@@ -47,10 +62,14 @@
     " WHERE entity_ref = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 1)"
 
 #define TOPIC_SELECT                                                                               \
-    "SELECT ref, topic, stream_id, entity_ref, oldest_seq, "                                       \
-    "CASE WHEN entity_ref IS NULL THEN head_seq ELSE " HEAD_OF(                                    \
-        "seq", "t.entity_ref") " END, journal_epoch, damaged_seq "                                 \
-                               "FROM topics t "
+    "SELECT " STORE_NAMES(STORE_TOPIC_KEY) STORE_TOPIC_VALUES(                                     \
+        STORE_NEXT_NAME,                                                                           \
+        STORE_NEXT_NAME) ", CASE WHEN entity_ref IS NULL THEN head_seq "                           \
+                         "ELSE " HEAD_OF("seq",                                                    \
+                                         "t.entity_ref") " EN"                                     \
+                                                         "D" STORE_TOPIC_REPAIRS(                  \
+                                                             STORE_NEXT_NAME,                      \
+                                                             STORE_NEXT_NAME) " FROM topics t "
 
 /* The payload of a row. One that was cut gets its metadata back; a version that is missing leaves
  * the cut payload, which has another hash. */
@@ -66,18 +85,19 @@
 
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
     [STATEMENT_PUT_DOCUMENTS + kind] =                                                             \
-        "INSERT OR REPLACE INTO " table                                                            \
-        " (entity_ref, doc_key, doc_version, payload_hash, payload, metadata_at, metadata_hash) "  \
-        "SELECT c1, c2, c3, c4, c5, c6, c7 FROM source",
+        "INSERT OR REPLACE INTO " table " (" STORE_NAMES(STORE_DOCUMENTS) ") SELECT " SOURCE_7     \
+                                                                          " FROM source",
+#define DOCUMENT_VALUES                                                                            \
+    STORE_DOCUMENT_KEY(OF_D, NEXT_OF_D) STORE_DOCUMENT_VALUES(NEXT_OF_D, NEXT_OF_D) ", "
 #define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
     [STATEMENT_DOCUMENT + kind] =                                                                  \
-        "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, " DOCUMENT_PAYLOAD         \
-        " FROM " table " d WHERE d.entity_ref = ?",
+        "SELECT " DOCUMENT_VALUES DOCUMENT_PAYLOAD " FROM " table " d WHERE d.entity_ref = ?",
 #define DOCUMENT_WALK(kind, name, table, ...)                                                      \
     [STATEMENT_WALK_DOCUMENTS + kind] =                                                            \
-        "SELECT n.ref, d.doc_key, d.doc_version, d.payload_hash, " WALKED_PAYLOAD                  \
-        ", n.owner_user_id, n.owner_guest_scope, n.org_id FROM entities n LEFT JOIN " table        \
-        " d ON d.entity_ref = n.ref WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref LIMIT ?",
+        "SELECT " DOCUMENT_VALUES WALKED_PAYLOAD ", n.ref" STORE_ENTITY_OWNER(                     \
+            NEXT_OF_N, NEXT_OF_N) " FROM entities n LEFT JOIN " table                              \
+                                  " d ON d.entity_ref = n.ref WHERE n.kind = ? AND n.ref > ? "     \
+                                  "ORDER BY n.ref LIMIT ?",
 /* A drift for each entity with a row that is not as the writer left it. */
 #define DOCUMENT_COMPARE(kind, name, table, ...)                                                   \
     [STATEMENT_COMPARE_SUMMARIES + kind] =                                                         \
@@ -88,9 +108,7 @@
         "LEFT JOIN checkpoints c ON c.entity_ref = s.c1 AND c.projection_name = '" name            \
         "' LEFT JOIN " table " d ON d.entity_ref = s.c1 WHERE c.last_runtime_seq IS NOT s.c2 OR "  \
         "c.summary_hash IS NOT s.c3 OR d.doc_version IS NOT s.c4 OR d.payload_hash IS NOT "        \
-        "s.c5 " STORE_DOCUMENT_LACKS_METADATA                                                      \
-        "RETURNING projection_name, entity_ref, NULL, reason, expected_seq, actual_seq, seen_at, " \
-        "subject",
+        "s.c5 " STORE_DOCUMENT_LACKS_METADATA "RETURNING " STORE_NAMES(STORE_DRIFTS) ", NULL",
 
 static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
@@ -100,27 +118,19 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_READ_TOUCH] = "SELECT 1 FROM meta LIMIT 1",
     /* The names of an entity and of a topic never change, so an update leaves their indexes alone.
      */
-    [STATEMENT_PUT_ENTITY] =
-        "INSERT INTO entities (ref, kind, id, owner_user_id, owner_guest_scope, org_id, status, "
-        "worker_id, thread_id, workspace_ref, codex_home_ref, adapter, metadata, created_at, "
-        "started_at, stopped_at, last_heartbeat_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (ref) DO UPDATE SET owner_user_id = excluded.owner_user_id, "
-        "owner_guest_scope = excluded.owner_guest_scope, org_id = excluded.org_id, "
-        "status = excluded.status, worker_id = excluded.worker_id, "
-        "thread_id = excluded.thread_id, workspace_ref = excluded.workspace_ref, "
-        "codex_home_ref = excluded.codex_home_ref, adapter = excluded.adapter, "
-        "metadata = coalesce(excluded.metadata, metadata), created_at = excluded.created_at, "
-        "started_at = excluded.started_at, stopped_at = excluded.stopped_at, "
-        "last_heartbeat_at = excluded.last_heartbeat_at "
-        "WHERE kind = excluded.kind AND id = excluded.id",
+    [STATEMENT_PUT_ENTITY] = "INSERT INTO entities " VALUES(
+        STORE_ENTITIES) "ON CONFLICT (ref) DO UPDATE "
+                        "SET " STORE_UPDATES(STORE_ENTITY_VALUES) ", metadata = "
+                                                                  "coalesce(excluded."
+                                                                  "metadata, "
+                                                                  "metadata) "
+                                                                  "WHERE kind = "
+                                                                  "excluded.kind AND "
+                                                                  "id = excluded.id",
     /* The transaction is rolled back after every failure. OR FAIL says that the statement need not
      * undo its own rows first, so that SQLite keeps no copy of the pages that it changes. */
-    [STATEMENT_ADD_EVENTS] =
-        "INSERT OR FAIL INTO events (entity_ref, seq, cursor, event_id, type, owner_user_id, "
-        "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
-        "recorded_at, chain_version) SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, "
-        "c13, c14 FROM source",
+    [STATEMENT_ADD_EVENTS] = "INSERT OR FAIL INTO events (" STORE_NAMES(
+        STORE_EVENT_VALUES) ") SELECT " SOURCE_14 " FROM source",
     [STATEMENT_ADD_POSITIONS] =
         "INSERT OR FAIL INTO event_positions_recent (entity_ref, seq, log_id, event_count) "
         "SELECT c1, c2, c3, c4 FROM source",
@@ -128,84 +138,62 @@ static const char *const texts[STATEMENT_COUNT] = {
         "INSERT INTO event_positions (entity_ref, seq, log_id, event_count) SELECT entity_ref, "
         "seq, log_id, event_count FROM event_positions_recent",
     [STATEMENT_CLEAR_POSITIONS] = "DELETE FROM event_positions_recent",
-    [STATEMENT_ADD_EVENT_IDS] =
-        "INSERT OR FAIL INTO event_ids (event_id, log_id) SELECT c1, c2 FROM source",
-    [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys (entity_ref, key, log_id) VALUES (?, ?, ?)",
+    [STATEMENT_ADD_EVENT_IDS] = "INSERT OR FAIL INTO event_ids (" STORE_NAMES(
+        STORE_EVENT_IDS) ") SELECT " SOURCE_2 " FROM source",
+    [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys " VALUES(STORE_IDEMPOTENCY_KEYS),
     /* oldest_seq never falls, even if the caller does not know of a prune yet. */
-    [STATEMENT_PUT_TOPIC] =
-        "INSERT INTO topics (ref, topic, stream_id, entity_ref, oldest_seq, "
-        "head_seq) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE SET "
-        "entity_ref = excluded.entity_ref, oldest_seq = max(oldest_seq, excluded.oldest_seq), "
-        "head_seq = excluded.head_seq "
-        "WHERE topic = excluded.topic AND stream_id = excluded.stream_id",
+    [STATEMENT_PUT_TOPIC] = "INSERT INTO topics " VALUES(
+        STORE_TOPICS_WRITTEN) "ON CONFLICT (ref) DO UPDATE SET "
+                              "entity_ref = excluded.entity_ref, oldest_seq = max(oldest_seq, "
+                              "excluded.oldest_seq), "
+                              "head_seq = excluded.head_seq "
+                              "WHERE topic = excluded.topic AND stream_id = excluded.stream_id",
     DOCUMENT_KINDS(DOCUMENT_COMPARE) DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
-        "INSERT OR REPLACE INTO checkpoints (entity_ref, projection_name, "
-        "document_id, last_runtime_seq, projection_version, summary_hash, last_projected_at) "
-        "SELECT c1, c2, c3, c4, c5, c6, c7 FROM source",
-    [STATEMENT_ADD_JOURNAL] =
-        "INSERT OR FAIL INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, "
-        "published_at, payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) "
-        "SELECT c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11 FROM source",
-    [STATEMENT_PUT_METADATA] =
-        "INSERT INTO summary_metadata (entity_ref, metadata_hash, metadata) SELECT c1, c2, c3 "
-        "FROM source WHERE true ON CONFLICT (entity_ref, metadata_hash) DO UPDATE SET metadata = "
-        "excluded.metadata WHERE metadata <> excluded.metadata",
-    [STATEMENT_ADD_DRIFT] =
-        "INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
-        "actual_seq, seen_at) VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO checkpoints (" STORE_NAMES(STORE_CHECKPOINTS) ") SELECT " SOURCE_7
+                                                                              " FROM source",
+    [STATEMENT_ADD_JOURNAL] = "INSERT OR FAIL INTO journal (" STORE_NAMES(
+        STORE_JOURNAL) ") SELECT " SOURCE_11 " FROM source",
+    [STATEMENT_PUT_METADATA] = "INSERT INTO summary_metadata (" STORE_NAMES(
+        STORE_SUMMARY_METADATA) ") SELECT " SOURCE_3
+                                " FROM source WHERE true ON CONFLICT (entity_ref, metadata_hash) "
+                                "DO UPDATE SET metadata = "
+                                "excluded.metadata WHERE metadata <> excluded.metadata",
+    [STATEMENT_ADD_DRIFT] = "INSERT INTO khala_projection_drifts " VALUES(STORE_DRIFT_VALUES),
     [STATEMENT_DROP_OLD_DRIFTS] = "DELETE FROM khala_projection_drifts WHERE id <= "
                                   "(SELECT max(id) FROM khala_projection_drifts) - ?",
     [STATEMENT_SET_UNPROJECTED] =
         "INSERT INTO meta (name, value) VALUES ('unprojected_from', ?) ON CONFLICT (name) DO "
         "UPDATE SET value = min(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
     [STATEMENT_CLEAR_UNPROJECTED] = "DELETE FROM meta WHERE name = 'unprojected_from'",
-    [STATEMENT_PUT_USAGE] =
-        "UPDATE owner_usage SET events = ?2, bytes = ?3, metadata_bytes = ?4, open_runs = ?5, "
-        "open_workers = ?6, unowned_bytes = ?7 WHERE owner = ?1",
-    [STATEMENT_ADD_USAGE] =
-        "INSERT INTO owner_usage (owner, events, bytes, metadata_bytes, open_runs, open_workers, "
-        "unowned_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [STATEMENT_PUT_USAGE] = "UPDATE owner_usage SET (" STORE_NAMES(
+        STORE_USAGE_VALUES) ") = (?2, ?3, ?4, ?5, ?6, ?7) WHERE owner = ?1",
+    [STATEMENT_ADD_USAGE] = "INSERT INTO owner_usage " VALUES(STORE_USAGES),
     [STATEMENT_LOAD_USAGE] =
-        "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers, "
-        "unowned_bytes FROM owner_usage WHERE owner = ?",
-    [STATEMENT_WALK_USAGES] =
-        "SELECT owner, events, bytes, metadata_bytes, open_runs, open_workers, unowned_bytes FROM "
-        "owner_usage WHERE owner > ? ORDER BY owner LIMIT ?",
-    [STATEMENT_CHECK_USAGES] =
-        "SELECT coalesce(u.owner, c.owner), coalesce(u.events, 0), coalesce(u.bytes, 0), "
-        "coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, 0), "
-        "coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
-        "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0) FROM owner_usage u FULL JOIN "
-        "owner_usage_counted c ON c.owner = u.owner WHERE (coalesce(u.events, 0), "
-        "coalesce(u.bytes, "
-        "0), coalesce(u.metadata_bytes, 0), coalesce(u.open_runs, 0), coalesce(u.open_workers, 0)) "
-        "<> "
-        "(coalesce(c.events, 0), coalesce(c.bytes, 0), coalesce(c.metadata_bytes, 0), "
-        "coalesce(c.open_runs, 0), coalesce(c.open_workers, 0)) LIMIT ?",
+        "SELECT " STORE_NAMES(STORE_USAGES) " FROM owner_usage WHERE owner = ?",
+    [STATEMENT_WALK_USAGES] = "SELECT " STORE_NAMES(
+        STORE_USAGES) " FROM owner_usage WHERE owner > ? ORDER BY owner LIMIT ?",
+    [STATEMENT_CHECK_USAGES] = STORE_CHECK_USAGES "?",
     /* Only the write session makes serials. */
-    [STATEMENT_PUT_QUOTA] =
-        "INSERT INTO owner_quotas (owner, quota, value, serial) SELECT ?, ?, ?, "
-        "coalesce(max(serial), 0) + 1 FROM owner_quotas WHERE true ON CONFLICT (owner, quota) DO "
-        "UPDATE SET value = excluded.value, serial = excluded.serial",
-    [STATEMENT_WALK_QUOTAS] = "SELECT owner, quota, value, serial FROM owner_quotas WHERE serial > "
-                              "? ORDER BY serial",
+    [STATEMENT_PUT_QUOTA] = "INSERT INTO owner_quotas (" STORE_NAMES(
+        STORE_QUOTAS) ") SELECT ?, ?, ?, "
+                      "coalesce(max(serial), 0) + 1 FROM owner_quotas WHERE true ON CONFLICT "
+                      "(owner, quota) DO "
+                      "UPDATE SET value = excluded.value, serial = excluded.serial",
+    [STATEMENT_WALK_QUOTAS] =
+        "SELECT " STORE_NAMES(STORE_QUOTAS) " FROM owner_quotas WHERE serial > ? ORDER BY serial",
     [STATEMENT_PUT_OPERATOR_KEY] =
-        "INSERT OR REPLACE INTO operator_keys (name, role, key_id, digest, created_at, rotated_at, "
-        "previous_id, previous_digest, previous_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO operator_keys " VALUES(STORE_OPERATOR_KEYS),
     [STATEMENT_DROP_OPERATOR_KEY] = "DELETE FROM operator_keys WHERE name = ?",
     [STATEMENT_WALK_OPERATOR_KEYS] =
-        "SELECT name, role, key_id, digest, created_at, rotated_at, previous_id, previous_digest, "
-        "previous_until FROM operator_keys ORDER BY name",
-    [STATEMENT_PUT_REVOCATION] =
-        "INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) "
-        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, id) DO UPDATE SET "
-        "expires_at = max(expires_at, excluded.expires_at)",
+        "SELECT " STORE_NAMES(STORE_OPERATOR_KEYS) " FROM operator_keys ORDER BY name",
+    [STATEMENT_PUT_REVOCATION] = "INSERT INTO sync_revocations " VALUES(
+        STORE_REVOCATIONS) "ON CONFLICT (kind, id) DO UPDATE SET "
+                           "expires_at = max(expires_at, excluded.expires_at)",
     [STATEMENT_DROP_REVOCATIONS] =
         "DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT kind, id FROM sync_revocations "
         "WHERE expires_at <= ? LIMIT 1000)",
     [STATEMENT_ADD_SINGLE_USE] =
-        "INSERT INTO sync_single_uses (kind, id, expires_at) VALUES (?, ?, ?) ON CONFLICT DO "
-        "NOTHING",
+        "INSERT INTO sync_single_uses " VALUES(STORE_SINGLE_USES) "ON CONFLICT DO NOTHING",
     [STATEMENT_DROP_SINGLE_USES] =
         "DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT kind, id FROM sync_single_uses "
         "WHERE expires_at <= ? LIMIT 1000)",
@@ -263,10 +251,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_EVENT_TIMES] = "SELECT e.seq, e.cursor, e.recorded_at FROM " EVENTS_OF_RANGES,
     [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM journal "
                             "WHERE topic_ref = ? AND seq >= ? ORDER BY seq",
-    DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
-        "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
-        "last_projected_at FROM checkpoints "
-        "WHERE entity_ref = ? AND projection_name = ?",
+    DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] = "SELECT " STORE_NAMES(
+        STORE_CHECKPOINTS) " FROM checkpoints WHERE entity_ref = ? AND projection_name = ?",
     [STATEMENT_WALK_ENTITY_EVENTS] =
         "SELECT " EVENT_COLUMNS ", p.last_seq FROM " EVENTS_OF_RANGES "LIMIT ?3",
     /* Each column that is not read saves a part of the walk. */
@@ -282,22 +268,20 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_LIST_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.id > ? ORDER BY n.id LIMIT ?",
     [STATEMENT_LIST_TOPICS] =
         TOPIC_SELECT "WHERE topic >= ?1 AND topic > ?2 ORDER BY topic LIMIT ?3",
-    DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
-        "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
-        "j.payload_hash, " JOURNAL_PAYLOAD ", j.first_entity_seq, " EVENT_COLUMNS ", " ENTITY_NAME
-        "FROM journal j "
-        "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "
-        "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
-    [STATEMENT_WALK_OWNERS] = "SELECT j.seq, n.ref, n.owner_user_id, n.owner_guest_scope, n.org_id "
-                              "FROM journal j LEFT JOIN entities n ON n.ref = j.entity_ref "
+    DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] = "SELECT " STORE_JOURNAL_VALUES(
+        OF_J, NEXT_OF_J) ", " JOURNAL_PAYLOAD ", " EVENT_COLUMNS ", " ENTITY_NAME "FROM journal j "
+                         "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref "
+                         "= e.entity_ref "
+                         "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
+    [STATEMENT_WALK_OWNERS] = "SELECT j.seq, n.ref" STORE_ENTITY_OWNER(
+        NEXT_OF_N, NEXT_OF_N) " FROM journal j LEFT JOIN entities n ON n.ref = j.entity_ref "
                               "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
-    [STATEMENT_WALK_DRIFTS] =
-        "SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
-        "d.seen_at, d.subject FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref = "
-        "d.entity_ref "
-        "ORDER BY d.id DESC LIMIT ?",
-    [STATEMENT_WALK_REVOCATIONS] = "SELECT kind, id, reason, revoked_at, expires_at FROM "
-                                   "sync_revocations WHERE expires_at > ? ORDER BY kind, id",
+    [STATEMENT_WALK_DRIFTS] = "SELECT " STORE_DRIFTS(
+        OF_D, NEXT_OF_D) ", n.id FROM khala_projection_drifts d LEFT JOIN "
+                         "entities n ON n.ref = d.entity_ref ORDER BY d.id DESC LIMIT ?",
+    [STATEMENT_WALK_REVOCATIONS] = "SELECT " STORE_NAMES(
+        STORE_REVOCATIONS) " FROM sync_revocations WHERE expires_at > ? ORDER BY "
+                           "kind, id",
     [STATEMENT_PROPERTY] = "SELECT value FROM meta WHERE name = ?",
     [STATEMENT_DROP_FORKS] = "DELETE FROM meta WHERE name LIKE '" STORE_FORK_PREFIX "%'",
     [STATEMENT_PUT_PROPERTY] = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO "

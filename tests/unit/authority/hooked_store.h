@@ -43,30 +43,18 @@ static inline enum status hooked_read_state(struct store_session *session,
     return hooks.engine->read_state(session, state);
 }
 
-static inline enum status hooked_load_entity(struct store_session *session, enum entity_kind kind,
-                                             struct slice id, struct arena *arena,
-                                             struct store_entity *entity) {
+static inline enum status hooked_load(struct store_session *session,
+                                      const struct store_query *query, struct arena *arena,
+                                      void *row) {
     hooks.other_reads++;
-    return hooks.engine->load_entity(session, kind, id, arena, entity);
+    return hooks.engine->load(session, query, arena, row);
 }
 
-static inline enum status hooked_load_event(struct store_session *session, uint64_t log_id,
-                                            struct arena *arena, struct store_event *event) {
+static inline enum status hooked_walk(struct store_session *session,
+                                      const struct store_query *query, void *user,
+                                      store_row_cb *callback) {
     hooks.other_reads++;
-    return hooks.engine->load_event(session, log_id, arena, event);
-}
-
-static inline enum status hooked_load_stream(struct store_session *session, struct slice stream_id,
-                                             struct arena *arena, struct store_topic *topic) {
-    hooks.other_reads++;
-    return hooks.engine->load_stream(session, stream_id, arena, topic);
-}
-
-static inline enum status hooked_walk(struct store_session *session, uint64_t entity_ref,
-                                      uint64_t after_seq, uint64_t limit, void *user,
-                                      store_event_cb *callback) {
-    hooks.other_reads++;
-    return hooks.engine->walk_entity_events(session, entity_ref, after_seq, limit, user, callback);
+    return hooks.engine->walk(session, query, user, callback);
 }
 
 static inline void hook_store(struct store *store) {
@@ -76,10 +64,8 @@ static inline void hook_store(struct store *store) {
     hooks.hooked.commit = hooked_commit;
     hooks.hooked.prefetch = hooked_prefetch;
     hooks.hooked.read_state = hooked_read_state;
-    hooks.hooked.load_entity = hooked_load_entity;
-    hooks.hooked.load_event = hooked_load_event;
-    hooks.hooked.load_stream = hooked_load_stream;
-    hooks.hooked.walk_entity_events = hooked_walk;
+    hooks.hooked.load = hooked_load;
+    hooks.hooked.walk = hooked_walk;
     hooks.commit_answer = hooks.prefetch_answer = STATUS_OK;
     hooks.commits = hooks.prefetches = hooks.other_reads = 0;
     store->engine = &hooks.hooked;
