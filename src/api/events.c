@@ -4,9 +4,7 @@
 #include "base/limits.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
-#include "store/topic_epoch.h"
-#include "store/topic_fork.h"
-#include "store/topic_since.h"
+#include "store/topic_history.h"
 #include "topic/continuity.h"
 #include "wire/json.h"
 

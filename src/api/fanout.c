@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "delivery/telemetry.h"
 #include "http/store_read.h"
-#include "store/enforced_window.h"
+#include "store/topic_history.h"
 #include "wire/object_writer.h"
 
 #define TOPIC_LIMIT_DEFAULT 20

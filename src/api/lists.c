@@ -12,7 +12,7 @@
 #include "base/limits.h"
 #include "delivery/access.h"
 #include "http/store_read.h"
-#include "store/enforced_window.h"
+#include "store/topic_history.h"
 #include "topic/policy.h"
 #include "wire/object_writer.h"
 

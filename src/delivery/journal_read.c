@@ -16,11 +16,7 @@
 #include "delivery/repair.h"
 #include "delivery/replay_budget.h"
 #include "hub/frame.h"
-#include "store/enforced_window.h"
-#include "store/log_position.h"
-#include "store/topic_epoch.h"
-#include "store/topic_fork.h"
-#include "store/topic_since.h"
+#include "store/topic_history.h"
 
 /* Repairs on behalf of one read. */
 #define REPAIRS_MAX 64

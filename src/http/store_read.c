@@ -6,7 +6,7 @@
 #include "authority/append_read.h"
 #include "base/limits.h"
 #include "delivery/access.h"
-#include "store/log_position.h"
+#include "store/topic_history.h"
 
 #define QUERY_BYTES_MAX 64
 

@@ -345,7 +345,7 @@ enum status repair_journal(const struct repair_options *options, struct slice to
                            uint64_t from_seq) {
     struct examination work = {.options = options};
     struct store_journal_row rows[STEP_REPAIRS_MAX];
-    struct store_journal_mend mend = {.rows = rows, .now_ms = options->step->now_ms};
+    struct store_journal_repair mend = {.rows = rows, .now_ms = options->step->now_ms};
     arena_init(&work.arena, MEND_JOURNAL_BYTES_MAX);
     update_scratch_init(&work.scratch);
     enum status status = examine(&work, topic, from_seq, &mend.lost_seq);
@@ -364,7 +364,7 @@ enum status repair_journal(const struct repair_options *options, struct slice to
         status = STATUS_NOT_FOUND;
     mend.topic = work.topic.name;
     if (status == STATUS_OK)
-        status = store_mend_journal(options->step->session, &mend);
+        status = store_repair_journal(options->step->session, &mend);
     update_scratch_release(&work.scratch);
     arena_release(&work.arena);
     return status;

@@ -218,7 +218,7 @@ struct store_damage {
 };
 
 /* A repair of a journal. */
-struct store_journal_mend {
+struct store_journal_repair {
     struct slice topic;
     const struct store_journal_row *rows; /* altered ones, as they should be */
     size_t row_count;
@@ -488,6 +488,14 @@ struct store_message {
  * reading only, and one that an unfinished move fills is not opened: STATUS_INVALID_CONFIG. */
 MUST_CHECK enum status store_open(struct store **store, const char *url, bool exclusive,
                                   struct store_message *message);
+/* A new epoch, which no other log has. STATUS_SYSTEM_ERROR: the system has no random bytes. */
+MUST_CHECK enum status store_epoch_mint(char epoch[STORE_EPOCH_SIZE + 1]);
+/* Gives the log of the store a new epoch, so that all clients start again. No server may use the
+ * store. fork_log_id: the last event that is in all histories of the log; NULL: its last one. The
+ * statuses of store_open; the message has a sentence for people. */
+MUST_CHECK enum status store_epoch_renew(const char *url, const uint64_t *fork_log_id,
+                                         char epoch[STORE_EPOCH_SIZE + 1],
+                                         struct store_message *message);
 /* Brings the schema up to date under the lock, and creates the store where there is none. Repeating
  * it changes nothing. */
 MUST_CHECK enum status store_migrate(const char *url, struct store_message *message);
@@ -607,8 +615,8 @@ MUST_CHECK enum status store_heal(struct store_session *session, uint64_t now_ms
  * the topic, which has journal rows, behind its last hole and behind lost_seq. Cursors up to there
  * are journal_damaged; a seq outside of the journal only looks for holes. All or nothing. Each
  * repair is recorded as drift of the topic. */
-MUST_CHECK enum status store_mend_journal(struct store_session *session,
-                                          const struct store_journal_mend *mend);
+MUST_CHECK enum status store_repair_journal(struct store_session *session,
+                                            const struct store_journal_repair *mend);
 /* Makes the journals of all topics with journal rows again, in a new epoch: a frame for each
  * document, and the latest events, at most events_max, where a topic carries events. The documents
  * agree with the log. Every cursor into the old journals is stale. All or nothing. */

@@ -1,8 +1,8 @@
 /* The table of functions that each engine of the store provides, and the structs it extends.
  * Threads, memory and errors are those of store.h. An engine's own structs begin with struct store,
  * struct store_session and struct store_restore, so that a pointer to one is a pointer to the
- * other. Every function is set, except those marked, and the maintenance functions of an engine
- * that has tools of its own. store_open.c lists the engines by URL scheme. */
+ * other. Every function is set, except those marked.
+ * store_open.c lists the engines by URL scheme. */
 #ifndef STORE_STORE_ENGINE_H
 #define STORE_STORE_ENGINE_H
 
@@ -116,87 +116,92 @@ const struct store_layout *store_query_layout(const struct store_query *query);
 /* ---- the engine --------------------------------------------------------------------------------
  */
 
+/* The calls of store.h, store_nodes.h and store_maintenance.h that an engine answers under the same
+ * name with the same parameters. store.c checks first what holds for all engines. */
+#define STORE_CALLS(CALL)                                                                          \
+    CALL(close)                                                                                    \
+    CALL(session_open)                                                                             \
+    CALL(session_close)                                                                            \
+    CALL(session_error)                                                                            \
+    CALL(session_reason)                                                                           \
+    CALL(check_location)                                                                           \
+    CALL(measure)                                                                                  \
+    CALL(keep_alive)                                                                               \
+    CALL(prefetch)                                                                                 \
+    CALL(commit)                                                                                   \
+    CALL(heal)                                                                                     \
+    CALL(repair_journal)                                                                           \
+    CALL(rebuild_journal)                                                                          \
+    CALL(find_stray_row)                                                                           \
+    CALL(prune_topics)                                                                             \
+    CALL(put_revocations)                                                                          \
+    CALL(use_once)                                                                                 \
+    CALL(put_quotas)                                                                               \
+    CALL(load_usages)                                                                              \
+    CALL(check_usages)                                                                             \
+    CALL(put_operator_key)                                                                         \
+    CALL(drop_operator_key)                                                                        \
+    CALL(note_fork)                                                                                \
+    CALL(lower_fork)                                                                               \
+    CALL(load_property)                                                                            \
+    CALL(read_begin)                                                                               \
+    CALL(read_end)                                                                                 \
+    CALL(read_state)                                                                               \
+    CALL(find_cursor)                                                                              \
+    CALL(measure_replay)                                                                           \
+    CALL(find_expired)                                                                             \
+    CALL(check_derived)
+/* Those of a store on a disk of its own; NULL: the disk is another server's. */
+#define STORE_DISK_CALLS(CALL)                                                                     \
+    CALL(set_reserve)                                                                              \
+    CALL(check_room)                                                                               \
+    CALL(disk)                                                                                     \
+    CALL(restore_copy)                                                                             \
+    CALL(restore_apply)                                                                            \
+    CALL(restore_end)                                                                              \
+    CALL(check_pages)
+/* Those of a store that servers share; NULL: it has one server. */
+#define STORE_SHARED_CALLS(CALL)                                                                   \
+    CALL(take_role)                                                                                \
+    CALL(read_outbox)                                                                              \
+    CALL(outbox_state)                                                                             \
+    CALL(lock_secrets)                                                                             \
+    CALL(commit_secrets)                                                                           \
+    CALL(load_secret)                                                                              \
+    CALL(leave_audit_event)                                                                        \
+    CALL(put_node)                                                                                 \
+    CALL(tidy_nodes)                                                                               \
+    CALL(report_damage)                                                                            \
+    CALL(take_damages)                                                                             \
+    CALL(drop_node)                                                                                \
+    CALL(walk_nodes)                                                                               \
+    CALL(read_progress)
+/* A member of the engine's table for each call. */
+#define STORE_MEMBER(call) __typeof__(store_##call) *call;
+
 struct store_engine {
+    STORE_CALLS(STORE_MEMBER)
+    STORE_DISK_CALLS(STORE_MEMBER)
+    STORE_SHARED_CALLS(STORE_MEMBER)
+
     const char *scheme;       /* of its URLs; the rest of the URL is the location given below */
     const char *scheme_alias; /* another scheme of the same URLs; NULL: none */
     int schema_version;
     enum status (*open)(struct store **store, const char *location, bool exclusive,
                         struct store_message *message);
-    /* NULL: servers cannot share the store, and the functions of store_nodes.h are NULL too. */
+    /* NULL: servers cannot share the store. */
     enum status (*join)(struct store **store, const char *location, struct store_message *message);
     enum status (*migrate)(const char *location, struct store_message *message);
-    void (*close)(struct store *store);
-    enum status (*session_open)(struct store *store, enum store_mode mode,
-                                struct store_session **session);
-    void (*session_close)(struct store_session *session);
-    const char *(*session_error)(const struct store_session *session);
-    enum reason (*session_reason)(const struct store_session *session);
-    enum status (*check_location)(const struct store *store, struct store_message *message);
-    enum status (*measure)(struct store_session *session, struct store_size *size);
-    /* NULL: a write session cannot be lost. */
-    enum status (*take_role)(struct store_session *session);
-    /* NULL: a write session needs no care. */
-    enum status (*keep_alive)(struct store_session *session, int64_t *wait_ms);
-
-    /* The disk reserve. NULL: the disk is another server's. */
-    void (*set_reserve)(struct store *store, uint64_t bytes);
-    enum store_room (*check_room)(struct store_session *session);
     /* After work of the write session has failed. STATUS_OK: it failed because there was no room,
-     * and there is more now. Otherwise the status to answer. */
+     * and there is more now. Otherwise the status to answer. NULL: the disk is another server's. */
     enum status (*make_room)(struct store_session *session, enum store_room room_least);
-    void (*disk)(const struct store *store, struct store_disk *disk);
-
-    /* NULL: the store has no outbox. */
-    enum status (*read_outbox)(struct store_session *session,
-                               const struct store_outbox_query *query, void *user,
-                               store_outbox_cb *callback);
-    enum status (*outbox_state)(struct store_session *session, struct store_outbox_state *state);
-
-    enum status (*prefetch)(struct store_session *session, struct store_prefetch *prefetch);
-    enum status (*commit)(struct store_session *session, const struct store_batch *batch);
-    enum status (*heal)(struct store_session *session, uint64_t now_ms);
-    enum status (*mend_journal)(struct store_session *session,
-                                const struct store_journal_mend *mend);
-    enum status (*rebuild_journal)(struct store_session *session, uint64_t events_max,
-                                   uint64_t now_ms);
-    enum status (*find_stray_row)(struct store_session *session, uint64_t *topic_ref,
-                                  uint64_t *seq);
-    enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);
-    enum status (*put_revocations)(struct store_session *session,
-                                   const struct store_revocation *revocations, size_t count,
-                                   uint64_t now_ms);
     /* NULL: secrets are files of the data folder. */
-    enum status (*lock_secrets)(struct store_session *session);
-    enum status (*commit_secrets)(struct store_session *session);
     enum status (*keep_secret)(struct store_session *session, struct slice name, struct slice value,
                                bool replaces);
-    enum status (*load_secret)(struct store_session *session, struct slice name,
-                               struct arena *arena, struct slice *value);
-    enum status (*use_once)(struct store_session *session, struct store_single_use *uses,
-                            size_t count, uint64_t now_ms);
-
-    enum status (*put_quotas)(struct store_session *session, const struct store_quota *quotas,
-                              size_t count);
-    enum status (*load_usages)(struct store_session *session, struct store_usage *usages,
-                               size_t count);
-    enum status (*check_usages)(struct store_session *session, uint64_t limit, void *user,
-                                store_usage_difference_cb *callback);
-
-    enum status (*put_operator_key)(struct store_session *session,
-                                    const struct store_operator_key *key);
-    enum status (*drop_operator_key)(struct store_session *session, struct slice name);
-    /* NULL: the store has one server. */
-    enum status (*leave_audit_event)(struct store_session *session, struct slice type,
-                                     struct slice payload);
-
     /* Closed: STATUS_ALREADY_EXISTS where rows of users' transactions wait for the writer. */
     enum status (*put_properties)(struct store_session *session,
                                   const struct store_property *properties, size_t count,
                                   enum store_appending appending);
-    enum status (*note_fork)(struct store_session *session);
-    enum status (*lower_fork)(struct store_session *session, uint64_t log_id);
-    enum status (*load_property)(struct store_session *session, struct slice name,
-                                 struct arena *arena, struct slice *value);
     /* For moves. Adds rows after the key, in the order of the key, until the page is full or there
      * are no more. after NULL: from the first row on. */
     enum status (*read_rows)(struct store_session *session, const struct store_value *after,
@@ -210,31 +215,10 @@ struct store_engine {
     /* The write session: removes the rows that a new store has, together with its generated
      * secrets, and sets the property, in one transaction. */
     enum status (*clear_rows)(struct store_session *session, const struct store_property *property);
-
-    enum status (*read_begin)(struct store_session *session);
-    void (*read_end)(struct store_session *session);
-    enum status (*read_state)(struct store_session *session, struct store_state *state);
-    enum status (*find_cursor)(struct store_session *session, const struct event_cursor *cursor,
-                               uint64_t *log_id);
-    enum status (*measure_replay)(struct store_session *session, const struct store_topic *topic,
-                                  uint64_t after_seq, uint64_t limit, struct store_replay *replay);
-    enum status (*find_expired)(struct store_session *session, const struct store_topic *topic,
-                                const struct store_expiry_query *query,
-                                struct store_expiry *expiry);
     enum status (*load)(struct store_session *session, const struct store_query *query,
                         struct arena *arena, void *row);
     enum status (*walk)(struct store_session *session, const struct store_query *query, void *user,
                         store_row_cb *callback);
-
-    enum status (*put_node)(struct store_session *session, const struct store_node *node);
-    enum status (*tidy_nodes)(struct store_session *session);
-    enum status (*report_damage)(struct store_session *session, const struct store_damage *damage);
-    enum status (*take_damages)(struct store_session *session, void *user,
-                                void (*callback)(void *user, const struct store_damage *damage));
-    enum status (*drop_node)(struct store_session *session, struct slice id);
-    enum status (*walk_nodes)(struct store_session *session, void *user, store_node_cb *callback);
-    enum status (*read_progress)(struct store_session *session, uint64_t after_commit_id,
-                                 struct store_progress *progress);
 
     /* Maintenance. NULL: the database has tools of its own, which this sentence names. */
     const char *maintenance_advice;
@@ -244,15 +228,14 @@ struct store_engine {
     enum status (*restore_begin)(const char *location, const char *file,
                                  const struct store_copy_options *options,
                                  struct store_restore **restore, struct store_message *message);
-    struct store *(*restore_copy)(struct store_restore *restore);
-    enum status (*restore_apply)(struct store_restore *restore, struct store_restored *restored,
-                                 struct store_message *message);
-    void (*restore_end)(struct store_restore *restore);
-    enum status (*check_pages)(struct store_session *session, bool whole,
-                               struct store_message *message);
-    enum status (*check_derived)(struct store_session *session, struct store_message *message);
     pid_t (*lock_holder)(const char *location);
 };
+
+/* SQLite in a folder of its own, which is the location of its URLs. */
+extern const struct store_engine store_engine_sqlite;
+/* PostgreSQL, over libpq, in the schema runtime of one database. The location is the URL without
+ * its scheme. It may hold a password, which no message shows. */
+extern const struct store_engine store_engine_postgres;
 
 struct store {
     const struct store_engine *engine;
@@ -269,6 +252,34 @@ struct store_session {
     atomic_uint_fast64_t rows_read;  /* written by the session's thread alone */
     const atomic_bool *is_cancelled; /* NULL: reads are never cancelled */
 };
+
+/* ---- the rule of expiry: the first frame of a topic that stays
+ * -----------------------------------
+ *
+ * Frames carry the wall clock's time, which may step in both directions. The first frame that is
+ * young enough keeps all frames after it. A frame dated in the future does not: it goes with the
+ * first later frame that goes. The engine reads the times of frames in order, from
+ * store_expiry.first_seq on, until the walk has ended. */
+
+struct expiry_walk {
+    struct store_expiry_query query;
+    struct store_expiry *expiry;
+    uint64_t counted;
+    bool is_ended;
+};
+
+/* The time of the cursor of an entity's event. */
+typedef enum status expiry_cursor_cb(void *session, uint64_t entity_ref, uint64_t seq,
+                                     uint64_t *at_ms);
+
+/* Begins at the oldest frame. Events need not all be read: the time of an event's cursor never
+ * falls and is never before its recorded_at. So a binary search by cursors finds events that have
+ * all expired, and the walk begins behind them. */
+MUST_CHECK enum status expiry_begin(struct expiry_walk *walk, const struct store_topic *topic,
+                                    const struct store_expiry_query *query,
+                                    struct store_expiry *expiry, void *session,
+                                    expiry_cursor_cb *cursor_time);
+void expiry_take(struct expiry_walk *walk, uint64_t seq, uint64_t at_ms);
 
 /* For a move: opens the store whatever the marks of moves in it are. */
 MUST_CHECK enum status store_open_unchecked(struct store **store, const char *url, bool exclusive,

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "store/store_engine.h"
-#include "store/store_epoch.h"
 #include "store/store_marks.h"
 
 struct side {
@@ -67,18 +66,9 @@ static void name_side(struct side *side) {
         snprintf(side->label, sizeof(side->label), "%.255s", path);
 }
 
-static enum status read_marks(struct side *side, struct store_message *message) {
-    struct store_session *session = NULL;
-    enum status status = store_session_open(side->store, STORE_READ, &session);
-    if (status == STATUS_OK)
-        status = store_marks_read(session, &side->marks);
-    status = explain(message, session, status);
-    store_session_close(session);
-    return status;
-}
-
 /* must_exist: opened for reading first, because that creates nothing. */
 static enum status open_side(struct side *side, bool must_exist, struct store_message *message) {
+    struct store_session *session = NULL;
     enum status status = STATUS_OK;
     if (must_exist)
         status = store_open_unchecked(&side->store, side->url, false, message);
@@ -88,7 +78,14 @@ static enum status open_side(struct side *side, bool must_exist, struct store_me
         status = store_open_unchecked(&side->store, side->url, true, message);
     }
     name_side(side);
-    return status == STATUS_OK ? read_marks(side, message) : status;
+    if (status != STATUS_OK)
+        return status;
+    status = store_session_open(side->store, STORE_READ, &session);
+    if (status == STATUS_OK)
+        status = store_marks_read(session, &side->marks);
+    status = explain(message, session, status);
+    store_session_close(session);
+    return status;
 }
 
 /* ---- which store may move where ---- */
@@ -185,22 +182,6 @@ static enum status mark_target(struct move *move, bool is_complete) {
 
 /* ---- rows ---- */
 
-static void show(const struct move *move) {
-    if (move->options->on_progress)
-        move->options->on_progress(move->options->user, move->done, move->total);
-}
-
-static enum status count_all(struct move *move) {
-    enum status status = STATUS_OK;
-    for (const struct store_table *table = store_tables; status == STATUS_OK && table->name;
-         table++) {
-        uint64_t count = 0;
-        status = move->reading->engine->count_rows(move->reading, table, &count);
-        move->total += count;
-    }
-    return explain(move->message, move->reading, status);
-}
-
 /* Pages until the source has no more rows. The first page begins behind the row in the page. */
 static enum status copy_pages(struct move *move, const struct store_table *table,
                               struct store_session *writing) {
@@ -227,7 +208,8 @@ static enum status copy_pages(struct move *move, const struct store_table *table
             status =
                 explain(move->message, writing, writing->engine->write_rows(writing, &move->page));
         move->done += move->page.row_count;
-        show(move);
+        if (move->options->on_progress)
+            move->options->on_progress(move->options->user, move->done, move->total);
     } while (status == STATUS_OK && move->page.row_count > 0 && !table->is_replaced);
     arena_release(&keys);
     return status;
@@ -268,40 +250,9 @@ static enum status copy_table(struct move *move, const struct store_table *table
     return status;
 }
 
-static enum status copy_all(struct move *move) {
-    enum status status = STATUS_OK;
-    for (const struct store_table *table = store_tables; status == STATUS_OK && table->name;
-         table++)
-        status = copy_table(move, table);
-    if (status == STATUS_OK && move->options->copy_keys)
-        status = explain(
-            move->message, NULL,
-            move->options->copy_keys(move->options->user, move->source.store, move->target.store));
-    return status;
-}
-
 /* ---- the move ---- */
 
-static enum status open_all(struct move *move) {
-    enum status status = open_side(&move->source, true, move->message);
-    name_side(&move->target);
-    if (status == STATUS_OK && strcmp(move->source.label, move->target.label) == 0) {
-        snprintf(move->message->text, sizeof(move->message->text),
-                 "%s cannot be moved into itself: name another database or folder",
-                 move->source.label);
-        return STATUS_INVALID_REQUEST;
-    }
-    if (status == STATUS_OK)
-        status = open_side(&move->target, false, move->message);
-    if (status == STATUS_OK)
-        status = store_session_open(move->source.store, STORE_READ, &move->reading);
-    if (status == STATUS_OK)
-        status = store_session_open(move->target.store, STORE_READ, &move->looking);
-    if (status == STATUS_OK)
-        status = store_page_init(&move->page);
-    return explain(move->message, NULL, status);
-}
-
+/* Each step is done once, whatever ended an earlier call. The marks say how far that came. */
 static enum status run(struct move *move, struct store_moved *moved) {
     bool is_begun = is_same_move(move);
     enum status status = STATUS_OK;
@@ -310,26 +261,23 @@ static enum status run(struct move *move, struct store_moved *moved) {
     moved->is_begun = status == STATUS_OK;
     if (status == STATUS_OK && !is_begun)
         status = mark_target(move, false);
-    if (status == STATUS_OK)
-        status = count_all(move);
-    if (status == STATUS_OK)
-        status = copy_all(move);
+    for (const struct store_table *table = store_tables; status == STATUS_OK && table->name;
+         table++) {
+        uint64_t count = 0;
+        status = explain(move->message, move->reading,
+                         move->reading->engine->count_rows(move->reading, table, &count));
+        move->total += count;
+    }
+    for (const struct store_table *table = store_tables; status == STATUS_OK && table->name;
+         table++)
+        status = copy_table(move, table);
+    if (status == STATUS_OK && move->options->copy_keys)
+        status = explain(
+            move->message, NULL,
+            move->options->copy_keys(move->options->user, move->source.store, move->target.store));
     if (status == STATUS_OK && !move->source.marks.out.is_complete)
         status = mark_source(move, true);
     return status == STATUS_OK ? mark_target(move, true) : status;
-}
-
-static enum status report(struct move *move, struct store_moved *moved) {
-    struct store_state state;
-    enum status status =
-        explain(move->message, move->looking, store_read_state(move->looking, &state));
-    if (status != STATUS_OK)
-        return status;
-    snprintf(moved->source, sizeof(moved->source), "%s", move->source.label);
-    snprintf(moved->target, sizeof(moved->target), "%s", move->target.label);
-    memcpy(moved->epoch, state.epoch, sizeof(moved->epoch));
-    moved->events = state.log_id;
-    return STATUS_OK;
 }
 
 enum status store_move(const struct store_move_options *options, struct store_moved *moved,
@@ -338,9 +286,26 @@ enum status store_move(const struct store_move_options *options, struct store_mo
                         .message = message,
                         .source.url = options->source_url,
                         .target.url = options->target_url};
+    struct store_state state = {.log_id = 0};
     *moved = (struct store_moved){.was_complete = false};
     message->text[0] = '\0';
-    enum status status = open_all(&move);
+    enum status status = open_side(&move.source, true, message);
+    name_side(&move.target);
+    if (status == STATUS_OK && strcmp(move.source.label, move.target.label) == 0) {
+        snprintf(message->text, sizeof(message->text),
+                 "%s cannot be moved into itself: name another database or folder",
+                 move.source.label);
+        status = STATUS_INVALID_REQUEST;
+    }
+    if (status == STATUS_OK)
+        status = open_side(&move.target, false, message);
+    if (status == STATUS_OK)
+        status = store_session_open(move.source.store, STORE_READ, &move.reading);
+    if (status == STATUS_OK)
+        status = store_session_open(move.target.store, STORE_READ, &move.looking);
+    if (status == STATUS_OK)
+        status = store_page_init(&move.page);
+    status = explain(message, NULL, status);
     if (status == STATUS_OK)
         status = check_target(&move);
     if (status == STATUS_OK) {
@@ -348,8 +313,13 @@ enum status store_move(const struct store_move_options *options, struct store_mo
         if (!moved->was_complete)
             status = run(&move, moved);
     }
-    if (status == STATUS_OK)
-        status = report(&move, moved);
+    if (status == STATUS_OK) {
+        status = explain(message, move.looking, store_read_state(move.looking, &state));
+        snprintf(moved->source, sizeof(moved->source), "%s", move.source.label);
+        snprintf(moved->target, sizeof(moved->target), "%s", move.target.label);
+        memcpy(moved->epoch, state.epoch, sizeof(moved->epoch));
+        moved->events = state.log_id;
+    }
     if (move.page.values)
         store_page_release(&move.page);
     store_session_close(move.looking);
@@ -361,14 +331,24 @@ enum status store_move(const struct store_move_options *options, struct store_mo
 
 /* ---- the undo ---- */
 
-static enum status remove_mark(struct side *side, struct store_move_undone *undone,
-                               struct store_message *message) {
+enum status store_move_undo(const char *url, struct store_move_undone *undone,
+                            struct store_message *message) {
+    struct side side = {.url = url};
     struct store_session *session = NULL;
-    struct store_state state;
-    enum status status = store_session_open(side->store, STORE_WRITE, &session);
+    struct store_state state = {.log_id = 0};
+    message->text[0] = '\0';
+    *undone = (struct store_move_undone){.is_epoch_new = false};
+    enum status status = open_side(&side, true, message);
+    if (status == STATUS_OK && !side.marks.out.is_set) {
+        snprintf(message->text, sizeof(message->text), "%s was not moved", side.label);
+        status = STATUS_NOT_FOUND;
+    }
+    if (status == STATUS_OK)
+        status = store_session_open(side.store, STORE_WRITE, &session);
     if (status == STATUS_OK)
         status = store_read_state(session, &state);
-    undone->is_epoch_new = side->marks.out.is_complete;
+    /* Clients may have read events of the target under the old epoch. */
+    undone->is_epoch_new = side.marks.out.is_complete;
     if (status == STATUS_OK && undone->is_epoch_new)
         status = store_note_fork(session);
     if (status == STATUS_OK && undone->is_epoch_new)
@@ -380,21 +360,6 @@ static enum status remove_mark(struct side *side, struct store_move_undone *undo
     status = explain(message, session, status);
     store_session_close(session);
     memcpy(undone->epoch, state.epoch, sizeof(undone->epoch));
-    return status;
-}
-
-enum status store_move_undo(const char *url, struct store_move_undone *undone,
-                            struct store_message *message) {
-    struct side side = {.url = url};
-    message->text[0] = '\0';
-    *undone = (struct store_move_undone){.is_epoch_new = false};
-    enum status status = open_side(&side, true, message);
-    if (status == STATUS_OK && !side.marks.out.is_set) {
-        snprintf(message->text, sizeof(message->text), "%s was not moved", side.label);
-        status = STATUS_NOT_FOUND;
-    }
-    if (status == STATUS_OK)
-        status = remove_mark(&side, undone, message);
     snprintf(undone->target, sizeof(undone->target), "%s", side.marks.out.other);
     store_close(side.store);
     return status;

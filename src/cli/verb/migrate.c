@@ -3,7 +3,6 @@
 #include "cli/cli.h"
 #include "server/config.h"
 #include "server/config_options.h"
-#include "store/store_epoch.h"
 #include "store/store_move.h"
 
 int cli_migrate(int argc, char **argv) {

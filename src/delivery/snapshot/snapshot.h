@@ -19,7 +19,7 @@
 #include "auth/principal.h"
 #include "base/buffer.h"
 #include "base/list.h"
-#include "store/topic_epoch.h"
+#include "store/topic_history.h"
 #include "topic/owner.h"
 #include "topic/policy.h"
 

@@ -45,8 +45,8 @@ static struct postgres_session *session_make(struct postgres_store *store, enum 
     return session;
 }
 
-static enum status session_open(struct store *base, enum store_mode mode,
-                                struct store_session **opened) {
+enum status postgres_session_open(struct store *base, enum store_mode mode,
+                                  struct store_session **opened) {
     struct postgres_store *store = (struct postgres_store *)base;
     if (atomic_fetch_add(&store->session_count, 1) >= POSTGRES_SESSIONS_MAX) {
         atomic_fetch_sub(&store->session_count, 1);
@@ -78,7 +78,7 @@ static enum status session_open(struct store *base, enum store_mode mode,
 }
 
 /* The role of a verb stays with the store until that is closed. A node frees it for the others. */
-static void session_close(struct store_session *base) {
+void postgres_session_close(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
     bool is_kept = postgres_has_role(session) && !store->is_joined;
@@ -93,16 +93,16 @@ static void session_close(struct store_session *base) {
     session_free(session);
 }
 
-static enum reason session_reason(const struct store_session *session) {
+enum reason postgres_session_reason(const struct store_session *session) {
     return ((const struct postgres_session *)session)->reason;
 }
 
-static const char *session_error(const struct store_session *session) {
+const char *postgres_session_error(const struct store_session *session) {
     return ((const struct postgres_session *)session)->error;
 }
 
 /* There are no files. The session that writes may be lost. */
-static enum status check_location(const struct store *base, struct store_message *message) {
+enum status postgres_check_location(const struct store *base, struct store_message *message) {
     const struct postgres_store *store = (const struct postgres_store *)base;
     if (!atomic_load(&store->is_unconnected))
         return STATUS_OK;
@@ -112,7 +112,7 @@ static enum status check_location(const struct store *base, struct store_message
     return STATUS_STORE_UNAVAILABLE;
 }
 
-static enum status measure(struct store_session *base, struct store_size *size) {
+enum status postgres_measure(struct store_session *base, struct store_size *size) {
     struct postgres_session *session = postgres_session_of(base);
     PGresult *result = NULL;
     postgres_begin(session, STATEMENT_MEASURE);
@@ -123,7 +123,7 @@ static enum status measure(struct store_session *base, struct store_size *size) 
     return status;
 }
 
-static void close_store(struct store *base) {
+void postgres_close(struct store *base) {
     struct postgres_store *store = (struct postgres_store *)base;
     assert(!atomic_load(&store->is_write_session_open));
     PQfinish(store->writing);
@@ -132,6 +132,7 @@ static void close_store(struct store *base) {
     free(store);
 }
 
+#define POSTGRES_ENTRY(call) .call = postgres_##call,
 const struct store_engine store_engine_postgres = {
     .scheme = "postgres",
     .scheme_alias = "postgresql",
@@ -139,62 +140,16 @@ const struct store_engine store_engine_postgres = {
     .open = postgres_open,
     .join = postgres_join,
     .migrate = postgres_migrate,
-    .close = close_store,
-    .session_open = session_open,
-    .session_close = session_close,
-    .session_error = session_error,
-    .session_reason = session_reason,
-    .check_location = check_location,
-    .measure = measure,
-    .take_role = postgres_take_role,
-    .keep_alive = postgres_keep_alive,
-    .read_outbox = postgres_read_outbox,
-    .outbox_state = postgres_outbox_state,
-    .commit = postgres_commit,
-    .heal = postgres_heal,
-    .mend_journal = postgres_mend_journal,
-    .rebuild_journal = postgres_rebuild_journal,
-    .find_stray_row = postgres_find_stray_row,
-    .prune = postgres_prune,
-    .read_begin = postgres_read_begin,
-    .read_end = postgres_read_end,
-    .put_revocations = postgres_put_revocations,
-    .put_quotas = postgres_put_quotas,
-    .load_usages = postgres_load_usages,
-    .check_usages = postgres_check_usages,
-    .put_operator_key = postgres_put_operator_key,
-    .drop_operator_key = postgres_drop_operator_key,
-    .leave_audit_event = postgres_leave_audit_event,
-    .use_once = postgres_use_once,
-    .lock_secrets = postgres_lock_secrets,
-    .commit_secrets = postgres_commit_secrets,
     .keep_secret = postgres_keep_secret,
-    .load_secret = postgres_load_secret,
     .put_properties = postgres_put_properties,
-    .note_fork = postgres_note_fork,
-    .lower_fork = postgres_lower_fork,
-    .load_property = postgres_load_property,
     .read_rows = postgres_read_rows,
     .read_last_row = postgres_read_last_row,
     .count_rows = postgres_count_rows,
     .write_rows = postgres_write_rows,
     .clear_rows = postgres_clear_rows,
-    .read_state = postgres_read_state,
-    .prefetch = postgres_prefetch,
-    .find_cursor = postgres_find_cursor,
-    .measure_replay = postgres_measure_replay,
-    .find_expired = postgres_find_expired,
-    .put_node = postgres_put_node,
-    .tidy_nodes = postgres_tidy_nodes,
-    .report_damage = postgres_report_damage,
-    .take_damages = postgres_take_damages,
-    .drop_node = postgres_drop_node,
-    .walk_nodes = postgres_walk_nodes,
-    .read_progress = postgres_read_progress,
     .load = postgres_load,
     .walk = postgres_walk,
     .maintenance_advice = "the store is in PostgreSQL: back it up with pg_dump or pg_basebackup, "
                           "restore it with pg_restore, and check its pages with pg_amcheck or "
                           "pg_checksums",
-    .check_derived = postgres_check_derived,
-};
+    STORE_CALLS(POSTGRES_ENTRY) STORE_SHARED_CALLS(POSTGRES_ENTRY)};

@@ -15,7 +15,7 @@
 
 #include "base/buffer.h"
 #include "base/limits.h"
-#include "store/postgres/postgres_engine.h"
+#include "store/store_engine.h"
 
 #define POSTGRES_VERSION_MIN      140000
 #define POSTGRES_TEXT_OF_(number) #number
@@ -415,8 +415,6 @@ MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store
 enum status postgres_lose_role(struct postgres_session *session);
 /* The write session has connected: it has a term, or another session has the role. */
 void postgres_note_connected(struct postgres_session *session);
-MUST_CHECK enum status postgres_take_role(struct store_session *base);
-MUST_CHECK enum status postgres_keep_alive(struct store_session *base, int64_t *wait_ms);
 
 /* ---- opening (postgres_open.c) ------------------------------------------------------------- */
 
@@ -497,6 +495,11 @@ MUST_CHECK enum status postgres_query_text(struct postgres_session *session, str
 
 /* ---- the engine's functions ------------------------------------------------------------------ */
 
+/* The calls that the engine answers, wherever they are. */
+#define POSTGRES_CALL(call) __typeof__(store_##call) postgres_##call;
+STORE_CALLS(POSTGRES_CALL)
+STORE_SHARED_CALLS(POSTGRES_CALL)
+
 /* Reads the end of the log. */
 MUST_CHECK enum status postgres_load_tail(struct postgres_session *session);
 /* BEGIN and the check of the term, sent in a pipeline that the caller fills and then finishes. */
@@ -536,51 +539,8 @@ void postgres_forget_heads(struct postgres_session *session);
 /* Sends the removal of the outbox rows that the batch answers. */
 MUST_CHECK enum status postgres_send_outbox(struct postgres_session *session,
                                             const struct store_batch *batch);
-enum status postgres_read_outbox(struct store_session *base, const struct store_outbox_query *query,
-                                 void *user, store_outbox_cb *callback);
-enum status postgres_outbox_state(struct store_session *base, struct store_outbox_state *state);
-enum status postgres_prefetch(struct store_session *base, struct store_prefetch *prefetch);
-enum status postgres_commit(struct store_session *base, const struct store_batch *batch);
-enum status postgres_prune(struct store_session *base, struct store_prune *prunes, size_t count);
-enum status postgres_heal(struct store_session *base, uint64_t now_ms);
-enum status postgres_mend_journal(struct store_session *base,
-                                  const struct store_journal_mend *asked);
-enum status postgres_rebuild_journal(struct store_session *base, uint64_t events_max,
-                                     uint64_t now_ms);
-enum status postgres_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);
-enum status postgres_put_quotas(struct store_session *base, const struct store_quota *quotas,
-                                size_t count);
-enum status postgres_load_usages(struct store_session *base, struct store_usage *usages,
-                                 size_t count);
-enum status postgres_check_usages(struct store_session *base, uint64_t limit, void *user,
-                                  store_usage_difference_cb *callback);
-enum status postgres_put_operator_key(struct store_session *base,
-                                      const struct store_operator_key *key);
-enum status postgres_drop_operator_key(struct store_session *base, struct slice name);
-enum status postgres_leave_audit_event(struct store_session *base, struct slice type,
-                                       struct slice payload);
-enum status postgres_put_revocations(struct store_session *base,
-                                     const struct store_revocation *revocations, size_t count,
-                                     uint64_t now_ms);
-enum status postgres_use_once(struct store_session *base, struct store_single_use *uses,
-                              size_t count, uint64_t now_ms);
-enum status postgres_lock_secrets(struct store_session *base);
-enum status postgres_commit_secrets(struct store_session *base);
 enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value,
                                  bool replaces);
-enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,
-                                 struct slice *value);
-enum status postgres_read_begin(struct store_session *base);
-void postgres_read_end(struct store_session *base);
-enum status postgres_read_state(struct store_session *base, struct store_state *state);
-enum status postgres_find_cursor(struct store_session *base, const struct event_cursor *cursor,
-                                 uint64_t *log_id);
-enum status postgres_measure_replay(struct store_session *base, const struct store_topic *topic,
-                                    uint64_t after_seq, uint64_t limit,
-                                    struct store_replay *replay);
-enum status postgres_find_expired(struct store_session *base, const struct store_topic *topic,
-                                  const struct store_expiry_query *query,
-                                  struct store_expiry *expiry);
 enum status postgres_load(struct store_session *base, const struct store_query *query,
                           struct arena *arena, void *row);
 enum status postgres_walk(struct store_session *base, const struct store_query *query, void *user,
@@ -601,13 +561,9 @@ enum status postgres_walk(struct store_session *base, const struct store_query *
 #define POSTGRES_NOTE_UNKNOWN_FORK                                                                 \
     "INSERT INTO runtime.meta (name, value) VALUES ('fork_log_id', '0') ON CONFLICT (name) DO "    \
     "UPDATE SET value = excluded.value"
-enum status postgres_note_fork(struct store_session *base);
-enum status postgres_lower_fork(struct store_session *base, uint64_t log_id);
 enum status postgres_put_properties(struct store_session *base,
                                     const struct store_property *properties, size_t count,
                                     enum store_appending appending);
-enum status postgres_load_property(struct store_session *base, struct slice name,
-                                   struct arena *arena, struct slice *value);
 enum status postgres_read_rows(struct store_session *base, const struct store_value *after,
                                struct store_page *page);
 enum status postgres_read_last_row(struct store_session *base, struct store_page *page);
@@ -618,15 +574,5 @@ enum status postgres_clear_rows(struct store_session *base, const struct store_p
 /* Sends the row that names the topics with journal rows which the transaction changed. */
 MUST_CHECK enum status postgres_send_commit_row(struct postgres_session *session,
                                                 const struct store_batch *batch);
-enum status postgres_put_node(struct store_session *base, const struct store_node *node);
-enum status postgres_tidy_nodes(struct store_session *base);
-enum status postgres_report_damage(struct store_session *base, const struct store_damage *damage);
-enum status postgres_take_damages(struct store_session *base, void *user,
-                                  void (*callback)(void *user, const struct store_damage *damage));
-enum status postgres_drop_node(struct store_session *base, struct slice id);
-enum status postgres_walk_nodes(struct store_session *base, void *user, store_node_cb *callback);
-enum status postgres_read_progress(struct store_session *base, uint64_t after_commit_id,
-                                   struct store_progress *progress);
-enum status postgres_check_derived(struct store_session *base, struct store_message *message);
 
 #endif

@@ -417,7 +417,8 @@ static enum status take_prunes(struct postgres_session *session, struct store_pr
     return status;
 }
 
-enum status postgres_prune(struct store_session *base, struct store_prune *prunes, size_t count) {
+enum status postgres_prune_topics(struct store_session *base, struct store_prune *prunes,
+                                  size_t count) {
     struct postgres_session *session = postgres_session_of(base);
     enum status status = postgres_write_begin(session);
     if (status != STATUS_OK)

@@ -15,7 +15,6 @@
 
 #include "base/log.h"
 #include "store/postgres/postgres.h"
-#include "store/store_epoch.h"
 
 /* Nodes whose rows are not in the table have this time to write one. */
 #define WAIT_MS_MIN 2000

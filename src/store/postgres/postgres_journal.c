@@ -143,7 +143,7 @@ static enum status put_row(struct postgres_repair *repair, struct slice topic,
 }
 
 static enum status mend(struct postgres_repair *repair, void *user) {
-    const struct store_journal_mend *asked = user;
+    const struct store_journal_repair *asked = user;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < asked->row_count; i++)
         status = put_row(repair, asked->topic, &asked->rows[i]);
@@ -157,8 +157,8 @@ static enum status mend(struct postgres_repair *repair, void *user) {
     return status;
 }
 
-enum status postgres_mend_journal(struct store_session *base,
-                                  const struct store_journal_mend *asked) {
+enum status postgres_repair_journal(struct store_session *base,
+                                    const struct store_journal_repair *asked) {
     return run(base, asked->now_ms, mend, (void *)asked);
 }
 

@@ -9,7 +9,6 @@
 #include "store/postgres/postgres.h"
 #include "store/postgres/postgres_heal.h"
 #include "store/postgres/postgres_migrations.h"
-#include "store/store_epoch.h"
 
 /* ---- the URL ---- */
 

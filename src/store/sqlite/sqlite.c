@@ -66,7 +66,7 @@ static void session_free(struct sqlite_session *session) {
     free(session);
 }
 
-static enum status session_open(struct store *base, enum store_mode mode,
+enum status sqlite_session_open(struct store *base, enum store_mode mode,
                                 struct store_session **opened) {
     struct sqlite_store *store = (struct sqlite_store *)base;
     if (mode == STORE_WRITE) {
@@ -109,7 +109,7 @@ static enum status session_open(struct store *base, enum store_mode mode,
     return STATUS_OK;
 }
 
-static void session_close(struct store_session *base) {
+void sqlite_session_close(struct store_session *base) {
     struct sqlite_session *session = sqlite_session_of(base);
     for (size_t i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(session->statements[i]);
@@ -119,15 +119,15 @@ static void session_close(struct store_session *base) {
     session_free(session);
 }
 
-static enum reason session_reason(const struct store_session *session) {
+enum reason sqlite_session_reason(const struct store_session *session) {
     return ((const struct sqlite_session *)session)->reason;
 }
 
-static const char *session_error(const struct store_session *session) {
+const char *sqlite_session_error(const struct store_session *session) {
     return ((const struct sqlite_session *)session)->error;
 }
 
-static enum status measure(struct store_session *base, struct store_size *size) {
+enum status sqlite_measure(struct store_session *base, struct store_size *size) {
     struct sqlite_session *session = sqlite_session_of(base);
     uint64_t bytes[SQLITE_FILE_COUNT] = {0};
     if (!sqlite_measure_files(session->store, bytes)) {
@@ -140,7 +140,7 @@ static enum status measure(struct store_session *base, struct store_size *size) 
     return STATUS_OK;
 }
 
-static void close_store(struct store *base) {
+void sqlite_close(struct store *base) {
     struct sqlite_store *store = (struct sqlite_store *)base;
     assert(!atomic_load(&store->write_session_open));
     if (store->lock_fd >= 0)
@@ -151,60 +151,22 @@ static void close_store(struct store *base) {
     free(store);
 }
 
-const struct store_engine store_engine_sqlite = {
-    .scheme = "sqlite",
-    .schema_version = STORE_SCHEMA_VERSION,
-    .open = sqlite_open,
-    .migrate = sqlite_migrate,
-    .close = close_store,
-    .session_open = session_open,
-    .session_close = session_close,
-    .session_error = session_error,
-    .session_reason = session_reason,
-    .check_location = sqlite_check_location,
-    .measure = measure,
-    .keep_alive = sqlite_keep_alive,
-    .set_reserve = sqlite_set_reserve,
-    .check_room = sqlite_check_room,
-    .make_room = sqlite_make_room,
-    .disk = sqlite_disk,
-    .commit = sqlite_commit,
-    .heal = sqlite_heal,
-    .mend_journal = sqlite_mend_journal,
-    .rebuild_journal = sqlite_rebuild_journal,
-    .find_stray_row = sqlite_find_stray_row,
-    .prune = sqlite_prune,
-    .read_begin = sqlite_read_begin,
-    .read_end = sqlite_read_end,
-    .put_revocations = sqlite_put_revocations,
-    .put_quotas = sqlite_put_quotas,
-    .load_usages = sqlite_load_usages,
-    .check_usages = sqlite_check_usages,
-    .put_operator_key = sqlite_put_operator_key,
-    .drop_operator_key = sqlite_drop_operator_key,
-    .use_once = sqlite_use_once,
-    .put_properties = sqlite_put_properties,
-    .note_fork = sqlite_note_fork,
-    .lower_fork = sqlite_lower_fork,
-    .load_property = sqlite_load_property,
-    .read_rows = sqlite_read_rows,
-    .read_last_row = sqlite_read_last_row,
-    .count_rows = sqlite_count_rows,
-    .write_rows = sqlite_write_rows,
-    .clear_rows = sqlite_clear_rows,
-    .read_state = sqlite_read_state,
-    .prefetch = sqlite_prefetch,
-    .find_cursor = sqlite_find_cursor,
-    .measure_replay = sqlite_measure_replay,
-    .find_expired = sqlite_find_expired,
-    .load = sqlite_load,
-    .walk = sqlite_walk,
-    .backup = sqlite_backup,
-    .restore_begin = sqlite_restore_begin,
-    .restore_copy = sqlite_restore_copy,
-    .restore_apply = sqlite_restore_apply,
-    .restore_end = sqlite_restore_end,
-    .check_pages = sqlite_check_pages,
-    .check_derived = sqlite_check_derived,
-    .lock_holder = sqlite_lock_holder,
-};
+#define SQLITE_ENTRY(call) .call = sqlite_##call,
+const struct store_engine store_engine_sqlite = {.scheme = "sqlite",
+                                                 .schema_version = STORE_SCHEMA_VERSION,
+                                                 .open = sqlite_open,
+                                                 .migrate = sqlite_migrate,
+                                                 .make_room = sqlite_make_room,
+                                                 .put_properties = sqlite_put_properties,
+                                                 .read_rows = sqlite_read_rows,
+                                                 .read_last_row = sqlite_read_last_row,
+                                                 .count_rows = sqlite_count_rows,
+                                                 .write_rows = sqlite_write_rows,
+                                                 .clear_rows = sqlite_clear_rows,
+                                                 .load = sqlite_load,
+                                                 .walk = sqlite_walk,
+                                                 .backup = sqlite_backup,
+                                                 .restore_begin = sqlite_restore_begin,
+                                                 .lock_holder = sqlite_lock_holder,
+                                                 STORE_CALLS(SQLITE_ENTRY)
+                                                     STORE_DISK_CALLS(SQLITE_ENTRY)};

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "store/sqlite/sqlite_engine.h"
+#include "store/store_engine.h"
 
 /* "Khal": marks the databases of Khala. */
 #define SQLITE_STORE_APPLICATION_ID 0x4b68616c
@@ -302,13 +302,17 @@ MUST_CHECK enum status sqlite_run_row(struct sqlite_session *session, enum state
 
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
+/* The calls that the engine answers, wherever they are. */
+#define SQLITE_CALL(call) __typeof__(store_##call) sqlite_##call;
+STORE_CALLS(SQLITE_CALL)
+STORE_DISK_CALLS(SQLITE_CALL)
+
 /* sqlite_commit.c */
 /* Reads the end of the log again. */
 MUST_CHECK enum status sqlite_load_tail(struct sqlite_session *session);
 /* A transaction of the write session. The end returns the status of the work, or of the commit. */
 MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
-enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
 
 /* sqlite_reserve.c */
 /* Gives a piece of the reserve file back to the disk. False: it has none. */
@@ -320,11 +324,7 @@ void sqlite_reserve_begin(struct sqlite_session *session, enum store_room room_l
 void sqlite_reserve_end(struct sqlite_session *session, enum store_room room_least);
 /* Pages of the write-ahead log from which on it is written back. */
 int sqlite_reserve_wal_pages(const struct sqlite_store *store);
-void sqlite_set_reserve(struct store *base, uint64_t bytes);
-enum store_room sqlite_check_room(struct store_session *base);
 enum status sqlite_make_room(struct store_session *base, enum store_room room_least);
-enum status sqlite_keep_alive(struct store_session *base, int64_t *wait_ms);
-void sqlite_disk(const struct store *base, struct store_disk *disk);
 
 /* sqlite_source.c */
 /* Makes the virtual table of sqlite_source.h known to the connection. */
@@ -357,7 +357,6 @@ MUST_CHECK enum status sqlite_positions_add(struct sqlite_session *session,
                                             const struct store_event *event, uint64_t *head_seq);
 /* Writes the positions of the commit, and moves the recent ones where they are many. */
 MUST_CHECK enum status sqlite_positions_end(struct sqlite_session *session);
-enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
 
 /* sqlite_location.c */
 /* The sizes of the store's files. False: errno says why one was not found. */
@@ -366,7 +365,6 @@ MUST_CHECK bool sqlite_measure_files(const struct sqlite_store *store,
 /* Called by the write session after its first read, when all three files exist. */
 MUST_CHECK enum status sqlite_record_location(struct sqlite_store *store, char *message);
 MUST_CHECK enum status sqlite_session_check_location(struct sqlite_session *session);
-enum status sqlite_check_location(const struct store *store, struct store_message *message);
 
 /* sqlite_open.c */
 enum status sqlite_open(struct store **store, const char *folder, bool exclusive,
@@ -381,60 +379,15 @@ enum status sqlite_backup(const char *folder, const char *file,
 enum status sqlite_restore_begin(const char *folder, const char *file,
                                  const struct store_copy_options *options,
                                  struct store_restore **restore, struct store_message *message);
-struct store *sqlite_restore_copy(struct store_restore *restore);
-enum status sqlite_restore_apply(struct store_restore *base, struct store_restored *restored,
-                                 struct store_message *message);
-void sqlite_restore_end(struct store_restore *base);
-enum status sqlite_check_pages(struct store_session *base, bool whole,
-                               struct store_message *message);
-
-/* sqlite_heal.c */
-enum status sqlite_heal(struct store_session *base, uint64_t now_ms);
-enum status sqlite_check_derived(struct store_session *base, struct store_message *message);
-
-/* sqlite_journal.c */
-enum status sqlite_mend_journal(struct store_session *base, const struct store_journal_mend *asked);
-enum status sqlite_rebuild_journal(struct store_session *base, uint64_t events_max,
-                                   uint64_t now_ms);
-enum status sqlite_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);
-
-/* sqlite_expiry.c */
-enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
-                                const struct store_expiry_query *query,
-                                struct store_expiry *expiry);
-
-/* sqlite_read.c */
-enum status sqlite_read_begin(struct store_session *base);
-void sqlite_read_end(struct store_session *base);
-
-/* sqlite_quotas.c */
-MUST_CHECK enum status sqlite_put_usages(struct sqlite_session *session,
-                                         const struct store_batch *batch);
-enum status sqlite_put_quotas(struct store_session *base, const struct store_quota *quotas,
-                              size_t count);
-enum status sqlite_load_usages(struct store_session *base, struct store_usage *usages,
-                               size_t count);
-enum status sqlite_check_usages(struct store_session *base, uint64_t limit, void *user,
-                                store_usage_difference_cb *callback);
 
 /* sqlite_auth.c */
-enum status sqlite_put_operator_key(struct store_session *base,
-                                    const struct store_operator_key *key);
-enum status sqlite_drop_operator_key(struct store_session *base, struct slice name);
-enum status sqlite_put_revocations(struct store_session *base,
-                                   const struct store_revocation *revocations, size_t count,
-                                   uint64_t now_ms);
-enum status sqlite_use_once(struct store_session *base, struct store_single_use *uses, size_t count,
-                            uint64_t now_ms);
+MUST_CHECK enum status sqlite_put_usages(struct sqlite_session *session,
+                                         const struct store_batch *batch);
 
 /* sqlite_rows.c */
-enum status sqlite_note_fork(struct store_session *base);
-enum status sqlite_lower_fork(struct store_session *base, uint64_t log_id);
 enum status sqlite_put_properties(struct store_session *base,
                                   const struct store_property *properties, size_t count,
                                   enum store_appending appending);
-enum status sqlite_load_property(struct store_session *base, struct slice name, struct arena *arena,
-                                 struct slice *value);
 enum status sqlite_read_rows(struct store_session *base, const struct store_value *after,
                              struct store_page *page);
 enum status sqlite_read_last_row(struct store_session *base, struct store_page *page);
@@ -444,17 +397,11 @@ enum status sqlite_write_rows(struct store_session *base, const struct store_pag
 enum status sqlite_clear_rows(struct store_session *base, const struct store_property *property);
 
 /* sqlite_find.c */
-enum status sqlite_read_state(struct store_session *base, struct store_state *state);
-enum status sqlite_find_cursor(struct store_session *base, const struct event_cursor *cursor,
-                               uint64_t *log_id);
-enum status sqlite_measure_replay(struct store_session *base, const struct store_topic *topic,
-                                  uint64_t after_seq, uint64_t limit, struct store_replay *replay);
 /* Among the events whose id is their cursor's: searches the log by the id's time. */
 enum status sqlite_find_server_id(struct sqlite_session *session, const struct uuid *event_id,
                                   uint64_t *log_id);
 
 /* sqlite_prefetch.c */
-enum status sqlite_prefetch(struct store_session *base, struct store_prefetch *prefetch);
 /* Among the ids that clients supplied. */
 enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
                                   uint64_t *log_id);

@@ -430,7 +430,8 @@ static enum status prune_topic(struct sqlite_session *session, struct store_prun
     return status;
 }
 
-enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count) {
+enum status sqlite_prune_topics(struct store_session *base, struct store_prune *prunes,
+                                size_t count) {
     struct sqlite_session *session = sqlite_session_of(base);
     enum status status = sqlite_begin(session);
     for (size_t i = 0; status == STATUS_OK && i < count; i++)

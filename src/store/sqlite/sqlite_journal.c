@@ -1,7 +1,7 @@
 /* Repair of journals: altered rows, the floor behind damage, and new journals made from the
  * documents and the log. Each function is one transaction, so that a crash leaves the old journal
  * or the new one. */
-#include "store/sqlite/sqlite_journal.h"
+#include "store/sqlite/sqlite_heal.h"
 
 #define HEAD_LOG_ID                                                                                \
     "coalesce((SELECT log_id + event_count - 1 FROM event_positions_recent WHERE entity_ref = "    \
@@ -129,7 +129,7 @@ static int put_row(struct heal *heal, struct slice topic, const struct store_jou
 }
 
 static int mend(struct heal *heal, void *user) {
-    const struct store_journal_mend *asked = user;
+    const struct store_journal_repair *asked = user;
     int code = SQLITE_OK;
     for (size_t i = 0; code == SQLITE_OK && i < asked->row_count; i++)
         code = put_row(heal, asked->topic, &asked->rows[i]);
@@ -138,8 +138,8 @@ static int mend(struct heal *heal, void *user) {
     return code;
 }
 
-enum status sqlite_mend_journal(struct store_session *base,
-                                const struct store_journal_mend *asked) {
+enum status sqlite_repair_journal(struct store_session *base,
+                                  const struct store_journal_repair *asked) {
     struct heal heal = {.now_ms = asked->now_ms};
     return run(base, &heal, mend, (void *)asked);
 }

@@ -19,7 +19,6 @@
 
 #include "store/sqlite/sqlite.h"
 #include "store/sqlite/sqlite_fork.h"
-#include "store/store_epoch.h"
 
 #define STEP_PAGES     256
 #define BUSY_PAUSE_MS  20

@@ -18,7 +18,6 @@
 #include "store/sqlite/sqlite_heal.h"
 #include "store/sqlite/sqlite_migrations.h"
 #include "store/sqlite/sqlite_page_cache.h"
-#include "store/store_epoch.h"
 
 #define LOCK_ATTEMPTS_MAX 5
 /* Each of them gives back a larger piece of the disk reserve. */

@@ -1,7 +1,6 @@
-#include "store/sqlite/sqlite_topics.h"
+#include "store/sqlite/sqlite_heal.h"
 
 #include "base/limits.h"
-#include "store/sqlite/sqlite_journal.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 

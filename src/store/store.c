@@ -1,4 +1,5 @@
-/* Each call of store.h, passed on to the engine of its store or session. */
+/* What holds for every engine: which session may make a call, what is repeated when the disk is
+ * full, and which rows are whole. */
 #include "store/store.h"
 
 #include <assert.h>
@@ -188,10 +189,10 @@ enum status store_heal(struct store_session *session, uint64_t now_ms) {
     return session->engine->heal(session, now_ms);
 }
 
-enum status store_mend_journal(struct store_session *session,
-                               const struct store_journal_mend *mend) {
+enum status store_repair_journal(struct store_session *session,
+                                 const struct store_journal_repair *mend) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->mend_journal(session, mend);
+    return session->engine->repair_journal(session, mend);
 }
 
 enum status store_rebuild_journal(struct store_session *session, uint64_t events_max,
@@ -211,7 +212,7 @@ enum status store_prune_topics(struct store_session *session, struct store_prune
     enum status status;
     unsigned tries = 0;
     do {
-        status = session->engine->prune(session, prunes, count);
+        status = session->engine->prune_topics(session, prunes, count);
     } while (has_more_room(session, STORE_ROOM_LAST, tries++, &status));
     return status;
 }
