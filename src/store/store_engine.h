@@ -117,7 +117,7 @@ const struct store_layout *store_query_layout(const struct store_query *query);
  */
 
 /* The calls of store.h, store_nodes.h and store_maintenance.h that an engine answers under the same
- * name with the same parameters. store.c checks first what holds for all engines. */
+ * name with the same parameters. store_calls.c checks first what holds for all engines. */
 #define STORE_CALLS(CALL)                                                                          \
     CALL(close)                                                                                    \
     CALL(session_open)                                                                             \

@@ -116,43 +116,44 @@ uint64_t store_row_number(const struct store_layout *layout, const void *row) {
 
 /* ---- values ---- */
 
-/* Types as store_column_type says them; whether the member is a text that store_keep copies. The
- * owner of an event is copied once, under the event's own columns. */
+/* Types as store_column_type says them; whether the member is a text that store_keep copies;
+ * whether NULL is damage. The owner of an event is copied once, under the event's own columns. */
 static const struct {
     char type;
     bool is_kept;
+    bool is_required;
 } kinds[COLUMN_KIND_COUNT] = {
-    [COLUMN_NUMBER] = {'n', false},
-    [COLUMN_NUMBER_OR_NULL] = {'n', false},
-    [COLUMN_SEQ] = {'n', false},
-    [COLUMN_SMALL] = {'s', false},
-    [COLUMN_ENTITY_KIND] = {'s', false},
-    [COLUMN_REVOCATION_KIND] = {'s', false},
-    [COLUMN_CHAIN_VERSION] = {'s', false},
-    [COLUMN_TEXT] = {'t', true},
-    [COLUMN_TEXT_OR_NULL] = {'t', true},
-    [COLUMN_HASH] = {'b', false},
-    [COLUMN_UUID] = {'u', false},
-    [COLUMN_BYTES] = {'b', true},
-    [COLUMN_EVENT_ID] = {'u', false},
-    [COLUMN_EVENT_TIME] = {'n', false},
-    [COLUMN_EVENT_OWNER] = {'t', true},
-    [COLUMN_TOPIC_HEAD] = {'n', false},
-    [COLUMN_FRAME_PAYLOAD] = {'t', true},
-    [COLUMN_DOCUMENT_PAYLOAD] = {'t', true},
-    [COLUMN_CUT_PLACE] = {'n', false},
-    [COLUMN_CUT_HASH] = {'b', false},
-    [COLUMN_CUT_METADATA] = {'t', false},
-    [COLUMN_PROJECTION] = {'t', false},
-    [COLUMN_PROJECTION_OR_NONE] = {'t', false},
-    [COLUMN_REASON] = {'t', false},
-    [COLUMN_DRIFT_SUBJECT] = {'t', true},
-    [COLUMN_QUOTA_VALUE] = {'n', false},
-    [COLUMN_REPLACED_SEQ] = {'n', false},
-    [COLUMN_REPLACED_HASH] = {'b', false},
-    [COLUMN_JOINED_REF] = {'n', false},
-    [COLUMN_JOINED_OWNER] = {'t', false},
-    [COLUMN_JOINED_HASH] = {'b', false},
+    [COLUMN_NUMBER] = {'n', false, false},
+    [COLUMN_NUMBER_OR_NULL] = {'n', false, false},
+    [COLUMN_SEQ] = {'n', false, false},
+    [COLUMN_SMALL] = {'s', false, false},
+    [COLUMN_ENTITY_KIND] = {'s', false, false},
+    [COLUMN_REVOCATION_KIND] = {'s', false, false},
+    [COLUMN_CHAIN_VERSION] = {'s', false, false},
+    [COLUMN_TEXT] = {'t', true, true},
+    [COLUMN_TEXT_OR_NULL] = {'t', true, false},
+    [COLUMN_HASH] = {'b', false, false},
+    [COLUMN_UUID] = {'u', false, false},
+    [COLUMN_BYTES] = {'b', true, false},
+    [COLUMN_EVENT_ID] = {'u', false, false},
+    [COLUMN_EVENT_TIME] = {'n', false, false},
+    [COLUMN_EVENT_OWNER] = {'t', true, false},
+    [COLUMN_TOPIC_HEAD] = {'n', false, false},
+    [COLUMN_FRAME_PAYLOAD] = {'t', true, false},
+    [COLUMN_DOCUMENT_PAYLOAD] = {'t', true, true},
+    [COLUMN_CUT_PLACE] = {'n', false, false},
+    [COLUMN_CUT_HASH] = {'b', false, false},
+    [COLUMN_CUT_METADATA] = {'t', false, false},
+    [COLUMN_PROJECTION] = {'t', false, false},
+    [COLUMN_PROJECTION_OR_NONE] = {'t', false, false},
+    [COLUMN_REASON] = {'t', false, false},
+    [COLUMN_DRIFT_SUBJECT] = {'t', true, false},
+    [COLUMN_QUOTA_VALUE] = {'n', false, false},
+    [COLUMN_REPLACED_SEQ] = {'n', false, false},
+    [COLUMN_REPLACED_HASH] = {'b', false, false},
+    [COLUMN_JOINED_REF] = {'n', false, true},
+    [COLUMN_JOINED_OWNER] = {'t', false, false},
+    [COLUMN_JOINED_HASH] = {'b', false, false},
 };
 
 char store_column_type(const struct store_column *column) {
@@ -182,20 +183,42 @@ static void get_bytes(struct store_value *value, const void *bytes, size_t size)
     value->is_null = bytes == NULL;
 }
 
-static void get_text(struct store_value *value, struct slice text) {
-    get_bytes(value, text.data, text.size);
+static const char *name_of(enum store_column_kind kind, unsigned number) {
+    return kind == COLUMN_REASON ? reason_code((enum reason)number)
+                                 : document_kind_name((enum document_kind)number);
+}
+
+/* NULL, unless the payload is cut. */
+static void get_cut(struct store_value *value, enum store_column_kind kind,
+                    const struct store_cut *cut) {
+    if (kind == COLUMN_CUT_PLACE)
+        get_number(value, cut ? cut->metadata_at : 0, cut == NULL);
+    else if (kind == COLUMN_CUT_HASH)
+        get_bytes(value, cut ? cut->metadata_hash : NULL, SHA256_BYTES);
+    else
+        get_bytes(value, cut ? cut->metadata.data : NULL, cut ? cut->metadata.size : 0);
+}
+
+static const void *written_member(const struct store_column *column, const void *row) {
+    bool is_replaced = column->kind == COLUMN_REPLACED_SEQ || column->kind == COLUMN_REPLACED_HASH;
+    const void *owner = is_replaced ? ((const struct store_checkpoint *)row)->replaced : row;
+    return (const char *)owner + column->offset;
 }
 
 void store_column_get(const struct store_column *column, const void *row,
                       struct store_value *value) {
-    const void *member = (const char *)row + column->offset;
+    const void *member = written_member(column, row);
     const struct store_event *event = row;
+    const struct store_journal_row *frame = row;
+    const struct store_document *document = row;
+    const struct store_topic *topic = row;
     const struct store_cut *cut;
     struct slice text;
+    bool is_absent;
     switch (column->kind) {
     case COLUMN_NUMBER:
     case COLUMN_SEQ:
-    case COLUMN_JOINED_REF:
+    case COLUMN_REPLACED_SEQ:
         return get_number(value, number_of(member), false);
     case COLUMN_NUMBER_OR_NULL:
         return get_number(value, number_of(member), number_of(member) == 0);
@@ -206,13 +229,16 @@ void store_column_get(const struct store_column *column, const void *row,
         return get_number(value, small_of(member), false);
     case COLUMN_TEXT:
     case COLUMN_TEXT_OR_NULL:
-    case COLUMN_BYTES:
     case COLUMN_DRIFT_SUBJECT:
-    case COLUMN_JOINED_OWNER:
         memcpy(&text, member, sizeof(text));
-        return get_text(value, text);
+        return get_bytes(value, text.data, text.size);
+    case COLUMN_EVENT_OWNER:
+        memcpy(&text, member, sizeof(text));
+        /* An owner that is the entity's is in the entity's row. */
+        return get_bytes(value, entity_row(event->entity_kind)->has_event_owner ? text.data : NULL,
+                         text.size);
     case COLUMN_HASH:
-    case COLUMN_JOINED_HASH:
+    case COLUMN_REPLACED_HASH:
         return get_bytes(value, member, SHA256_BYTES);
     case COLUMN_UUID:
         return get_bytes(value, member, sizeof(struct uuid));
@@ -220,55 +246,53 @@ void store_column_get(const struct store_column *column, const void *row,
         return get_bytes(value, uuid_compare(&event->event_id, &event->cursor) == 0 ? NULL : member,
                          sizeof(struct uuid));
     case COLUMN_EVENT_TIME:
-        return get_number(value, event->recorded_at_ms,
-                          event->recorded_at_ms == uuid7_timestamp_ms(&event->cursor));
-    case COLUMN_EVENT_OWNER:
-        memcpy(&text, member, sizeof(text));
-        /* An owner that is the entity's is in the entity's row. */
-        return get_text(value, entity_row(event->entity_kind)->has_event_owner
-                                   ? text
-                                   : (struct slice){NULL, 0});
+        is_absent = event->recorded_at_ms == uuid7_timestamp_ms(&event->cursor);
+        return get_number(value, event->recorded_at_ms, is_absent);
     case COLUMN_TOPIC_HEAD:
-        return get_number(value, number_of(member),
-                          ((const struct store_topic *)row)->entity_ref != 0);
-    case COLUMN_FRAME_PAYLOAD:
-        cut = ((const struct store_journal_row *)row)->cut;
-        return get_text(value, cut ? cut->text : ((const struct store_journal_row *)row)->payload);
-    case COLUMN_DOCUMENT_PAYLOAD:
-        cut = ((const struct store_document *)row)->cut;
-        return get_text(value, cut ? cut->text : ((const struct store_document *)row)->payload);
-    case COLUMN_CUT_PLACE:
-        memcpy(&cut, member, sizeof(cut));
-        return get_number(value, cut ? cut->metadata_at : 0, cut == NULL);
-    case COLUMN_CUT_HASH:
-        memcpy(&cut, member, sizeof(cut));
-        return get_bytes(value, cut ? cut->metadata_hash : NULL, SHA256_BYTES);
-    case COLUMN_CUT_METADATA:
-        memcpy(&cut, member, sizeof(cut));
-        return get_text(value, cut->metadata);
-    case COLUMN_PROJECTION:
-    case COLUMN_PROJECTION_OR_NONE:
-        return get_text(value, slice_of(document_kind_name((enum document_kind)small_of(member))));
-    case COLUMN_REASON:
-        return get_text(value, slice_of(reason_code((enum reason)small_of(member))));
+        return get_number(value, number_of(member), topic->entity_ref != 0);
     case COLUMN_QUOTA_VALUE:
         return get_number(value, number_of(member), !((const struct store_quota *)row)->is_set);
-    case COLUMN_REPLACED_SEQ:
-        member = (const char *)((const struct store_checkpoint *)row)->replaced + column->offset;
-        return get_number(value, number_of(member), false);
-    case COLUMN_REPLACED_HASH:
-        member = (const char *)((const struct store_checkpoint *)row)->replaced + column->offset;
-        return get_bytes(value, member, SHA256_BYTES);
+    case COLUMN_FRAME_PAYLOAD:
+        text = frame->cut ? frame->cut->text : frame->payload;
+        return get_bytes(value, text.data, text.size);
+    case COLUMN_DOCUMENT_PAYLOAD:
+        text = document->cut ? document->cut->text : document->payload;
+        return get_bytes(value, text.data, text.size);
+    case COLUMN_CUT_PLACE:
+    case COLUMN_CUT_HASH:
+    case COLUMN_CUT_METADATA:
+        memcpy(&cut, member, sizeof(cut));
+        return get_cut(value, column->kind, cut);
+    case COLUMN_PROJECTION:
+    case COLUMN_PROJECTION_OR_NONE:
+    case COLUMN_REASON:
+        text = slice_of(name_of(column->kind, small_of(member)));
+        return get_bytes(value, text.data, text.size);
+    case COLUMN_BYTES:
+    case COLUMN_JOINED_REF:
+    case COLUMN_JOINED_OWNER:
+    case COLUMN_JOINED_HASH:
     case COLUMN_KIND_COUNT:
-        break;
+        assert(false); /* never written */
     }
-    assert(false);
 }
 
-static bool set_small(void *member, const struct store_value *value, unsigned min, unsigned end) {
-    unsigned number = (unsigned)value->number;
+static bool set_small(const struct store_column *column, void *member,
+                      const struct store_value *value) {
+    static const struct {
+        unsigned min;
+        unsigned end;
+    } ranges[COLUMN_KIND_COUNT] = {
+        [COLUMN_SMALL] = {0, UINT16_MAX},
+        [COLUMN_ENTITY_KIND] = {0, ENTITY_KIND_COUNT},
+        [COLUMN_REVOCATION_KIND] = {0, REVOCATION_KIND_COUNT},
+        [COLUMN_CHAIN_VERSION] = {1, STORE_CHAIN_VERSION + 1},
+    };
+    bool is_sound = !value->is_null && value->number >= ranges[column->kind].min &&
+                    value->number < ranges[column->kind].end;
+    unsigned number = is_sound ? (unsigned)value->number : ranges[column->kind].end;
     memcpy(member, &number, sizeof(number));
-    return !value->is_null && value->number >= min && value->number < end;
+    return is_sound;
 }
 
 static bool set_bytes(void *member, const struct store_value *value, size_t size) {
@@ -287,45 +311,57 @@ static bool set_reason(void *member, const struct store_value *value) {
     return false;
 }
 
+static bool set_projection(void *member, struct slice name) {
+    unsigned kind = name.data ? document_kind_of(name) : DOCUMENT_NONE;
+    memcpy(member, &kind, sizeof(kind));
+    return kind != DOCUMENT_NONE;
+}
+
 bool store_column_set(const struct store_column *column, void *row,
                       const struct store_value *value) {
     void *member = (char *)row + column->offset;
     struct store_event *event = row;
+    struct store_entity *entity = row;
+    struct store_quota *quota = row;
     struct slice text = value->is_null ? (struct slice){NULL, 0} : value->bytes;
     uint64_t number = value->is_null ? 0 : (uint64_t)value->number;
-    unsigned projection;
+    bool is_present = !value->is_null || !kinds[column->kind].is_required;
     switch (column->kind) {
     case COLUMN_NUMBER:
     case COLUMN_NUMBER_OR_NULL:
     case COLUMN_TOPIC_HEAD:
-        memcpy(member, &number, sizeof(number));
-        return true;
     case COLUMN_SEQ:
-        memcpy(member, &number, sizeof(number));
-        return number <= STORE_SEQ_MAX;
     case COLUMN_JOINED_REF:
         memcpy(member, &number, sizeof(number));
-        return !value->is_null;
+        return is_present && (column->kind != COLUMN_SEQ || number <= STORE_SEQ_MAX);
+    case COLUMN_QUOTA_VALUE:
+        quota->is_set = !value->is_null;
+        memcpy(member, &number, sizeof(number));
+        return true;
     case COLUMN_SMALL:
-        return set_small(member, value, 0, UINT16_MAX);
     case COLUMN_ENTITY_KIND:
-        return set_small(member, value, 0, ENTITY_KIND_COUNT);
     case COLUMN_REVOCATION_KIND:
-        return set_small(member, value, 0, REVOCATION_KIND_COUNT);
     case COLUMN_CHAIN_VERSION:
-        return set_small(member, value, 1, STORE_CHAIN_VERSION + 1);
+        return set_small(column, member, value);
     case COLUMN_TEXT:
     case COLUMN_DOCUMENT_PAYLOAD:
-    case COLUMN_BYTES:
-        memcpy(member, &text, sizeof(text));
-        return text.data != NULL;
     case COLUMN_TEXT_OR_NULL:
     case COLUMN_EVENT_OWNER:
     case COLUMN_FRAME_PAYLOAD:
         memcpy(member, &text, sizeof(text));
+        return is_present;
+    case COLUMN_DRIFT_SUBJECT:
+        memcpy(member, &text, sizeof(text));
+        return text.data || ((struct store_drift *)row)->kind != DOCUMENT_NONE;
+    case COLUMN_JOINED_OWNER:
+        if (event->entity_kind < ENTITY_KIND_COUNT &&
+            !entity_row(event->entity_kind)->has_event_owner)
+            memcpy(member, &text, sizeof(text));
         return true;
     case COLUMN_HASH:
         return set_bytes(member, value, SHA256_BYTES);
+    case COLUMN_JOINED_HASH:
+        return entity->head_seq == 0 || set_bytes(member, value, SHA256_BYTES);
     case COLUMN_UUID:
         return set_bytes(member, value, sizeof(struct uuid));
     case COLUMN_EVENT_ID:
@@ -336,35 +372,18 @@ bool store_column_set(const struct store_column *column, void *row,
         return true;
     case COLUMN_PROJECTION:
     case COLUMN_PROJECTION_OR_NONE:
-        projection = text.data ? document_kind_of(text) : DOCUMENT_NONE;
-        memcpy(member, &projection, sizeof(projection));
-        return projection != DOCUMENT_NONE || column->kind == COLUMN_PROJECTION_OR_NONE;
+        return set_projection(member, text) || column->kind == COLUMN_PROJECTION_OR_NONE;
     case COLUMN_REASON:
         return set_reason(member, value);
-    case COLUMN_DRIFT_SUBJECT:
-        memcpy(member, &text, sizeof(text));
-        return text.data || ((struct store_drift *)row)->kind != DOCUMENT_NONE;
-    case COLUMN_QUOTA_VALUE:
-        ((struct store_quota *)row)->is_set = !value->is_null;
-        memcpy(member, &number, sizeof(number));
-        return true;
-    case COLUMN_JOINED_OWNER:
-        if (event->entity_kind < ENTITY_KIND_COUNT &&
-            !entity_row(event->entity_kind)->has_event_owner)
-            memcpy(member, &text, sizeof(text));
-        return true;
-    case COLUMN_JOINED_HASH:
-        return ((struct store_entity *)row)->head_seq == 0 ||
-               set_bytes(member, value, SHA256_BYTES);
+    case COLUMN_BYTES:
     case COLUMN_CUT_PLACE:
     case COLUMN_CUT_HASH:
     case COLUMN_CUT_METADATA:
     case COLUMN_REPLACED_SEQ:
     case COLUMN_REPLACED_HASH:
     case COLUMN_KIND_COUNT:
-        break;
+        assert(false); /* never read into a struct */
     }
-    assert(false);
     return false;
 }
 

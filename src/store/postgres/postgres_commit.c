@@ -182,92 +182,6 @@ static enum status send_rows(struct postgres_session *session, enum statement_id
     return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
 }
 
-/* A release before cut payloads takes them for damage: while one runs, rows are written whole. */
-static enum status send_documents(struct postgres_session *session, const struct store_batch *batch,
-                                  enum document_kind kind) {
-    size_t count = 0;
-    postgres_begin(session, STATEMENT_PUT_DOCUMENTS + kind);
-    for (size_t i = 0; i < batch->document_count; i++) {
-        struct store_document document = batch->documents[i];
-        if (session->has_old_readers)
-            document.cut = NULL;
-        if (document.kind != kind)
-            continue;
-        postgres_put_row(session, &document);
-        count++;
-    }
-    return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
-}
-
-/* Versions are written while rows are still written whole too: the caller does not know that. */
-static enum status send_metadata(struct postgres_session *session,
-                                 const struct store_batch *batch) {
-    size_t count = 0;
-    postgres_begin(session, STATEMENT_PUT_METADATA);
-    for (size_t i = 0; i < batch->document_count; i++) {
-        const struct store_cut *cut = batch->documents[i].cut;
-        if (!cut || !cut->is_new)
-            continue;
-        postgres_put_row(session, &batch->documents[i]);
-        count++;
-    }
-    return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
-}
-
-/* Rows that others altered or removed since the last commit are recorded, and then replaced. */
-static enum status send_comparison(struct postgres_session *session,
-                                   const struct store_batch *batch, enum document_kind kind) {
-    size_t count = 0;
-    postgres_begin(session, STATEMENT_COMPARE_SUMMARIES + kind);
-    for (size_t i = 0; i < batch->checkpoint_count; i++) {
-        const struct store_checkpoint *checkpoint = &batch->checkpoints[i];
-        if (checkpoint->kind != kind || !checkpoint->replaced)
-            continue;
-        postgres_put_row(session, checkpoint);
-        count++;
-    }
-    return count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
-}
-
-static void report_altered(const PGresult *result) {
-    struct store_drift drift;
-    for (int i = 0; i < PQntuples(result); i++)
-        if (postgres_read_row((struct postgres_row){result, i}, 0, &store_drift_layout, &drift))
-            store_report_drift(&drift);
-}
-
-static enum status send_journal(struct postgres_session *session, const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_ADD_JOURNAL);
-    for (size_t i = 0; i < batch->journal_count; i++) {
-        struct store_journal_row row = batch->journal[i];
-        if (session->has_old_readers)
-            row.cut = NULL;
-        postgres_put_row(session, &row);
-    }
-    return batch->journal_count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
-}
-
-static enum status send_drifts(struct postgres_session *session, const struct store_batch *batch) {
-    enum status status = send_rows(session, STATEMENT_ADD_DRIFTS, batch->drifts,
-                                   sizeof(*batch->drifts), batch->drift_count);
-    if (status != STATUS_OK || batch->drift_count == 0)
-        return status;
-    postgres_begin(session, STATEMENT_DROP_OLD_DRIFTS);
-    postgres_put_number(session, POSTGRES_DRIFTS_MAX);
-    return postgres_pipeline_send(session);
-}
-
-static enum status send_unprojected(struct postgres_session *session,
-                                    const struct store_batch *batch) {
-    postgres_begin(session,
-                   batch->is_projected ? STATEMENT_CLEAR_UNPROJECTED : STATEMENT_SET_UNPROJECTED);
-    if (!batch->is_projected)
-        postgres_put_number(session, batch->unprojected_from);
-    return postgres_pipeline_send(session);
-}
-
-/* ---- the batch ---- */
-
 static enum status send_authority(struct postgres_session *session, const struct store_batch *batch,
                                   uint64_t *expected, struct uuid *max) {
     enum status status = STATUS_OK;
@@ -300,27 +214,81 @@ static enum status send_authority(struct postgres_session *session, const struct
     return postgres_pipeline_send(session);
 }
 
+static enum status send_if(struct postgres_session *session, size_t row_count) {
+    return row_count > 0 ? postgres_pipeline_send(session) : STATUS_OK;
+}
+
+/* A release before cut payloads takes them for damage: while one runs, rows are written whole.
+ * Versions of metadata are written all the same, because the caller does not know that. */
 static enum status send_derived(struct postgres_session *session, const struct store_batch *batch) {
     enum status status = send_rows(session, STATEMENT_PUT_TOPICS, batch->topics,
                                    sizeof(*batch->topics), batch->topic_count);
+    size_t count = 0;
+    postgres_begin(session, STATEMENT_PUT_METADATA);
+    for (size_t i = 0; i < batch->document_count; i++)
+        if (batch->documents[i].cut && batch->documents[i].cut->is_new) {
+            postgres_put_row(session, &batch->documents[i]);
+            count++;
+        }
     if (status == STATUS_OK)
-        status = send_metadata(session, batch);
-    for (int kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
-        status = send_comparison(session, batch, (enum document_kind)kind);
+        status = send_if(session, count);
+    for (enum document_kind kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
+        /* Rows that others altered or removed since the last commit are recorded, and replaced. */
+        postgres_begin(session, STATEMENT_COMPARE_SUMMARIES + kind);
+        count = 0;
+        for (size_t i = 0; i < batch->checkpoint_count; i++)
+            if (batch->checkpoints[i].kind == kind && batch->checkpoints[i].replaced) {
+                postgres_put_row(session, &batch->checkpoints[i]);
+                count++;
+            }
+        status = send_if(session, count);
+        postgres_begin(session, STATEMENT_PUT_DOCUMENTS + kind);
+        count = 0;
+        for (size_t i = 0; i < batch->document_count; i++) {
+            struct store_document document = batch->documents[i];
+            if (session->has_old_readers)
+                document.cut = NULL;
+            if (document.kind != kind)
+                continue;
+            postgres_put_row(session, &document);
+            count++;
+        }
         if (status == STATUS_OK)
-            status = send_documents(session, batch, (enum document_kind)kind);
+            status = send_if(session, count);
     }
     if (status == STATUS_OK)
         status = send_rows(session, STATEMENT_PUT_CHECKPOINTS, batch->checkpoints,
                            sizeof(*batch->checkpoints), batch->checkpoint_count);
+    postgres_begin(session, STATEMENT_ADD_JOURNAL);
+    for (size_t i = 0; i < batch->journal_count; i++) {
+        struct store_journal_row row = batch->journal[i];
+        if (session->has_old_readers)
+            row.cut = NULL;
+        postgres_put_row(session, &row);
+    }
     if (status == STATUS_OK)
-        status = send_journal(session, batch);
+        status = send_if(session, batch->journal_count);
     if (status == STATUS_OK)
-        status = send_drifts(session, batch);
+        status = send_rows(session, STATEMENT_ADD_DRIFTS, batch->drifts, sizeof(*batch->drifts),
+                           batch->drift_count);
+    return status;
+}
+
+/* What a batch leaves behind its rows. */
+static enum status send_notes(struct postgres_session *session, const struct store_batch *batch) {
+    postgres_begin(session, STATEMENT_DROP_OLD_DRIFTS);
+    postgres_put_number(session, POSTGRES_DRIFTS_MAX);
+    enum status status = send_if(session, batch->drift_count);
+    postgres_begin(session,
+                   batch->is_projected ? STATEMENT_CLEAR_UNPROJECTED : STATEMENT_SET_UNPROJECTED);
+    if (!batch->is_projected)
+        postgres_put_number(session, batch->unprojected_from);
     if (status == STATUS_OK && (batch->is_projected || batch->unprojected_from > 0))
-        status = send_unprojected(session, batch);
-    return status == STATUS_OK && batch->topic_count > 0 ? postgres_send_commit_row(session, batch)
-                                                         : status;
+        status = postgres_pipeline_send(session);
+    if (status == STATUS_OK && batch->topic_count > 0)
+        status = postgres_send_commit_row(session, batch);
+    return status == STATUS_OK && batch->outbox_count > 0 ? postgres_send_outbox(session, batch)
+                                                          : status;
 }
 
 /* A result that contradicts the batch. */
@@ -344,27 +312,16 @@ static enum status check_result(struct postgres_session *session, enum statement
                                     "another session removed or locked one of the outbox rows, of",
                                     batch->outbox_count);
     if (id >= STATEMENT_COMPARE_SUMMARIES && id <= STATEMENT_COMPARE_SUMMARIES_LAST)
-        report_altered(result);
+        for (int i = 0; i < PQntuples(result); i++) {
+            struct store_drift drift;
+            if (postgres_read_row((struct postgres_row){result, i}, 0, &store_drift_layout, &drift))
+                store_report_drift(&drift);
+        }
     if ((id == STATEMENT_FIND_SUPPLIED || id == STATEMENT_FIND_MINTED) && PQntuples(result) > 0)
         return postgres_contradicts(session, STATUS_ALREADY_EXISTS,
                                     "the id of an event has been given to event",
                                     postgres_number(row, 0));
     return STATUS_OK;
-}
-
-static enum status receive_all(struct postgres_session *session, const struct store_batch *batch,
-                               uint64_t expected) {
-    enum status status = postgres_write_check(session);
-    while (status == STATUS_OK && session->received_count < session->sent_count) {
-        size_t next = session->received_count;
-        enum statement_id id = session->sent[next].id;
-        PGresult *result = NULL;
-        status = postgres_pipeline_receive(session, &result);
-        if (status == STATUS_OK)
-            status = check_result(session, id, result, batch, expected);
-        PQclear(result);
-    }
-    return status;
 }
 
 enum status postgres_commit(struct store_session *base, const struct store_batch *batch) {
@@ -380,12 +337,20 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
         status = send_authority(session, batch, &expected, &max);
     if (status == STATUS_OK)
         status = send_derived(session, batch);
-    if (status == STATUS_OK && batch->outbox_count > 0)
-        status = postgres_send_outbox(session, batch);
+    if (status == STATUS_OK)
+        status = send_notes(session, batch);
     if (status == STATUS_OK)
         status = postgres_pipeline_sync(session);
     if (status == STATUS_OK)
-        status = receive_all(session, batch, expected);
+        status = postgres_write_check(session);
+    while (status == STATUS_OK && session->received_count < session->sent_count) {
+        enum statement_id id = session->sent[session->received_count].id;
+        PGresult *result = NULL;
+        status = postgres_pipeline_receive(session, &result);
+        if (status == STATUS_OK)
+            status = check_result(session, id, result, batch, expected);
+        PQclear(result);
+    }
     status = postgres_write_end(session, status);
     if (status != STATUS_OK || batch->event_count == 0)
         return status;
@@ -399,23 +364,6 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
 }
 
 /* ---- pruning ---- */
-
-static enum status take_prunes(struct postgres_session *session, struct store_prune *prunes,
-                               size_t count) {
-    PGresult *result = NULL;
-    enum status status = postgres_pipeline_receive(session, &result);
-    if (status == STATUS_OK && (size_t)PQntuples(result) != count)
-        status = STATUS_NOT_FOUND;
-    for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
-        struct postgres_row row = {result, i};
-        struct store_prune *prune = &prunes[i];
-        prune->pruned = postgres_number(row, 1);
-        prune->oldest_seq = postgres_number(row, 2);
-        prune->head_seq = postgres_number(row, 3);
-    }
-    PQclear(result);
-    return status;
-}
 
 enum status postgres_prune_topics(struct store_session *base, struct store_prune *prunes,
                                   size_t count) {
@@ -440,9 +388,19 @@ enum status postgres_prune_topics(struct store_session *base, struct store_prune
         status = postgres_pipeline_sync(session);
     if (status == STATUS_OK)
         status = postgres_write_check(session);
-    if (status == STATUS_OK)
-        status = take_prunes(session, prunes, count);
     PGresult *result = NULL;
+    if (status == STATUS_OK)
+        status = postgres_pipeline_receive(session, &result);
+    if (status == STATUS_OK && (size_t)PQntuples(result) != count)
+        status = STATUS_NOT_FOUND;
+    for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
+        struct postgres_row row = {result, i};
+        prunes[i].pruned = postgres_number(row, 1);
+        prunes[i].oldest_seq = postgres_number(row, 2);
+        prunes[i].head_seq = postgres_number(row, 3);
+    }
+    PQclear(result);
+    result = NULL;
     if (status == STATUS_OK)
         status = postgres_pipeline_receive(session, &result);
     PQclear(result);

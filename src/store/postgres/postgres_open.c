@@ -94,25 +94,6 @@ static enum status check_version(const struct postgres_store *store, int version
 }
 
 /* One migration with its new version number, in the caller's transaction. */
-static enum status migrate_one(const struct postgres_store *store, PGconn *connection, int version,
-                               struct store_message *message) {
-    char last[256];
-    char epoch[STORE_EPOCH_SIZE + 1] = "";
-    enum status status = version == 0 ? store_epoch_mint(epoch) : STATUS_OK;
-    int size = version == 0 ? snprintf(last, sizeof(last),
-                                       "INSERT INTO meta (name, value) VALUES ('epoch', '%s'), "
-                                       "('schema_version', '1')",
-                                       epoch)
-                            : snprintf(last, sizeof(last),
-                                       "UPDATE meta SET value = '%d' WHERE name = 'schema_version'",
-                                       version + 1);
-    assert(size > 0 && (size_t)size < sizeof(last));
-    if (status == STATUS_OK)
-        status =
-            postgres_execute(store, connection, postgres_migrations[version].sql, message->text);
-    return status == STATUS_OK ? postgres_execute(store, connection, last, message->text) : status;
-}
-
 /* A migration warns where an administrator has to do something. */
 static void log_warning(void *user, const PGresult *result) {
     const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
@@ -176,8 +157,26 @@ static enum status migrate(struct postgres_store *store, int version,
     enum status status = begin_migration(store, connection, version, &is_current, message);
     PQnoticeReceiver before = PQsetNoticeReceiver(connection, log_warning, NULL);
     for (int next = version < 0 ? 0 : version;
-         status == STATUS_OK && is_current && next < POSTGRES_SCHEMA_VERSION; next++)
-        status = migrate_one(store, connection, next, message);
+         status == STATUS_OK && is_current && next < POSTGRES_SCHEMA_VERSION; next++) {
+        char last[256];
+        char epoch[STORE_EPOCH_SIZE + 1] = "";
+        if (next == 0)
+            status = store_epoch_mint(epoch);
+        int size = next == 0 ? snprintf(last, sizeof(last),
+                                        "INSERT INTO meta (name, value) VALUES ('epoch', '%s'), "
+                                        "('schema_version', '1')",
+                                        epoch)
+                             : snprintf(last, sizeof(last),
+                                        "UPDATE meta SET value = '%d' WHERE name = "
+                                        "'schema_version'",
+                                        next + 1);
+        assert(size > 0 && (size_t)size < sizeof(last));
+        if (status == STATUS_OK)
+            status =
+                postgres_execute(store, connection, postgres_migrations[next].sql, message->text);
+        if (status == STATUS_OK)
+            status = postgres_execute(store, connection, last, message->text);
+    }
     PQsetNoticeReceiver(connection, before, NULL);
     if (status == STATUS_OK && is_current)
         status = postgres_enter_role(store, connection, &term, message->text);
@@ -203,20 +202,6 @@ static enum status migrate(struct postgres_store *store, int version,
 
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_JOIN, OPENING_EXISTING };
 
-/* Whether this process may follow, with the role elsewhere. */
-static enum status may_follow(const struct postgres_store *store, bool *may,
-                              struct store_message *message) {
-    bool is_open = false;
-    enum status status = postgres_is_history_open(store, store->writing, &is_open, message->text);
-    *may = status == STATUS_OK && !is_open;
-    if (is_open)
-        snprintf(message->text, sizeof(message->text),
-                 "%s: another khala process is comparing the changed database with the nodes: try "
-                 "again later",
-                 store->label);
-    return status;
-}
-
 /* Takes the role of a schema of this version, if it is free. */
 static enum status try_role(struct postgres_store *store, int version,
                             struct postgres_holder *holder, struct store_message *message) {
@@ -235,19 +220,24 @@ static enum status try_role(struct postgres_store *store, int version,
 static enum status take_role_or_follow(struct postgres_store *store,
                                        struct store_message *message) {
     char before[POSTGRES_ACTIVITY_SIZE] = "";
-    bool may = false;
+    bool is_open = false;
     uint64_t begun_ns = clock_now().mono_ns;
     for (;;) {
         struct postgres_holder holder;
         enum status status = try_role(store, POSTGRES_SCHEMA_VERSION, &holder, message);
         if (status != STATUS_OK || store->term.number > 0)
             return status;
-        status = may_follow(store, &may, message);
+        status = postgres_is_history_open(store, store->writing, &is_open, message->text);
         if (status != STATUS_OK)
             return status;
+        if (is_open)
+            snprintf(message->text, sizeof(message->text),
+                     "%s: another khala process is comparing the changed database with the nodes: "
+                     "try again later",
+                     store->label);
         bool is_alive = *before && *holder.activity && strcmp(before, holder.activity) != 0;
         uint64_t waited_ms = (clock_now().mono_ns - begun_ns) / CLOCK_NS_PER_MS;
-        if (may && (is_alive || waited_ms >= POSTGRES_ROLE_WAIT_MS))
+        if (!is_open && (is_alive || waited_ms >= POSTGRES_ROLE_WAIT_MS))
             return STATUS_OK;
         if (waited_ms >= HISTORY_WAIT_MS)
             return STATUS_STORE_UNAVAILABLE;
@@ -300,51 +290,47 @@ static enum status prepare_schema(struct postgres_store *store, enum opening ope
     return status == STATUS_OK ? check_version(store, version, message) : status;
 }
 
-static enum status take_role(struct postgres_store *store, enum opening opening,
-                             struct store_message *message) {
+/* Connects, and takes the role if the opening asks for it and it is free. */
+static enum status open_connection(struct postgres_store *store, enum opening opening,
+                                   struct store_message *message) {
     struct postgres_holder holder;
-    if (store->term.number > 0)
-        return STATUS_OK;
-    if (opening == OPENING_JOIN)
-        return take_role_or_follow(store, message);
-    /* A schema that needs no step is left to the server that has the role. */
-    if (opening == OPENING_MIGRATE)
-        return try_role(store, POSTGRES_SCHEMA_VERSION, &holder, message);
-    return await_role(store, POSTGRES_SCHEMA_VERSION, false, message);
-}
-
-static enum status open_for_writing(struct postgres_store *store, enum opening opening,
-                                    struct store_message *message) {
-    struct clock clock;
-    clock_init(&clock);
+    PGconn *connection = NULL;
+    int version = -1;
+    if (opening == OPENING_EXISTING) {
+        enum status status = postgres_connect(store, STORE_READ, &connection, message->text);
+        if (status == STATUS_OK)
+            status = read_version(store, connection, &version, message);
+        if (status == STATUS_OK)
+            status = check_version(store, version, message);
+        PQfinish(connection);
+        return status;
+    }
     enum status status = postgres_connect(store, STORE_WRITE, &store->writing, message->text);
     if (status == STATUS_OK)
         status = postgres_check_pooler(store, store->writing, &store->is_direct, message->text);
     if (status == STATUS_OK)
         status = prepare_schema(store, opening, message);
-    if (status == STATUS_OK)
-        status = take_role(store, opening, message);
-    if (status != STATUS_OK || store->term.number == 0)
-        return status;
-    status = postgres_settle_role(store, store->writing, &store->term, NULL, message->text);
+    /* A schema that needs no step is left to the server that has the role. */
+    if (status == STATUS_OK && store->term.number == 0)
+        status = opening == OPENING_JOIN ? take_role_or_follow(store, message)
+                 : opening == OPENING_MIGRATE
+                     ? try_role(store, POSTGRES_SCHEMA_VERSION, &holder, message)
+                     : await_role(store, POSTGRES_SCHEMA_VERSION, false, message);
+    return status;
+}
+
+/* With the role: settles the history, and repairs what is damaged. */
+static enum status enter_store(struct postgres_store *store, struct store_message *message) {
+    struct clock clock;
+    clock_init(&clock);
+    enum status status =
+        postgres_settle_role(store, store->writing, &store->term, NULL, message->text);
     if (status == STATUS_OK)
         status =
             postgres_heal_damaged_tables(store, store->writing, clock_wall_ms(&clock), message);
     return status == STATUS_OK && !store->is_joined
                ? postgres_limit_silence(store, store->writing, false, message->text)
                : status;
-}
-
-static enum status open_for_reading(struct postgres_store *store, struct store_message *message) {
-    PGconn *connection = NULL;
-    int version = -1;
-    enum status status = postgres_connect(store, STORE_READ, &connection, message->text);
-    if (status == STATUS_OK)
-        status = read_version(store, connection, &version, message);
-    if (status == STATUS_OK)
-        status = check_version(store, version, message);
-    PQfinish(connection);
-    return status;
 }
 
 static enum status open_store(const char *location, enum opening opening,
@@ -361,8 +347,9 @@ static enum status open_store(const char *location, enum opening opening,
     made->is_joined = opening == OPENING_JOIN;
     enum status status = read_url(made, message);
     if (status == STATUS_OK)
-        status = made->is_exclusive ? open_for_writing(made, opening, message)
-                                    : open_for_reading(made, message);
+        status = open_connection(made, opening, message);
+    if (status == STATUS_OK && made->term.number > 0)
+        status = enter_store(made, message);
     if (status == STATUS_OK)
         *store = made;
     else

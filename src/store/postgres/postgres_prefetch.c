@@ -5,37 +5,17 @@
 
 /* How STATEMENT_PREFETCH_EVENTS finds an event. */
 enum find { FIND_LOG_ID, FIND_ID, FIND_KEY, FIND_FIRST };
+static const enum find finds[] = {
+    [STORE_EVENT_BY_LOG_ID] = FIND_LOG_ID, [STORE_EVENT_BY_ID] = FIND_ID,
+    [STORE_EVENT_BY_KEY] = FIND_KEY,       [STORE_EVENT_BY_SCOPED_KEY] = FIND_KEY,
+    [STORE_EVENT_FIRST] = FIND_FIRST,
+};
 
 /* Columns of STATEMENT_PREFETCH_EVENTS behind those of the event and of the entity. */
 enum event_column { EVENT_ORDER, EVENT_LOG_ID };
 
 static int first_behind(const struct store_layout *layout) {
     return (int)store_layout_selected(layout);
-}
-
-static enum status send_entities(struct postgres_session *session,
-                                 const struct store_prefetch *prefetch) {
-    postgres_begin(session, STATEMENT_PREFETCH_ENTITIES);
-    for (size_t i = 0; i < prefetch->entity_count; i++) {
-        postgres_put_number(session, prefetch->entities[i].kind);
-        postgres_put_text(session, prefetch->entities[i].id);
-    }
-    return postgres_pipeline_send(session);
-}
-
-static enum find find_of(enum store_event_by by) {
-    switch (by) {
-    case STORE_EVENT_BY_LOG_ID:
-        return FIND_LOG_ID;
-    case STORE_EVENT_BY_ID:
-        return FIND_ID;
-    case STORE_EVENT_BY_KEY:
-    case STORE_EVENT_BY_SCOPED_KEY:
-        return FIND_KEY;
-    case STORE_EVENT_FIRST:
-        break;
-    }
-    return FIND_FIRST;
 }
 
 /* A log id, whether an id may be minted, or an entity; NULL: the entity is named by kind and id. */
@@ -66,7 +46,7 @@ static enum status send_events(struct postgres_session *session,
     postgres_begin(session, STATEMENT_PREFETCH_EVENTS);
     for (size_t i = 0; i < prefetch->event_count; i++) {
         const struct store_event_lookup *lookup = &prefetch->events[i];
-        enum find find = find_of(lookup->by);
+        enum find find = finds[lookup->by];
         bool is_named = (find == FIND_KEY || find == FIND_FIRST) && lookup->entity;
         postgres_put_number(session, find);
         put_subject(session, lookup);
@@ -77,21 +57,6 @@ static enum status send_events(struct postgres_session *session,
         postgres_put_number(session, lookup->holder != NULL);
     }
     return postgres_pipeline_send(session);
-}
-
-static enum status send_streams(struct postgres_session *session,
-                                const struct store_prefetch *prefetch) {
-    postgres_begin(session, STATEMENT_PREFETCH_STREAMS);
-    for (size_t i = 0; i < prefetch->entity_count; i++)
-        postgres_put_text(session, prefetch->entities[i].stream_id);
-    return postgres_pipeline_send(session);
-}
-
-static bool asks_for_streams(const struct store_prefetch *prefetch) {
-    for (size_t i = 0; i < prefetch->entity_count; i++)
-        if (prefetch->entities[i].stream_id.data)
-            return true;
-    return false;
 }
 
 /* ---- answers ---- */
@@ -175,26 +140,39 @@ static enum status take_streams(struct postgres_session *session,
     return status == STATUS_INTERNAL_ERROR ? STATUS_OK : status;
 }
 
-static void clear_answers(struct store_prefetch *prefetch) {
+enum status postgres_prefetch(struct store_session *base, struct store_prefetch *prefetch) {
+    struct postgres_session *session = postgres_session_of(base);
+    bool has_streams = false;
     for (size_t i = 0; i < prefetch->entity_count; i++) {
         prefetch->entities[i].ref = 0;
         prefetch->entities[i].is_stream_taken = false;
         prefetch->entities[i].status = STATUS_NOT_FOUND;
+        has_streams = has_streams || prefetch->entities[i].stream_id.data;
     }
     for (size_t i = 0; i < prefetch->event_count; i++)
         prefetch->events[i].status = STATUS_NOT_FOUND;
-}
-
-/* The streams come last: after a statement that fails, the rest of the pipeline does not run. */
-static enum status exchange(struct postgres_session *session, struct store_prefetch *prefetch) {
-    bool has_streams = asks_for_streams(prefetch);
-    enum status status = STATUS_OK;
+    enum status status = session->tail.known ? STATUS_OK : postgres_load_tail(session);
+    if (status != STATUS_OK || prefetch->entity_count + prefetch->event_count == 0)
+        return status;
+    status = postgres_pipeline_begin(session);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, STATEMENT_PREFETCH_ENTITIES);
+    for (size_t i = 0; i < prefetch->entity_count; i++) {
+        postgres_put_number(session, prefetch->entities[i].kind);
+        postgres_put_text(session, prefetch->entities[i].id);
+    }
     if (prefetch->entity_count > 0)
-        status = send_entities(session, prefetch);
+        status = postgres_pipeline_send(session);
     if (status == STATUS_OK && prefetch->event_count > 0)
         status = send_events(session, prefetch);
+    /* The streams come last: after a statement that fails, the rest of the pipeline does not run.
+     */
+    postgres_begin(session, STATEMENT_PREFETCH_STREAMS);
+    for (size_t i = 0; i < prefetch->entity_count; i++)
+        postgres_put_text(session, prefetch->entities[i].stream_id);
     if (status == STATUS_OK && has_streams)
-        status = send_streams(session, prefetch);
+        status = postgres_pipeline_send(session);
     if (status == STATUS_OK)
         status = postgres_pipeline_sync(session);
     if (status == STATUS_OK && prefetch->entity_count > 0)
@@ -203,19 +181,6 @@ static enum status exchange(struct postgres_session *session, struct store_prefe
         status = take_events(session, prefetch);
     if (status == STATUS_OK && has_streams)
         status = take_streams(session, prefetch);
-    return status;
-}
-
-enum status postgres_prefetch(struct store_session *base, struct store_prefetch *prefetch) {
-    struct postgres_session *session = postgres_session_of(base);
-    clear_answers(prefetch);
-    enum status status = session->tail.known ? STATUS_OK : postgres_load_tail(session);
-    if (status != STATUS_OK || prefetch->entity_count + prefetch->event_count == 0)
-        return status;
-    status = postgres_pipeline_begin(session);
-    if (status != STATUS_OK)
-        return status;
-    status = exchange(session, prefetch);
     postgres_pipeline_end(session);
     return status;
 }

@@ -18,22 +18,6 @@ static enum status contradicts(struct sqlite_session *session, enum status statu
     return status;
 }
 
-static enum status put_entity(struct sqlite_session *session, const struct store_entity *entity) {
-    enum status status = sqlite_run_row(session, STATEMENT_PUT_ENTITY, store_entity_layout.columns,
-                                        store_entity_layout.column_count, entity);
-    if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
-        return contradicts(session, STATUS_ALREADY_EXISTS, "another entity has ref", entity->ref);
-    return status;
-}
-
-static enum status put_topic(struct sqlite_session *session, const struct store_topic *topic) {
-    enum status status = sqlite_run_row(session, STATEMENT_PUT_TOPIC, store_topic_layout.columns,
-                                        STORE_COUNT(STORE_TOPICS_WRITTEN), topic);
-    if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
-        return contradicts(session, STATUS_ALREADY_EXISTS, "another topic has ref", topic->ref);
-    return status;
-}
-
 /* An id that another store minted counts as supplied, even where it is the cursor's. */
 static bool is_supplied(const struct sqlite_tail *tail, const struct store_event *event) {
     return uuid_compare(&event->event_id, &event->cursor) != 0 ||
@@ -42,23 +26,6 @@ static bool is_supplied(const struct sqlite_tail *tail, const struct store_event
 
 static bool has_supplied_id(const struct sqlite_source *source, const void *row) {
     return is_supplied(source->user, row);
-}
-
-static enum status add_event_ids(struct sqlite_session *session, const struct store_batch *batch) {
-    struct sqlite_tail *tail = &session->tail;
-    const struct sqlite_source source = {
-        .rows = batch->events,
-        .row_count = batch->event_count,
-        .row_bytes = sizeof(*batch->events),
-        .columns = store_event_id_layout.columns,
-        .has_row = has_supplied_id,
-        .user = tail,
-    };
-    for (size_t i = 0; i < batch->event_count; i++)
-        if (is_supplied(tail, &batch->events[i]) &&
-            uuid_compare(&batch->events[i].event_id, &tail->client_id_max) > 0)
-            tail->client_id_max = batch->events[i].event_id;
-    return sqlite_run_source(session, STATEMENT_ADD_EVENT_IDS, &source);
 }
 
 /* An id is unique among supplied and minted ids together. The supplied ids of the batch are in the
@@ -99,32 +66,40 @@ static enum status check_order(struct sqlite_session *session, const struct stor
     return status;
 }
 
-/* SQLite gives each row the number after the last one, without a search for it, and that is the
- * event's log id as long as the table ends where the log does. */
-static enum status add_event_rows(struct sqlite_session *session, const struct store_batch *batch) {
-    const struct sqlite_source source = {
+static enum status add_events(struct sqlite_session *session, const struct store_batch *batch) {
+    struct sqlite_tail *tail = &session->tail;
+    const struct sqlite_source ids = {
+        .rows = batch->events,
+        .row_count = batch->event_count,
+        .row_bytes = sizeof(*batch->events),
+        .columns = store_event_id_layout.columns,
+        .has_row = has_supplied_id,
+        .user = tail,
+    };
+    const struct sqlite_source events = {
         .rows = batch->events,
         .row_count = batch->event_count,
         .row_bytes = sizeof(*batch->events),
         .columns = store_event_layout.columns + 1, /* without the number */
     };
-    enum status status = sqlite_run_source(session, STATEMENT_ADD_EVENTS, &source);
-    uint64_t log_id = (uint64_t)sqlite3_last_insert_rowid(session->database);
-    if (status == STATUS_OK && batch->event_count > 0 && log_id != session->tail.log_id)
-        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the last event would be", log_id);
-    return status;
-}
-
-static enum status add_events(struct sqlite_session *session, const struct store_batch *batch) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
         status = check_order(session, &batch->events[i]);
+    for (size_t i = 0; i < batch->event_count; i++)
+        if (is_supplied(tail, &batch->events[i]) &&
+            uuid_compare(&batch->events[i].event_id, &tail->client_id_max) > 0)
+            tail->client_id_max = batch->events[i].event_id;
     if (status == STATUS_OK)
-        status = add_event_ids(session, batch);
+        status = sqlite_run_source(session, STATEMENT_ADD_EVENT_IDS, &ids);
     for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
         status = check_event_id(session, &batch->events[i]);
     if (status == STATUS_OK)
-        status = add_event_rows(session, batch);
+        status = sqlite_run_source(session, STATEMENT_ADD_EVENTS, &events);
+    /* SQLite gives each row the number after the last one, without a search for it, and that is the
+     * event's log id as long as the table ends where the log does. */
+    uint64_t log_id = (uint64_t)sqlite3_last_insert_rowid(session->database);
+    if (status == STATUS_OK && batch->event_count > 0 && log_id != tail->log_id)
+        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the last event would be", log_id);
     return status == STATUS_OK ? sqlite_positions_end(session) : status;
 }
 
@@ -138,33 +113,6 @@ static bool has_new_metadata(const struct sqlite_source *source, const void *row
     return document->cut && document->cut->is_new;
 }
 
-static enum status put_metadata(struct sqlite_session *session, const struct store_batch *batch) {
-    const struct sqlite_source source = {
-        .rows = batch->documents,
-        .row_count = batch->document_count,
-        .row_bytes = sizeof(*batch->documents),
-        .columns = store_metadata_layout.columns,
-        .has_row = has_new_metadata,
-    };
-    return sqlite_run_source(session, STATEMENT_PUT_METADATA, &source);
-}
-
-static enum status put_documents(struct sqlite_session *session, const struct store_batch *batch) {
-    enum status status = STATUS_OK;
-    for (enum document_kind kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
-        const struct sqlite_source source = {
-            .rows = batch->documents,
-            .row_count = batch->document_count,
-            .row_bytes = sizeof(*batch->documents),
-            .columns = store_document_layout.columns,
-            .has_row = is_of_kind,
-            .user = &kind,
-        };
-        status = sqlite_run_source(session, STATEMENT_PUT_DOCUMENTS + kind, &source);
-    }
-    return status;
-}
-
 static bool is_compared(const struct sqlite_source *source, const void *row) {
     const struct store_checkpoint *checkpoint = row;
     return checkpoint->replaced && checkpoint->kind == *(const enum document_kind *)source->user;
@@ -174,69 +122,6 @@ static void report_altered(sqlite3_stmt *row) {
     struct store_drift drift;
     if (sqlite_read_row(row, 0, &store_drift_layout, &drift))
         store_report_drift(&drift);
-}
-
-/* Rows that others altered or removed since the last commit are recorded, and then replaced. */
-static enum status compare_summaries(struct sqlite_session *session,
-                                     const struct store_batch *batch) {
-    enum status status = STATUS_OK;
-    for (enum document_kind kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++) {
-        const struct sqlite_source source = {
-            .rows = batch->checkpoints,
-            .row_count = batch->checkpoint_count,
-            .row_bytes = sizeof(*batch->checkpoints),
-            .columns = store_replaced_layout.columns,
-            .has_row = is_compared,
-            .user = &kind,
-        };
-        status = sqlite_query_source(session, STATEMENT_COMPARE_SUMMARIES + kind, &source,
-                                     report_altered);
-    }
-    return status;
-}
-
-static enum status put_checkpoints(struct sqlite_session *session,
-                                   const struct store_batch *batch) {
-    const struct sqlite_source source = {
-        .rows = batch->checkpoints,
-        .row_count = batch->checkpoint_count,
-        .row_bytes = sizeof(*batch->checkpoints),
-        .columns = store_checkpoint_layout.columns,
-    };
-    return sqlite_run_source(session, STATEMENT_PUT_CHECKPOINTS, &source);
-}
-
-static enum status add_journal(struct sqlite_session *session, const struct store_batch *batch) {
-    const struct sqlite_source source = {
-        .rows = batch->journal,
-        .row_count = batch->journal_count,
-        .row_bytes = sizeof(*batch->journal),
-        .columns = store_journal_layout.columns,
-    };
-    return sqlite_run_source(session, STATEMENT_ADD_JOURNAL, &source);
-}
-
-static enum status drop_old_drifts(struct sqlite_session *session) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_DROP_OLD_DRIFTS, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, SQLITE_STORE_DRIFTS_MAX);
-    return sqlite_run(session, statement);
-}
-
-static enum status mark_unprojected(struct sqlite_session *session,
-                                    const struct store_batch *batch) {
-    sqlite3_stmt *statement = NULL;
-    if (batch->is_projected)
-        return sqlite_execute(session, STATEMENT_CLEAR_UNPROJECTED);
-    if (batch->unprojected_from == 0)
-        return STATUS_OK;
-    enum status status = sqlite_statement(session, STATEMENT_SET_UNPROJECTED, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, batch->unprojected_from);
-    return sqlite_run(session, statement);
 }
 
 /* ---- the transaction around it --------------------------------------------------------------- */
@@ -300,56 +185,100 @@ enum status sqlite_end(struct sqlite_session *session, enum status status) {
     return status;
 }
 
-/* The journals of the log that is imported have other sequences. */
-static enum status note_import(struct sqlite_session *session, uint64_t log_id) {
+/* A statement with one number. */
+static enum status run_number(struct sqlite_session *session, enum statement_id id,
+                              uint64_t number) {
     sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_execute(session, STATEMENT_DROP_FORKS);
-    if (status == STATUS_OK)
-        status = sqlite_statement(session, STATEMENT_PUT_PROPERTY, &statement);
+    enum status status = sqlite_statement(session, id, &statement);
     if (status != STATUS_OK)
         return status;
-    sqlite_bind_text(statement, 1, SLICE("import_log_id"));
-    sqlite_bind_number(statement, 2, log_id);
+    sqlite_bind_number(statement, 1, number);
     return sqlite_run(session, statement);
 }
 
 static enum status write_authority(struct sqlite_session *session,
                                    const struct store_batch *batch) {
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < batch->entity_count; i++)
-        status = put_entity(session, &batch->entities[i]);
+    for (size_t i = 0; status == STATUS_OK && i < batch->entity_count; i++) {
+        status = sqlite_run_row(session, STATEMENT_PUT_ENTITY, store_entity_layout.columns,
+                                store_entity_layout.column_count, &batch->entities[i]);
+        if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
+            return contradicts(session, STATUS_ALREADY_EXISTS, "another entity has ref",
+                               batch->entities[i].ref);
+    }
     if (status == STATUS_OK)
         status = add_events(session, batch);
     for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
         status = sqlite_run_row(session, STATEMENT_ADD_KEY, store_key_layout.columns,
                                 store_key_layout.column_count, &batch->keys[i]);
-    if (status == STATUS_OK && batch->imported_log_id > 0)
-        status = note_import(session, batch->imported_log_id);
+    if (status == STATUS_OK && batch->imported_log_id > 0) {
+        sqlite3_stmt *statement = NULL;
+        /* The journals of the log that is imported have other sequences. */
+        status = sqlite_execute(session, STATEMENT_DROP_FORKS);
+        if (status == STATUS_OK)
+            status = sqlite_statement(session, STATEMENT_PUT_PROPERTY, &statement);
+        if (status != STATUS_OK)
+            return status;
+        sqlite_bind_text(statement, 1, SLICE("import_log_id"));
+        sqlite_bind_number(statement, 2, batch->imported_log_id);
+        status = sqlite_run(session, statement);
+    }
     return status == STATUS_OK ? sqlite_put_usages(session, batch) : status;
 }
 
 static enum status write_derived(struct sqlite_session *session, const struct store_batch *batch) {
+    struct sqlite_source documents = {.rows = batch->documents,
+                                      .row_count = batch->document_count,
+                                      .row_bytes = sizeof(*batch->documents),
+                                      .columns = store_metadata_layout.columns,
+                                      .has_row = has_new_metadata};
+    struct sqlite_source checkpoints = {.rows = batch->checkpoints,
+                                        .row_count = batch->checkpoint_count,
+                                        .row_bytes = sizeof(*batch->checkpoints),
+                                        .columns = store_replaced_layout.columns,
+                                        .has_row = is_compared};
+    const struct sqlite_source journal = {.rows = batch->journal,
+                                          .row_count = batch->journal_count,
+                                          .row_bytes = sizeof(*batch->journal),
+                                          .columns = store_journal_layout.columns};
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < batch->topic_count; i++)
-        status = put_topic(session, &batch->topics[i]);
+    enum document_kind kind;
+    for (size_t i = 0; status == STATUS_OK && i < batch->topic_count; i++) {
+        status = sqlite_run_row(session, STATEMENT_PUT_TOPIC, store_topic_layout.columns,
+                                STORE_COUNT(STORE_TOPICS_WRITTEN), &batch->topics[i]);
+        if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
+            return contradicts(session, STATUS_ALREADY_EXISTS, "another topic has ref",
+                               batch->topics[i].ref);
+    }
+    /* Rows that others altered or removed since the last commit are recorded, and then replaced. */
     int changes = sqlite3_total_changes(session->database);
-    if (status == STATUS_OK)
-        status = compare_summaries(session, batch);
+    documents.user = checkpoints.user = &kind;
+    for (kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++)
+        status = sqlite_query_source(session, STATEMENT_COMPARE_SUMMARIES + kind, &checkpoints,
+                                     report_altered);
     bool has_drifts = batch->drift_count > 0 || sqlite3_total_changes(session->database) != changes;
     if (status == STATUS_OK)
-        status = put_metadata(session, batch);
+        status = sqlite_run_source(session, STATEMENT_PUT_METADATA, &documents);
+    documents.columns = store_document_layout.columns;
+    documents.has_row = is_of_kind;
+    for (kind = 0; status == STATUS_OK && kind < DOCUMENT_KIND_COUNT; kind++)
+        status = sqlite_run_source(session, STATEMENT_PUT_DOCUMENTS + kind, &documents);
+    checkpoints.columns = store_checkpoint_layout.columns;
+    checkpoints.has_row = NULL;
     if (status == STATUS_OK)
-        status = put_documents(session, batch);
+        status = sqlite_run_source(session, STATEMENT_PUT_CHECKPOINTS, &checkpoints);
     if (status == STATUS_OK)
-        status = put_checkpoints(session, batch);
-    if (status == STATUS_OK)
-        status = add_journal(session, batch);
+        status = sqlite_run_source(session, STATEMENT_ADD_JOURNAL, &journal);
     for (size_t i = 0; status == STATUS_OK && i < batch->drift_count; i++)
         status = sqlite_run_row(session, STATEMENT_ADD_DRIFT, store_drift_layout.columns + 1,
                                 store_drift_layout.column_count - 1, &batch->drifts[i]);
     if (status == STATUS_OK && has_drifts)
-        status = drop_old_drifts(session);
-    return status == STATUS_OK ? mark_unprojected(session, batch) : status;
+        status = run_number(session, STATEMENT_DROP_OLD_DRIFTS, SQLITE_STORE_DRIFTS_MAX);
+    if (status == STATUS_OK && batch->is_projected)
+        return sqlite_execute(session, STATEMENT_CLEAR_UNPROJECTED);
+    return status == STATUS_OK && batch->unprojected_from > 0
+               ? run_number(session, STATEMENT_SET_UNPROJECTED, batch->unprojected_from)
+               : status;
 }
 
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch) {
@@ -371,63 +300,50 @@ enum status sqlite_commit(struct store_session *base, const struct store_batch *
 
 /* ---- pruning --------------------------------------------------------------------------------- */
 
-static enum status read_topic(struct sqlite_session *session, uint64_t topic_ref,
-                              struct store_topic *topic) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_TOPIC_BY_REF, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_bound(statement, 1, topic_ref);
-    status = sqlite_next(session, statement);
-    if (status == STATUS_OK && !sqlite_read_row(statement, 0, &store_topic_layout, topic))
-        status = sqlite_damaged(session, "topic", topic_ref);
-    sqlite3_reset(statement);
-    topic->name = topic->stream_id = (struct slice){0};
-    return status;
-}
-
-static enum status raise_oldest(struct sqlite_session *session, const struct store_topic *topic,
-                                uint64_t oldest_seq) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = STATUS_OK;
-    const enum statement_id removals[] = {STATEMENT_PRUNE_METADATA, STATEMENT_PRUNE_JOURNAL};
-    for (size_t i = 0; status == STATUS_OK && topic->entity_ref == 0 && i < 2; i++) {
-        status = sqlite_statement(session, removals[i], &statement);
-        if (status != STATUS_OK)
-            return status;
-        sqlite_bind_number(statement, 1, topic->ref);
-        sqlite_bind_number(statement, 2, oldest_seq);
-        status = sqlite_run(session, statement);
-    }
-    if (status == STATUS_OK)
-        status = sqlite_statement(session, STATEMENT_RAISE_OLDEST, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_number(statement, 1, oldest_seq);
-    sqlite_bind_number(statement, 2, topic->ref);
-    return sqlite_run(session, statement);
-}
-
 static uint64_t smaller(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
+/* Frames have no gaps, so how many go follows from the numbers. */
 static enum status prune_topic(struct sqlite_session *session, struct store_prune *prune) {
+    static const enum statement_id removals[] = {STATEMENT_PRUNE_METADATA, STATEMENT_PRUNE_JOURNAL};
     struct store_topic topic = {0};
-    enum status status = read_topic(session, prune->topic_ref, &topic);
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_TOPIC_BY_REF, &statement);
     if (status != STATUS_OK)
         return status;
-    /* Frames have no gaps, so how many go follows from the numbers. */
+    sqlite_bind_bound(statement, 1, prune->topic_ref);
+    status = sqlite_next(session, statement);
+    if (status == STATUS_OK && !sqlite_read_row(statement, 0, &store_topic_layout, &topic))
+        status = sqlite_damaged(session, "topic", prune->topic_ref);
+    sqlite3_reset(statement);
+    if (status != STATUS_OK)
+        return status;
     uint64_t end_seq = smaller(prune->below_seq, topic.head_seq + 1);
     uint64_t count = 0;
     if (end_seq > topic.oldest_seq)
         count = smaller(prune->limit, end_seq - topic.oldest_seq);
-    if (count > 0)
-        status = raise_oldest(session, &topic, topic.oldest_seq + count);
     prune->pruned = count;
     prune->oldest_seq = topic.oldest_seq + count;
     prune->head_seq = topic.head_seq;
-    return status;
+    if (count == 0)
+        return STATUS_OK;
+    for (size_t i = 0; topic.entity_ref == 0 && i < 2; i++) {
+        status = sqlite_statement(session, removals[i], &statement);
+        if (status != STATUS_OK)
+            return status;
+        sqlite_bind_number(statement, 1, topic.ref);
+        sqlite_bind_number(statement, 2, prune->oldest_seq);
+        status = sqlite_run(session, statement);
+        if (status != STATUS_OK)
+            return status;
+    }
+    status = sqlite_statement(session, STATEMENT_RAISE_OLDEST, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, prune->oldest_seq);
+    sqlite_bind_number(statement, 2, topic.ref);
+    return sqlite_run(session, statement);
 }
 
 enum status sqlite_prune_topics(struct store_session *base, struct store_prune *prunes,

@@ -23,14 +23,6 @@ enum status sqlite_find_client_id(struct sqlite_session *session, const struct u
     return find_number(session, statement, log_id);
 }
 
-static enum status find_event_id(struct sqlite_session *session, const struct uuid *event_id,
-                                 uint64_t *log_id) {
-    enum status status = sqlite_find_client_id(session, event_id, log_id);
-    if (status != STATUS_NOT_FOUND || !id_mark_may_be_minted(&session->tail.id_mark, event_id))
-        return status;
-    return sqlite_find_server_id(session, event_id, log_id);
-}
-
 static enum status find_key(struct sqlite_session *session, uint64_t entity_ref, struct slice key,
                             uint64_t *log_id) {
     sqlite3_stmt *statement = NULL;
@@ -42,47 +34,51 @@ static enum status find_key(struct sqlite_session *session, uint64_t entity_ref,
     return find_number(session, statement, log_id);
 }
 
-static enum status find_first_event(struct sqlite_session *session, uint64_t entity_ref,
-                                    uint64_t *log_id) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_FIRST_EVENT, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_bound(statement, 1, entity_ref);
-    return find_number(session, statement, log_id);
-}
-
+/* The log id of the event that a lookup names. */
 static enum status find_event(struct sqlite_session *session,
                               const struct store_event_lookup *lookup, uint64_t *log_id) {
     uint64_t entity_ref = lookup->entity ? lookup->entity->ref : lookup->entity_ref;
+    sqlite3_stmt *statement = NULL;
+    enum status status;
     switch (lookup->by) {
     case STORE_EVENT_BY_LOG_ID:
         *log_id = lookup->log_id;
         return STATUS_OK;
     case STORE_EVENT_BY_ID:
-        return find_event_id(session, &lookup->event_id, log_id);
+        status = sqlite_find_client_id(session, &lookup->event_id, log_id);
+        return status == STATUS_NOT_FOUND &&
+                       id_mark_may_be_minted(&session->tail.id_mark, &lookup->event_id)
+                   ? sqlite_find_server_id(session, &lookup->event_id, log_id)
+                   : status;
     case STORE_EVENT_BY_KEY:
         return entity_ref > 0 ? find_key(session, entity_ref, lookup->key, log_id)
                               : STATUS_NOT_FOUND;
     case STORE_EVENT_BY_SCOPED_KEY:
         return find_key(session, 0, lookup->key, log_id);
     case STORE_EVENT_FIRST:
-        return entity_ref > 0 ? find_first_event(session, entity_ref, log_id) : STATUS_NOT_FOUND;
+        if (entity_ref == 0)
+            return STATUS_NOT_FOUND;
+        status = sqlite_statement(session, STATEMENT_FIRST_EVENT, &statement);
+        if (status != STATUS_OK)
+            return status;
+        sqlite_bind_bound(statement, 1, entity_ref);
+        return find_number(session, statement, log_id);
     }
     return STATUS_NOT_FOUND;
 }
 
 static enum status look_up_event(struct sqlite_session *session,
-                                 const struct store_event_lookup *lookup,
-                                 struct store_event *event) {
+                                 struct store_event_lookup *lookup) {
     uint64_t log_id = 0;
+    struct store_query query = {.id = STORE_EVENT_BY_NUMBER};
     enum status status = find_event(session, lookup, &log_id);
     if (status != STATUS_OK)
         return status;
-    status = store_load_event(&session->base, log_id, lookup->arena, event);
+    query.scope = log_id;
+    status = sqlite_load(&session->base, &query, lookup->arena, &lookup->event);
+    query = (struct store_query){.id = STORE_ENTITY_BY_REF, .scope = lookup->event.entity_ref};
     if (status == STATUS_OK && lookup->holder)
-        status =
-            store_load_entity_ref(&session->base, event->entity_ref, lookup->arena, lookup->holder);
+        status = sqlite_load(&session->base, &query, lookup->arena, lookup->holder);
     /* An index names the event, so that its absence is damage. */
     return status == STATUS_NOT_FOUND && lookup->by != STORE_EVENT_BY_LOG_ID
                ? sqlite_damaged(session, "event", log_id)
@@ -127,24 +123,6 @@ static enum status look_up_entity(struct sqlite_session *session,
     return status == STATUS_OK || status == STATUS_INTERNAL_ERROR ? STATUS_NOT_FOUND : status;
 }
 
-static enum status look_up_all(struct sqlite_session *session, struct store_prefetch *prefetch) {
-    for (size_t i = 0; i < prefetch->entity_count; i++) {
-        struct store_entity_lookup *lookup = &prefetch->entities[i];
-        lookup->ref = 0;
-        lookup->is_stream_taken = false;
-        lookup->status = look_up_entity(session, prefetch, lookup);
-        if (lookup->status == STATUS_STORE_UNAVAILABLE)
-            return STATUS_STORE_UNAVAILABLE;
-    }
-    for (size_t i = 0; i < prefetch->event_count; i++) {
-        struct store_event_lookup *lookup = &prefetch->events[i];
-        lookup->status = look_up_event(session, lookup, &lookup->event);
-        if (lookup->status == STATUS_STORE_UNAVAILABLE)
-            return STATUS_STORE_UNAVAILABLE;
-    }
-    return STATUS_OK;
-}
-
 enum status sqlite_prefetch(struct store_session *base, struct store_prefetch *prefetch) {
     struct sqlite_session *session = sqlite_session_of(base);
     enum status status = session->tail.known ? STATUS_OK : sqlite_load_tail(session);
@@ -152,7 +130,20 @@ enum status sqlite_prefetch(struct store_session *base, struct store_prefetch *p
         status = sqlite_read_begin(base);
     if (status != STATUS_OK)
         return status;
-    status = look_up_all(session, prefetch);
+    for (size_t i = 0; status == STATUS_OK && i < prefetch->entity_count; i++) {
+        struct store_entity_lookup *lookup = &prefetch->entities[i];
+        lookup->ref = 0;
+        lookup->is_stream_taken = false;
+        lookup->status = look_up_entity(session, prefetch, lookup);
+        if (lookup->status == STATUS_STORE_UNAVAILABLE)
+            status = STATUS_STORE_UNAVAILABLE;
+    }
+    for (size_t i = 0; status == STATUS_OK && i < prefetch->event_count; i++) {
+        struct store_event_lookup *lookup = &prefetch->events[i];
+        lookup->status = look_up_event(session, lookup);
+        if (lookup->status == STATUS_STORE_UNAVAILABLE)
+            status = STATUS_STORE_UNAVAILABLE;
+    }
     sqlite_read_end(base);
     return status;
 }
