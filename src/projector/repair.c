@@ -345,26 +345,26 @@ enum status repair_journal(const struct repair_options *options, struct slice to
                            uint64_t from_seq) {
     struct examination work = {.options = options};
     struct store_journal_row rows[STEP_REPAIRS_MAX];
-    struct store_journal_repair mend = {.rows = rows, .now_ms = options->step->now_ms};
+    struct store_journal_repair repair = {.rows = rows, .now_ms = options->step->now_ms};
     arena_init(&work.arena, MEND_JOURNAL_BYTES_MAX);
     update_scratch_init(&work.scratch);
-    enum status status = examine(&work, topic, from_seq, &mend.lost_seq);
+    enum status status = examine(&work, topic, from_seq, &repair.lost_seq);
     for (size_t i = 0;
          status == STATUS_OK && i < work.count && work.folded_events < STEP_EVENTS_MAX; i++) {
         struct altered *altered = &work.altered[i];
         enum status rebuilt = rebuild_frame(&work, altered);
         if (rebuilt == STATUS_OK)
-            rows[mend.row_count++] = altered->row;
+            rows[repair.row_count++] = altered->row;
         else if (rebuilt != STATUS_NOT_FOUND)
             status = rebuilt;
-        else if (altered->row.seq > mend.lost_seq)
-            mend.lost_seq = altered->row.seq;
+        else if (altered->row.seq > repair.lost_seq)
+            repair.lost_seq = altered->row.seq;
     }
-    if (status == STATUS_OK && mend.row_count == 0 && mend.lost_seq == 0)
+    if (status == STATUS_OK && repair.row_count == 0 && repair.lost_seq == 0)
         status = STATUS_NOT_FOUND;
-    mend.topic = work.topic.name;
+    repair.topic = work.topic.name;
     if (status == STATUS_OK)
-        status = store_repair_journal(options->step->session, &mend);
+        status = store_repair_journal(options->step->session, &repair);
     update_scratch_release(&work.scratch);
     arena_release(&work.arena);
     return status;

@@ -1,11 +1,8 @@
 /* The mark of a store in the event ids that its server mints: their last three bytes.
- * Any thread; pure functions over values.
- * Allocates nothing.
- * Cannot fail.
- * A stored event whose id is not listed among the supplied ids has an id that may be minted. So a
- * supplied id that cannot be minted is compared with supplied ids only, and the log is not
- * searched.
- */
+ * Thread: any.
+ * Invariant: a stored event whose id is not listed among the supplied ids has an id that may be
+ * minted. So a supplied id that cannot be minted is compared with supplied ids only, and the log is
+ * not searched. */
 #ifndef STORE_ID_MARK_H
 #define STORE_ID_MARK_H
 

@@ -1,14 +1,14 @@
 /* The store: all durable data, behind one small table of functions that every engine implements.
- * A session belongs to one thread at a time; one session of a store may write. Rows given to a
- * callback live until it returns; rows that are loaded live in the caller's arena.
- * STATUS_STORE_UNAVAILABLE: disk full, locked or gone; a retry may succeed. STATUS_DISK_RESERVE:
- * what is left of the disk is not for appends. STATUS_NOT_FOUND: no such row.
+ * Thread: a session belongs to one thread at a time; one session of a store may write.
+ * Memory: rows given to a callback live until it returns; rows that are loaded live in the caller's
+ * arena.
+ * Errors: STATUS_STORE_UNAVAILABLE: disk full, locked or gone; a retry may succeed.
+ * STATUS_DISK_RESERVE: what is left of the disk is not for appends. STATUS_NOT_FOUND: no such row.
  * STATUS_INTERNAL_ERROR: the store is damaged. STATUS_WRITER_LOST, from a write session: the
  * session was lost, and another node may have the writer role; the caller drops all it knows of the
- * store, and the session is of use again after store_take_role. store_commit is all or nothing, and
- * durable when it returns STATUS_OK. STATUS_APPEND_OUTCOME_UNKNOWN, from a commit: the batch may be
- * stored; the session is lost.
- */
+ * store, and the session is of use again after store_take_role. STATUS_APPEND_OUTCOME_UNKNOWN, from
+ * a commit: the batch may be stored; the session is lost.
+ * Invariant: store_commit is all or nothing, and durable when it returns STATUS_OK. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -112,7 +112,7 @@ struct store_topic {
     uint64_t entity_ref; /* 0: journal rows */
     uint64_t oldest_seq;
     uint64_t head_seq;
-    uint64_t journal_epoch; /* read only: how often its journal was made again */
+    uint64_t journal_epoch; /* read only: how often its journal was rebuilt */
     uint64_t damaged_seq;   /* read only: frames up to here may have been lost by damage */
 };
 
@@ -607,7 +607,7 @@ MUST_CHECK enum status store_prefetch(struct store_session *session,
  * any of the batch; should the process end before a later commit succeeds, a restart may still
  * find the batch whole, as if only its answer had been lost. */
 MUST_CHECK enum status store_commit(struct store_session *session, const struct store_batch *batch);
-/* Repairs the derived tables: makes missing tables again, empty; adds missing topics; removes
+/* Repairs the derived tables: rebuilds missing tables, empty; adds missing topics; removes
  * journal rows that no topic can have. Documents are not rebuilt: store_state.unprojected_from is
  * set then. Each repair is recorded as drift. All or nothing. */
 MUST_CHECK enum status store_heal(struct store_session *session, uint64_t now_ms);
@@ -616,8 +616,8 @@ MUST_CHECK enum status store_heal(struct store_session *session, uint64_t now_ms
  * are journal_damaged; a seq outside of the journal only looks for holes. All or nothing. Each
  * repair is recorded as drift of the topic. */
 MUST_CHECK enum status store_repair_journal(struct store_session *session,
-                                            const struct store_journal_repair *mend);
-/* Makes the journals of all topics with journal rows again, in a new epoch: a frame for each
+                                            const struct store_journal_repair *repair);
+/* Rebuilds the journals of all topics with journal rows, in a new epoch: a frame for each
  * document, and the latest events, at most events_max, where a topic carries events. The documents
  * agree with the log. Every cursor into the old journals is stale. All or nothing. */
 MUST_CHECK enum status store_rebuild_journal(struct store_session *session, uint64_t events_max,

@@ -190,9 +190,9 @@ enum status store_heal(struct store_session *session, uint64_t now_ms) {
 }
 
 enum status store_repair_journal(struct store_session *session,
-                                 const struct store_journal_repair *mend) {
+                                 const struct store_journal_repair *repair) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->repair_journal(session, mend);
+    return session->engine->repair_journal(session, repair);
 }
 
 enum status store_rebuild_journal(struct store_session *session, uint64_t events_max,

@@ -1,8 +1,9 @@
-/* The table of functions that each engine of the store provides, and the structs it extends.
- * Threads, memory and errors are those of store.h. An engine's own structs begin with struct store,
- * struct store_session and struct store_restore, so that a pointer to one is a pointer to the
- * other. Every function is set, except those marked.
- * store_open.c lists the engines by URL scheme. */
+/* The table of functions that each engine of the store provides, the queries that it answers, and
+ * the structs that it extends. store_open.c lists the engines by URL scheme.
+ * Thread, Memory, Errors: those of store.h.
+ * Invariant: an engine's own structs begin with struct store, struct store_session and struct
+ * store_restore, so that a pointer to one is a pointer to the other. Every function is set, except
+ * those marked. */
 #ifndef STORE_STORE_ENGINE_H
 #define STORE_STORE_ENGINE_H
 

@@ -1,10 +1,10 @@
 /* Backups of a store, restoring one, the check of its pages, and the holder of its lock.
- * One thread. Backup and check work beside a running server; a restore needs the store's lock.
+ * Thread: one. Backup and check work beside a running server; a restore needs the store's lock.
  * Memory: a restore under way is released by store_restore_end, in every case.
- * Errors are those of store.h, with a sentence for people in the message. An engine without such a
+ * Errors: those of store.h, with a sentence for people in the message. An engine without such a
  * function answers STATUS_INVALID_CONFIG, and the message names the tool to use instead.
- * A file gets its name only when it is complete and on disk. After a crash at any moment either the
- * old file or the new one is there. */
+ * Invariant: a file gets its name only when it is complete and on disk. After a crash at any moment
+ * either the old file or the new one is there. */
 #ifndef STORE_STORE_MAINTENANCE_H
 #define STORE_STORE_MAINTENANCE_H
 
@@ -63,7 +63,7 @@ MUST_CHECK enum status store_check_pages(struct store_session *session, bool who
                                          struct store_message *message);
 
 /* STATUS_INTERNAL_ERROR: a derived table is missing or has other columns, and the message names it.
- * store_heal makes it again. */
+ * store_heal rebuilds it. */
 MUST_CHECK enum status store_check_derived(struct store_session *session,
                                            struct store_message *message);
 

@@ -1,8 +1,9 @@
 /* The marks that a move leaves in both stores, as properties.
- * One thread; any session reads them.
- * The caller's memory.
- * Errors are those of store.h.
- * A store with a mark of leaving is not opened for writing, one that is arriving not at all. */
+ * Thread: one; any session reads them.
+ * Memory: the caller's.
+ * Errors: those of store.h.
+ * Invariant: a store with a mark of leaving is not opened for writing, one that is arriving not at
+ * all. */
 #ifndef STORE_STORE_MARKS_H
 #define STORE_STORE_MARKS_H
 

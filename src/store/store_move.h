@@ -1,11 +1,12 @@
 /* Moves a whole store into another, between any two engines: log, ids, cursors, chains, topics,
  * journal, documents, keys of retries, revocations and epoch. Clients continue at their cursors.
- * One thread; neither store is in use by a server.
- * Memory for one page of rows.
- * STATUS_ALREADY_EXISTS: the move is refused, and nothing was written. STATUS_INVALID_REQUEST: both
- * are the same store. Other errors are those of store.h. The message has a sentence for people.
- * The source is marked before the first row is copied, and is not served again. The target is not
- * served before the last row is there. After a crash at any moment the same move goes on. */
+ * Thread: one; neither store is in use by a server.
+ * Memory: one page of rows.
+ * Errors: those of store.h, with a sentence for people in the message. STATUS_ALREADY_EXISTS: the
+ * move is refused, and nothing was written. STATUS_INVALID_REQUEST: both are the same store.
+ * Invariant: the source is marked before the first row is copied, and is not served again. The
+ * target is not served before the last row is there. After a crash at any moment the same move goes
+ * on. */
 #ifndef STORE_STORE_MOVE_H
 #define STORE_STORE_MOVE_H
 

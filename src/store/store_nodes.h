@@ -1,8 +1,10 @@
 /* Several nodes over one store: the rows of the nodes, and how far the log is for nodes that
- * follow. Threads as in store.h. All functions need a store that nodes can share. Rows given to a
- * callback live until it returns. Errors are those of store.h. STATUS_LIMIT_REACHED from a callback
- * ends a walk, like any other. A node learns of every commit by its log id or its commit id; both
- * rise in the order of commits. */
+ * follow. All functions need a store that nodes can share.
+ * Thread: as in store.h.
+ * Memory: rows given to a callback live until it returns.
+ * Errors: those of store.h. STATUS_LIMIT_REACHED from a callback ends a walk, like any other.
+ * Invariant: a node learns of every commit by its log id or its commit id; both rise in the order
+ * of commits. */
 #ifndef STORE_STORE_NODES_H
 #define STORE_STORE_NODES_H
 

@@ -1,13 +1,13 @@
 /* The store pool: a few threads that read the store, each with its own session, so that no loop
  * waits for a disk. Tasks wait in one queue for each principal, in deficit round robin by the time
  * that they take. A principal never occupies all threads of a pool that has several.
- * store_pool_post, store_pool_cancel and the counters may be called from any thread; start and stop
- * belong to the main thread.
- * Memory: the caller keeps a task until its last slice has run, or until it is cancelled.
+ * Thread: any for store_pool_post, store_pool_cancel and the counters; the main thread for start
+ * and stop. Memory: the caller keeps a task until its last slice has run, or until it is cancelled.
  * Errors: STATUS_LIMIT_REACHED when too many tasks wait, STATUS_RATE_LIMITED when too many of one
  * principal do, STATUS_OUT_OF_MEMORY, STATUS_SHUTTING_DOWN after store_pool_stop.
- * Each accepted task that is not cancelled runs to its end, in one slice of bounded work or in
- * several. Between two slices it waits in its queue, so that tasks of other principals run. */
+ * Invariant: each accepted task that is not cancelled runs to its end, in one slice of bounded work
+ * or in several. Between two slices it waits in its queue, so that tasks of other principals run.
+ */
 #ifndef STORE_STORE_POOL_H
 #define STORE_STORE_POOL_H
 

@@ -75,14 +75,15 @@ static enum status note_log_id(void *user, const struct store_event *event) {
     return STATUS_OK;
 }
 
+/* The fork that is noted for a topic with journal rows. */
 static enum status find_noted(struct store_session *session, struct slice topic, uint64_t *seq) {
     char text[sizeof(STORE_FORK_PREFIX) + TOPIC_NAME_BYTES_MAX];
     struct buffer name = buffer_over(text, sizeof(text));
     struct arena arena;
     struct slice value;
-    enum status status = buffer_append_slice(&name, SLICE(STORE_FORK_PREFIX));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&name, topic);
+    buffer_append_slice(&name, SLICE(STORE_FORK_PREFIX));
+    buffer_append_slice(&name, topic);
+    enum status status = buffer_status(&name);
     arena_init(&arena, ARENA_BYTES_MAX);
     if (status == STATUS_OK)
         status = store_load_property(session, buffer_slice(&name), &arena, &value);
@@ -96,7 +97,7 @@ enum status topic_fork_find(struct store_session *session, const struct store_st
                             const struct store_topic *topic, const struct position *position,
                             struct topic_fork *fork) {
     *fork = (struct topic_fork){.is_set = state->has_fork};
-    /* A journal that was made again has begun a history of its own. */
+    /* A journal that was rebuilt has begun a history of its own. */
     if (!state->has_fork || state->fork_log_id == 0 || topic_epoch_is_known(&position->epoch) ||
         position->seq == 0 || !topic || topic->journal_epoch > 0)
         return STATUS_OK;

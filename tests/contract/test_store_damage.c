@@ -202,9 +202,9 @@ static void altered_rows_of_a_journal_are_put_right_in_place(void **state) {
         rows[i].payload = SLICE("{\"mended\":true}");
         rows_hash(rows[i].payload_hash, 77 + rows[i].seq);
     }
-    const struct store_journal_repair mend = {
+    const struct store_journal_repair repair = {
         .topic = SLICE(SUMMARIES), .rows = rows, .row_count = 2, .now_ms = 5};
-    assert_ok(store_repair_journal(fixture->writer, &mend));
+    assert_ok(store_repair_journal(fixture->writer, &repair));
     struct frames frames = frames_of(fixture);
     assert_int_equal(frames.count, 5);
     assert_int_equal(frames.mended_count, 2);
@@ -223,9 +223,9 @@ static void the_floor_rises_behind_a_lost_row_and_the_rows_above_it_are_put_righ
     struct store_journal_row row = rows_journal(summaries(fixture).ref, 4, 4);
     row.payload = SLICE("{\"mended\":true}");
     rows_hash(row.payload_hash, 77 + row.seq);
-    const struct store_journal_repair mend = {
+    const struct store_journal_repair repair = {
         .topic = SLICE(SUMMARIES), .rows = &row, .row_count = 1, .lost_seq = 2, .now_ms = 5};
-    assert_ok(store_repair_journal(fixture->writer, &mend));
+    assert_ok(store_repair_journal(fixture->writer, &repair));
     struct frames frames = frames_of(fixture);
     assert_int_equal(frames.first_seq, 3);
     assert_int_equal(frames.count, 3);

@@ -228,9 +228,9 @@ static void a_missing_or_altered_version_leaves_rows_that_are_not_whole(void **s
     /* The repair of one row brings the version back for all. */
     assert_non_null(sample);
     sample_make(sample, 0, 2, true);
-    const struct store_journal_repair mend = {
+    const struct store_journal_repair repair = {
         .topic = SLICE(SUMMARIES), .rows = &sample->row, .row_count = 1, .now_ms = 5};
-    assert_ok(store_repair_journal(fixture->writer, &mend));
+    assert_ok(store_repair_journal(fixture->writer, &repair));
     assert_int_equal(frames_of(fixture).whole_count, 6);
     /* A commit that offers the version replaces the altered one. */
     put(fixture, 2, 10, true);
@@ -264,9 +264,9 @@ static void nodes_of_a_release_before_read_whole_payloads(void **state) {
     struct sample *sample = malloc(sizeof(*sample));
     assert_non_null(sample);
     sample_make(sample, 1, 1, true);
-    const struct store_journal_repair mend = {
+    const struct store_journal_repair repair = {
         .topic = SLICE(SUMMARIES), .rows = &sample->row, .row_count = 1, .now_ms = 5};
-    assert_ok(store_repair_journal(fixture->writer, &mend));
+    assert_ok(store_repair_journal(fixture->writer, &repair));
     free(sample);
     holds(fixture, "(SELECT count(*) FROM journal WHERE metadata_at IS NULL) = 2");
     alter(fixture, "DELETE FROM runtime.nodes");

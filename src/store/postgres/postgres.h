@@ -165,7 +165,7 @@ struct postgres_statement {
 
 extern const struct postgres_statement postgres_statements[STATEMENT_COUNT];
 
-/* A term of the writer role. A schema that was made again may count the same terms, and another
+/* A term of the writer role. A schema that was created anew may count the same terms, and another
  * log: its table has another number. The term that a connection has taken says that it has the
  * role. */
 struct postgres_term {
@@ -223,7 +223,7 @@ struct postgres_head {
 };
 #define POSTGRES_HEADS 16384
 
-/* One parameter that is being gathered. */
+/* One parameter that is being gathered. Its buffer fails where it is too large. */
 struct postgres_parameter {
     struct buffer bytes;
     uint32_t count; /* elements of an array */
@@ -254,7 +254,6 @@ struct postgres_session {
     struct postgres_parameter parameters[POSTGRES_PARAMETERS_MAX];
     size_t parameter_count;
     size_t next_parameter;
-    enum status gathered; /* STATUS_OUT_OF_MEMORY: a parameter is too large */
     /* Statements sent in a pipeline whose results were not received; true: a preparation. */
     struct {
         enum statement_id id;

@@ -79,7 +79,7 @@ static const struct state_row states[] = {
     {"26000", STATUS_STORE_UNAVAILABLE,
      ": prepared statements do not survive: DB_URL must not lead through a pooler in transaction "
      "mode"},
-    {"0A000", STATUS_STORE_UNAVAILABLE, ""}, /* a cached plan whose table was made again */
+    {"0A000", STATUS_STORE_UNAVAILABLE, ""}, /* a cached plan whose table was rebuilt */
     {"XX001", STATUS_INTERNAL_ERROR, "; the store is damaged: restore a backup"},
     {"XX002", STATUS_INTERNAL_ERROR, "; the store is damaged: restore a backup"},
     {"3F000", STATUS_INTERNAL_ERROR, ": the schema runtime is missing: restore a backup"},

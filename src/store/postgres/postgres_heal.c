@@ -1,5 +1,5 @@
 /* Repair of the derived tables. All of them follow from the log, so a table that is missing or has
- * other columns is made again, empty. The migrations of derived tables may be repeated for that. */
+ * other columns is rebuilt, empty. The migrations of derived tables may be repeated for that. */
 #include "store/postgres/postgres_heal.h"
 
 #include <inttypes.h>
@@ -133,7 +133,7 @@ static enum status drop_damaged(struct postgres_repair *repair, const PGresult *
     return status;
 }
 
-static enum status make_again(struct postgres_repair *repair) {
+static enum status rebuild_tables(struct postgres_repair *repair) {
     enum status status = STATUS_OK;
     for (int i = 0; status == STATUS_OK && i < POSTGRES_SCHEMA_VERSION; i++)
         if (postgres_migrations[i].is_derived)
@@ -149,7 +149,7 @@ static enum status heal_tables(struct postgres_repair *repair) {
     if (status == STATUS_OK && PQntuples(damaged) > 0) {
         status = drop_damaged(repair, damaged);
         if (status == STATUS_OK)
-            status = make_again(repair);
+            status = rebuild_tables(repair);
     }
     for (int i = 0; status == STATUS_OK && i < PQntuples(damaged); i++)
         status = postgres_repair_note(

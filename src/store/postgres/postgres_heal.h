@@ -1,8 +1,8 @@
 /* Repairs of the derived tables, inside one transaction of the caller.
- * The thread of the connection.
- * Allocates only while it runs.
- * Functions answer a status, with a sentence in the repair; the caller then rolls back.
- * The log and the entities are never written. Each repair is recorded as drift. */
+ * Thread: that of the connection.
+ * Memory: allocates only while it runs.
+ * Errors: functions answer a status, with a sentence in the repair; the caller then rolls back.
+ * Invariant: the log and the entities are never written. Each repair is recorded as drift. */
 #ifndef STORE_POSTGRES_POSTGRES_HEAL_H
 #define STORE_POSTGRES_POSTGRES_HEAL_H
 
@@ -15,7 +15,7 @@ struct postgres_repair {
     char *error; /* of STORE_MESSAGE_MAX */
     bool is_changed;
     bool has_old_readers; /* payloads must be written whole */
-    bool are_topics_made; /* the table of topics was made again */
+    bool are_topics_made; /* the table of topics was rebuilt */
 };
 
 struct postgres_note {

@@ -142,7 +142,7 @@ static enum status put_row(struct postgres_repair *repair, struct slice topic,
     return status == STATUS_OK ? postgres_repair_note(repair, &note) : status;
 }
 
-static enum status mend(struct postgres_repair *repair, void *user) {
+static enum status repair_rows(struct postgres_repair *repair, void *user) {
     const struct store_journal_repair *asked = user;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < asked->row_count; i++)
@@ -159,7 +159,7 @@ static enum status mend(struct postgres_repair *repair, void *user) {
 
 enum status postgres_repair_journal(struct store_session *base,
                                     const struct store_journal_repair *asked) {
-    return run(base, asked->now_ms, mend, (void *)asked);
+    return run(base, asked->now_ms, repair_rows, (void *)asked);
 }
 
 /* ---- new journals ---- */

@@ -1,8 +1,7 @@
 /* The numbered migrations of the PostgreSQL store, generated from store/postgres/migrations.
- * Any thread. Static text. Cannot fail.
- * Row n brings a store from version n to version n + 1. The rows of derived tables may be run
- * again.
- */
+ * Thread: any.
+ * Invariant: row n brings a store from version n to version n + 1. The rows of derived tables may
+ * be run again. */
 #ifndef STORE_POSTGRES_POSTGRES_MIGRATIONS_H
 #define STORE_POSTGRES_POSTGRES_MIGRATIONS_H
 

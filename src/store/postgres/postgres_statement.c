@@ -67,16 +67,9 @@ static const char *sql_of(enum statement_id id, char memory[SQL_BYTES_MAX]) {
     return memory;
 }
 
-static void append(struct postgres_session *session, struct postgres_parameter *parameter,
-                   const void *bytes, size_t size) {
-    if (session->gathered == STATUS_OK)
-        session->gathered = buffer_append(&parameter->bytes, bytes, size);
-}
-
 void postgres_begin(struct postgres_session *session, enum statement_id id) {
     const struct postgres_statement *statement = &postgres_statements[id];
     session->statement = id;
-    session->gathered = STATUS_OK;
     session->parameter_count = parameter_count(statement);
     session->next_parameter = 0;
     assert(session->parameter_count <= POSTGRES_PARAMETERS_MAX);
@@ -87,7 +80,7 @@ void postgres_begin(struct postgres_session *session, enum statement_id id) {
         parameter->count = 0;
         parameter->is_null = false;
         if (isupper((unsigned char)parameter_type(statement, i)))
-            append(session, parameter, header, sizeof(header));
+            buffer_append(&parameter->bytes, header, sizeof(header));
     }
 }
 
@@ -101,13 +94,13 @@ static void put(struct postgres_session *session, char kind, const void *bytes, 
     session->next_parameter = (index + 1) % session->parameter_count;
     if (isupper((unsigned char)wanted)) {
         uint32_t length = htonl(bytes ? (uint32_t)size : NULL_LENGTH);
-        append(session, parameter, &length, sizeof(length));
+        buffer_append(&parameter->bytes, &length, sizeof(length));
         parameter->count++;
     } else {
         parameter->is_null = bytes == NULL;
     }
     if (bytes)
-        append(session, parameter, bytes, size);
+        buffer_append(&parameter->bytes, bytes, size);
 }
 
 void postgres_put_signed(struct postgres_session *session, int64_t number) {
@@ -180,15 +173,15 @@ static enum status finish_parameters(struct postgres_session *session,
                                      struct arguments *arguments) {
     const struct postgres_statement *statement = &postgres_statements[session->statement];
     assert(session->next_parameter == 0);
-    if (session->gathered != STATUS_OK) {
-        snprintf(session->error, sizeof(session->error),
-                 "the rows are larger than the memory reserved for them");
-        session->reason = REASON_STORE_FAILED;
-        return STATUS_OUT_OF_MEMORY;
-    }
     for (size_t i = 0; i < session->parameter_count; i++) {
         struct postgres_parameter *parameter = &session->parameters[i];
         char type = parameter_type(statement, i);
+        if (buffer_status(&parameter->bytes) != STATUS_OK) {
+            snprintf(session->error, sizeof(session->error),
+                     "the rows are larger than the memory reserved for them");
+            session->reason = REASON_STORE_FAILED;
+            return STATUS_OUT_OF_MEMORY;
+        }
         if (isupper((unsigned char)type))
             finish_array(parameter, type);
         arguments->values[i] = parameter->is_null          ? NULL

@@ -1,8 +1,9 @@
 /* The internals of the embedded store, shared by its files: connections, statements, faults.
- * Threads as in store.h: a session and all its statements belong to one thread at a time.
- * A session prepares each statement on first use and keeps it. A row points into its statement
- * until the statement is stepped or reset. Faults of SQLite become a status and a sentence in the
- * session. Between calls no statement is active, and only store_read_begin leaves a transaction
+ * Thread: as in store.h; a session and all its statements belong to one thread at a time.
+ * Memory: a session prepares each statement on first use and keeps it. A row points into its
+ * statement until the statement is stepped or reset.
+ * Errors: faults of SQLite become a status and a sentence in the session.
+ * Invariant: between calls no statement is active, and only store_read_begin leaves a transaction
  * open. */
 #ifndef STORE_SQLITE_SQLITE_H
 #define STORE_SQLITE_SQLITE_H

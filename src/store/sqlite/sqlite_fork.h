@@ -1,9 +1,9 @@
 /* Where the epochs of a log part: noted before the log gets another epoch, and carried over from a
  * store that is replaced.
- * The thread of the connections.
- * Allocates nothing that outlives a call.
- * Answers a code of SQLite, of the store that is written.
- * A fork that cannot be found is noted lower than it is, never higher. */
+ * Thread: that of the connections.
+ * Memory: allocates nothing that outlives a call.
+ * Errors: a code of SQLite, of the store that is written.
+ * Invariant: a fork that cannot be found is noted lower than it is, never higher. */
 #ifndef SQLITE_FORK_H
 #define SQLITE_FORK_H
 

@@ -1,11 +1,11 @@
 /* The file access of the embedded store: the system's, with the writes to the write-ahead log and
  * those of checkpoints to the database gathered into few and large ones.
- * Any thread; a file belongs to its connection. Memory: SQLITE_STORE_GATHER_BYTES for each file
- * that is written, freed with it.
- * Errors are those of the system's file access. The error of a gathered write is reported by the
- * sync, or by whatever access made it necessary. The process ends where an error could not be
- * reported: the disk failed, and another program wrote to the database at the same time.
- * Bytes are in the file before a sync of it begins. */
+ * Thread: any; a file belongs to its connection.
+ * Memory: SQLITE_STORE_GATHER_BYTES for each file that is written, freed with it.
+ * Errors: those of the system's file access. The error of a gathered write is reported by the sync,
+ * or by whatever access made it necessary. The process ends where an error could not be reported:
+ * the disk failed, and another program wrote to the database at the same time.
+ * Invariant: bytes are in the file before a sync of it begins. */
 #ifndef STORE_SQLITE_SQLITE_GATHER_H
 #define STORE_SQLITE_SQLITE_GATHER_H
 

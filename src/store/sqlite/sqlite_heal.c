@@ -1,5 +1,5 @@
 /* Repair of the derived tables. All of them follow from the log, so a table that is missing or has
- * other columns is made again, empty. A view that is missing or different is made again too. The
+ * other columns is rebuilt, empty. A view that is missing or different is rebuilt too. The
  * schema they should have is read from a database in memory, to which the same migrations were
  * applied. */
 #include "store/sqlite/sqlite_heal.h"
@@ -105,10 +105,9 @@ static int ask(sqlite3 *database, const char *query, const char *parameter, stru
         code = sqlite3_step(statement);
     if (code == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(statement, 0);
-        enum status status = buffer_append_slice(answer, slice_of(text ? text : ""));
-        if (status == STATUS_OK)
-            status = buffer_append_byte(answer, '\0');
-        code = status == STATUS_OK ? SQLITE_OK : SQLITE_NOMEM;
+        buffer_append_slice(answer, slice_of(text ? text : ""));
+        buffer_append_byte(answer, '\0');
+        code = buffer_status(answer) == STATUS_OK ? SQLITE_OK : SQLITE_NOMEM;
     }
     sqlite3_finalize(statement);
     return code;
@@ -143,7 +142,7 @@ static int is_table_sound(const struct heal *heal, const char *table, bool *is_s
     return code;
 }
 
-static int make_again(struct heal *heal, const char *table) {
+static int rebuild_table(struct heal *heal, const char *table) {
     struct buffer removal, definition;
     buffer_init(&removal, SQLITE_HEAL_TEXT_BYTES_MAX);
     buffer_init(&definition, SQLITE_HEAL_TEXT_BYTES_MAX);
@@ -166,7 +165,7 @@ static int heal_tables(struct heal *heal) {
         bool is_sound = true;
         code = is_table_sound(heal, derived_tables[i], &is_sound);
         if (code == SQLITE_OK && !is_sound)
-            code = make_again(heal, derived_tables[i]);
+            code = rebuild_table(heal, derived_tables[i]);
         if (!is_sound && strcmp(derived_tables[i], SQLITE_TABLE_TOPICS) == 0)
             heal->are_topics_made = true;
     }

@@ -26,7 +26,7 @@ struct heal {
     sqlite3 *reference; /* in memory: the schema and the built-in topics as they should be */
     uint64_t now_ms;
     bool is_changed;
-    bool are_topics_made; /* the table of topics was made again */
+    bool are_topics_made; /* the table of topics was rebuilt */
 };
 
 struct heal_note {

@@ -128,7 +128,7 @@ static int put_row(struct heal *heal, struct slice topic, const struct store_jou
     return code == SQLITE_DONE ? sqlite_heal_note(heal, &note) : code;
 }
 
-static int mend(struct heal *heal, void *user) {
+static int repair_rows(struct heal *heal, void *user) {
     const struct store_journal_repair *asked = user;
     int code = SQLITE_OK;
     for (size_t i = 0; code == SQLITE_OK && i < asked->row_count; i++)
@@ -141,7 +141,7 @@ static int mend(struct heal *heal, void *user) {
 enum status sqlite_repair_journal(struct store_session *base,
                                   const struct store_journal_repair *asked) {
     struct heal heal = {.now_ms = asked->now_ms};
-    return run(base, &heal, mend, (void *)asked);
+    return run(base, &heal, repair_rows, (void *)asked);
 }
 
 /* ---- new journals ---------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* The numbered migrations of the embedded store, generated from store/sqlite/migrations.
- * Any thread. Static text. Cannot fail.
- * Row n brings a store from version n to version n + 1. */
+ * Thread: any.
+ * Invariant: row n brings a store from version n to version n + 1. */
 #ifndef STORE_SQLITE_SQLITE_MIGRATIONS_H
 #define STORE_SQLITE_SQLITE_MIGRATIONS_H
 

@@ -1,8 +1,9 @@
 /* SQLite's own page cache, without its search of all pages at the end of most transactions.
- * Any thread; a cache belongs to one connection.
+ * Thread: any; a cache belongs to one connection.
  * Memory: a few words for each cache, freed with it. Pages have SQLite's memory.
- * Fails like the cache inside: a page without memory is NULL.
- * A page that is beyond the end of a database after its transaction is never in the cache. */
+ * Errors: those of the cache inside: a page without memory is NULL.
+ * Invariant: a page that is beyond the end of a database after its transaction is never in the
+ * cache. */
 #ifndef STORE_SQLITE_SQLITE_PAGE_CACHE_H
 #define STORE_SQLITE_SQLITE_PAGE_CACHE_H
 

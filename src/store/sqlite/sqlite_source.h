@@ -1,8 +1,10 @@
 /* A source: rows of a batch that a statement selects from, as the virtual table "source" with the
  * columns c1, c2 and so on. One statement inserts all rows, with its cursors at the end of the
  * table; a statement for each row would search the table from its root for each.
- * The session's thread. Memory: the rows and their texts are the caller's and are not copied.
- * Errors are those of the statement. A source exists only while its statement runs. */
+ * Thread: the session's.
+ * Memory: the rows and their texts are the caller's and are not copied.
+ * Errors: those of the statement.
+ * Invariant: a source exists only while its statement runs. */
 #ifndef STORE_SQLITE_SQLITE_SOURCE_H
 #define STORE_SQLITE_SQLITE_SOURCE_H
 
