@@ -59,10 +59,6 @@ static size_t running_max(const struct store_pool *pool) {
     return pool->options.thread_count > 1 ? pool->options.thread_count - 1 : 1;
 }
 
-static bool is_debtor(const struct store_queue *queue) {
-    return queue->waiting_count + queue->running_count == 0;
-}
-
 static void debtor_remove(struct store_pool *pool, struct store_queue *queue) {
     list_remove(&queue->node);
     pool->debtor_count--;
@@ -90,20 +86,17 @@ static void queue_emptied(struct store_pool *pool, struct store_queue *queue) {
     pool->debtor_count++;
 }
 
-/* Time pays the debt of an empty queue. */
-static void debtor_return(struct store_pool *pool, struct store_queue *queue) {
-    uint64_t paid_ns = clock_now().mono_ns - queue->emptied_ns;
-    debtor_remove(pool, queue);
-    if (paid_ns >= (uint64_t)(QUANTUM_NS - queue->credit_ns))
-        queue->credit_ns = QUANTUM_NS;
-    else
-        queue->credit_ns += (int64_t)paid_ns;
-}
-
 static struct store_queue *queue_find(struct store_pool *pool, struct slice key) {
     struct store_queue *queue = map_find(&pool->queues, key);
-    if (queue && is_debtor(queue))
-        debtor_return(pool, queue);
+    if (queue && queue->waiting_count + queue->running_count == 0) {
+        /* Time pays the debt of an empty queue. */
+        uint64_t paid_ns = clock_now().mono_ns - queue->emptied_ns;
+        debtor_remove(pool, queue);
+        if (paid_ns >= (uint64_t)(QUANTUM_NS - queue->credit_ns))
+            queue->credit_ns = QUANTUM_NS;
+        else
+            queue->credit_ns += (int64_t)paid_ns;
+    }
     if (queue)
         return queue;
     queue = calloc(1, sizeof(*queue) + key.size);
@@ -164,18 +157,13 @@ static void enqueue(struct store_pool *pool, struct store_queue *queue, struct s
     pool->waiting_count++;
 }
 
-static void charge(struct store_queue *queue, uint64_t took_ns) {
-    int64_t cost_ns =
-        took_ns < QUANTUM_NS * DEBT_ROUNDS_MAX ? (int64_t)took_ns : QUANTUM_NS * DEBT_ROUNDS_MAX;
-    queue->credit_ns -= cost_ns;
-    if (queue->credit_ns < -QUANTUM_NS * DEBT_ROUNDS_MAX)
-        queue->credit_ns = -QUANTUM_NS * DEBT_ROUNDS_MAX;
-}
-
 /* A slice of a task has run. unfinished: the task, if another slice follows, or NULL. */
 static void slice_done(struct store_pool *pool, struct store_queue *queue,
                        struct store_task *unfinished, uint64_t took_ns) {
-    charge(queue, took_ns);
+    int64_t debt_max_ns = QUANTUM_NS * DEBT_ROUNDS_MAX;
+    queue->credit_ns -= took_ns < (uint64_t)debt_max_ns ? (int64_t)took_ns : debt_max_ns;
+    if (queue->credit_ns < -debt_max_ns)
+        queue->credit_ns = -debt_max_ns;
     queue->running_count--;
     pool->running_count--;
     if (unfinished)
@@ -220,18 +208,6 @@ static void *thread_main(void *user) {
     return NULL;
 }
 
-static enum status thread_start(struct store_pool *pool, struct store *store) {
-    struct pool_thread *thread = &pool->threads[pool->count];
-    thread->pool = pool;
-    enum status status = store_session_open(store, STORE_READ, &thread->session);
-    if (status != STATUS_OK)
-        return status;
-    if (pthread_create(&thread->handle, NULL, thread_main, thread) == 0)
-        return STATUS_OK;
-    store_session_close(thread->session);
-    return STATUS_SYSTEM_ERROR;
-}
-
 enum status store_pool_start(struct store_pool **started, struct store *store,
                              const struct store_pool_options *options) {
     assert(options->thread_count >= 1 && options->thread_count <= STORE_POOL_THREADS_MAX);
@@ -246,7 +222,14 @@ enum status store_pool_start(struct store_pool **started, struct store *store,
     list_init(&pool->ready);
     list_init(&pool->debtors);
     while (pool->count < options->thread_count) {
-        enum status status = thread_start(pool, store);
+        struct pool_thread *thread = &pool->threads[pool->count];
+        thread->pool = pool;
+        enum status status = store_session_open(store, STORE_READ, &thread->session);
+        if (status == STATUS_OK &&
+            pthread_create(&thread->handle, NULL, thread_main, thread) != 0) {
+            store_session_close(thread->session);
+            status = STATUS_SYSTEM_ERROR;
+        }
         if (status != STATUS_OK) {
             store_pool_stop(pool);
             return status;
