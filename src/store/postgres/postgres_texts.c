@@ -103,7 +103,7 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
 #define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
     [STATEMENT_DOCUMENT + (kind)] = {"SELECT " DOCUMENT_VALUES DOCUMENT_PAYLOAD " FROM " table     \
                                      " d WHERE d.entity_ref = $1::bigint",                         \
-                                     "n"},
+                                     .parameters = "n"},
 /* The second condition of the join keeps a page from reading the table from its beginning. */
 #define DOCUMENT_ROWS(table)                                                                       \
     "(SELECT n.ref, n.kind" STORE_ENTITY_OWNER(NEXT_OF_N, NEXT_OF_N)                               \
@@ -119,7 +119,7 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
     [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
         "SELECT " DOCUMENT_VALUES WALKED_PAYLOAD ", d.ref" STORE_ENTITY_OWNER(                     \
             NEXT_OF_D, NEXT_OF_D) " FROM " DOCUMENT_PAGE(table) "ORDER BY d.ref",                  \
-        "nnn"},
+        .parameters = "nnn"},
 #define JOURNAL_PAYLOAD_BYTES PAYLOAD_BYTES("j", "j.entity_ref")
 #define JOURNAL_PAYLOAD       WHOLE_PAYLOAD("j", "j.entity_ref")
 #define JOURNAL_PAGE                                                                               \
@@ -158,9 +158,9 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
     "clock_timestamp() - " row ".inserted_at) * 1000)::bigint ELSE 0 END"
 
 const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
-    [STATEMENT_BEGIN] = {"BEGIN ISOLATION LEVEL READ COMMITTED", ""},
-    [STATEMENT_ROLLBACK] = {"ROLLBACK", ""},
-    [STATEMENT_READ_BEGIN] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ""},
+    [STATEMENT_BEGIN] = {"BEGIN ISOLATION LEVEL READ COMMITTED", .parameters = ""},
+    [STATEMENT_ROLLBACK] = {"ROLLBACK", .parameters = ""},
+    [STATEMENT_READ_BEGIN] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", .parameters = ""},
     /* A time that is lost in a crash of the database is that of a session that is gone. */
     [STATEMENT_KEEP_ROLE] =
         {"UPDATE writer w SET seen_at = clock_timestamp(), node_id = coalesce($4::text, w.node_id) "
@@ -169,13 +169,13 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "= " POSTGRES_SESSION_OF(
              "x") ") OR NOT EXISTS (SELECT FROM meta WHERE name = "
                   "'schema_version' AND value = $3::text))::int::bigint, " OLD_READERS,
-         "nntt"},
+         .parameters = "nntt"},
     [STATEMENT_LOCK_TERM] = {"SELECT term, tableoid::bigint FROM writer WHERE id = 1 FOR UPDATE",
-                             ""},
+                             .parameters = ""},
     [STATEMENT_COUNT_POSITIONS] = {"SELECT count(*) FROM unnest($1::bigint[], $2::bigint[]) u(r, "
                                    "s) WHERE EXISTS (SELECT 1 FROM events e WHERE e.entity_ref = "
                                    "u.r AND e.seq = u.s)",
-                                   "NN"},
+                                   .parameters = "NN"},
     [STATEMENT_PUT_ENTITIES] = {"INSERT INTO entities " ALL_ROWS(
                                     STORE_ENTITIES) "ON CONFLICT (ref) DO UPDATE "
                                                     "SET " STORE_UPDATES(
@@ -201,10 +201,10 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                  ROWS(event_id, 0, STORE_EVENT_IDS)},
     [STATEMENT_FIND_SUPPLIED] = {"SELECT i.log_id FROM event_ids i WHERE i.event_id = "
                                  "ANY($1::uuid[]) LIMIT 1",
-                                 "U"},
+                                 .parameters = "U"},
     [STATEMENT_FIND_MINTED] = {"SELECT find_minted(u) FROM unnest($1::uuid[]) u WHERE "
                                "find_minted(u) IS NOT NULL LIMIT 1",
-                               "U"},
+                               .parameters = "U"},
     [STATEMENT_ADD_KEYS] = {"INSERT INTO idempotency_keys " ALL_ROWS(STORE_IDEMPOTENCY_KEYS),
                             ROWS(key, 0, STORE_IDEMPOTENCY_KEYS)},
     /* oldest_seq never falls, even if the caller does not know of a prune yet. */
@@ -236,18 +236,19 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                                                  "summary_metadata.metadata <> "
                                                                  "excluded.metadata",
          ROWS(metadata, 0, STORE_SUMMARY_METADATA)},
-    [STATEMENT_OLD_READERS] = {"SELECT " OLD_READERS, ""},
+    [STATEMENT_OLD_READERS] = {"SELECT " OLD_READERS, .parameters = ""},
     [STATEMENT_ADD_DRIFTS] = {"INSERT INTO khala_projection_drifts " ALL_ROWS(STORE_DRIFT_VALUES),
                               ROWS(drift, 1, STORE_DRIFT_VALUES)},
     [STATEMENT_DROP_OLD_DRIFTS] = {"DELETE FROM khala_projection_drifts WHERE id <= (SELECT "
                                    "max(id) FROM khala_projection_drifts) - $1::bigint",
-                                   "n"},
+                                   .parameters = "n"},
     [STATEMENT_SET_UNPROJECTED] =
         {"INSERT INTO meta (name, value) VALUES ('unprojected_from', ($1::bigint)::text) ON "
          "CONFLICT (name) DO UPDATE SET value = least(meta.value::bigint, "
          "excluded.value::bigint)::text",
-         "n"},
-    [STATEMENT_CLEAR_UNPROJECTED] = {"DELETE FROM meta WHERE name = 'unprojected_from'", ""},
+         .parameters = "n"},
+    [STATEMENT_CLEAR_UNPROJECTED] = {"DELETE FROM meta WHERE name = 'unprojected_from'",
+                                     .parameters = ""},
     /* How many frames go follows from the numbers, because frames have no gaps. */
     [STATEMENT_PRUNE_TOPICS] =
         {"WITH asked AS (SELECT u.o, t.ref, t.entity_ref, t.oldest_seq AS before, s.head, "
@@ -269,7 +270,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                              "), raised AS (UPDATE topics t SET oldest_seq = a.before + a.gone "
                              "FROM asked a WHERE a.gone > 0 AND t.ref = a.ref) SELECT o, gone, "
                              "before + gone, head FROM asked ORDER BY o",
-         "NNN"},
+         .parameters = "NNN"},
     [STATEMENT_PUT_USAGES] =
         {"INSERT INTO owner_usage " ALL_ROWS(
              STORE_USAGES) "ON CONFLICT (owner) DO UPDATE SET " STORE_UPDATES(STORE_USAGE_VALUES),
@@ -278,13 +279,13 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                   OF_U,
                                   NEXT_OF_U) ", k.o FROM unnest($1::text[]) WITH ORDINALITY "
                                              "k(owner, o) JOIN owner_usage u ON u.owner = k.owner",
-                              "T"},
+                              .parameters = "T"},
     [STATEMENT_WALK_USAGES] =
         {"SELECT " STORE_NAMES(
              STORE_USAGES) " FROM owner_usage WHERE owner > $1::text ORDER BY owner LIMIT "
                            "$2::bigint",
-         "tn"},
-    [STATEMENT_CHECK_USAGES] = {STORE_CHECK_USAGES "$1::bigint", "n"},
+         .parameters = "tn"},
+    [STATEMENT_CHECK_USAGES] = {STORE_CHECK_USAGES "$1::bigint", .parameters = "n"},
     /* Only the writer makes serials. */
     [STATEMENT_PUT_QUOTA] =
         {"INSERT INTO owner_quotas (" STORE_NAMES(STORE_QUOTAS) ") SELECT " STORE_QUOTAS_WRITTEN(
@@ -300,19 +301,20 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_WALK_QUOTAS] =
         {"SELECT " STORE_NAMES(
              STORE_QUOTAS) " FROM owner_quotas WHERE serial > $1::bigint ORDER BY serial",
-         "n"},
+         .parameters = "n"},
     [STATEMENT_PUT_OPERATOR_KEY] = {"INSERT INTO operator_keys " ALL_ROWS(
                                         STORE_OPERATOR_KEYS) "ON CONFLICT (name) DO UPDATE "
                                                              "SET " STORE_UPDATES(
                                                                  STORE_OPERATOR_KEY_VALUES),
                                     ROWS(operator_key, 0, STORE_OPERATOR_KEYS)},
-    [STATEMENT_DROP_OPERATOR_KEY] = {"DELETE FROM operator_keys WHERE name = $1::text", "t"},
+    [STATEMENT_DROP_OPERATOR_KEY] = {"DELETE FROM operator_keys WHERE name = $1::text",
+                                     .parameters = "t"},
     [STATEMENT_WALK_OPERATOR_KEYS] = {"SELECT " STORE_NAMES(
                                           STORE_OPERATOR_KEYS) " FROM operator_keys ORDER BY name",
-                                      ""},
+                                      .parameters = ""},
     [STATEMENT_LEAVE_AUDIT_EVENT] =
         {"INSERT INTO outbox (kind, event_type, payload) VALUES ('audit', $1::text, $2::text)",
-         "tt"},
+         .parameters = "tt"},
     [STATEMENT_PUT_REVOCATIONS] =
         {"INSERT INTO sync_revocations (" STORE_NAMES(
              STORE_REVOCATIONS) ", serial) SELECT one.*, "
@@ -329,7 +331,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_DROP_REVOCATIONS] = {"DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT "
                                     "kind, id FROM sync_revocations WHERE expires_at <= "
                                     "$1::bigint LIMIT 1000)",
-                                    "n"},
+                                    .parameters = "n"},
     /* In one order on all nodes, so that no two wait for each other. */
     [STATEMENT_ADD_SINGLE_USES] =
         {"INSERT INTO sync_single_uses (" STORE_NAMES(
@@ -341,12 +343,12 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_DROP_SINGLE_USES] = {"DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT "
                                     "kind, id FROM sync_single_uses WHERE expires_at <= "
                                     "$1::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)",
-                                    "n"},
+                                    .parameters = "n"},
     [STATEMENT_KEEP_SECRET] = {"INSERT INTO secrets (name, value) VALUES ($1::text, $2::text) ON "
                                "CONFLICT (name) DO UPDATE SET value = excluded.value WHERE "
                                "$3::bigint = 1",
-                               "ttn"},
-    [STATEMENT_SECRET] = {"SELECT value FROM secrets WHERE name = $1::text", "t"},
+                               .parameters = "ttn"},
+    [STATEMENT_SECRET] = {"SELECT value FROM secrets WHERE name = $1::text", .parameters = "t"},
     [STATEMENT_STATE] =
         {"SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT max(log_id) FROM events), "
          "(SELECT max(ref) FROM entities), (SELECT max(ref) FROM topics), (SELECT cursor FROM "
@@ -354,12 +356,12 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "DESC LIMIT 1), mark, unmarked_max, (SELECT value::bigint FROM meta WHERE name = "
          "'unprojected_from'), (SELECT min(value::bigint) FROM meta WHERE name IN ('fork_log_id', "
          "'import_log_id')) FROM minted_ids",
-         ""},
+         .parameters = ""},
     [STATEMENT_PREFETCH_ENTITIES] =
         {"SELECT " ENTITY_COLUMNS ", k.o FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY "
          "k(kind, id, o) JOIN entities n ON n.kind = k.kind AND n.id = k.id " HEAD(
              "true") "ORDER BY k.o",
-         "NT"},
+         .parameters = "NT"},
     [STATEMENT_PREFETCH_EVENTS] =
         {"SELECT " EVENT_COLUMNS ENTITY_NAME ", " ENTITY_COLUMNS
          ", k.o, l.log_id FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], "
@@ -372,95 +374,96 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          " AND x.seq = 1) END AS log_id) l LEFT JOIN events e ON e.log_id = l.log_id LEFT JOIN "
          "entities n ON n.ref = e.entity_ref " HEAD(
              "k.holder = 1") "WHERE l.log_id IS NOT NULL ORDER BY k.o",
-         "NNUNTTN"},
+         .parameters = "NNUNTTN"},
     [STATEMENT_PREFETCH_STREAMS] = {"SELECT k.o FROM unnest($1::text[]) WITH ORDINALITY k(s, o) "
                                     "JOIN topics t ON t.stream_id = k.s",
-                                    "T"},
+                                    .parameters = "T"},
     [STATEMENT_ENTITY_BY_ID] = {ENTITY_SELECT "WHERE n.kind = $1::bigint AND n.id = $2::text",
-                                "nt"},
-    [STATEMENT_ENTITY_BY_REF] = {ENTITY_SELECT "WHERE n.ref = $1::bigint", "n"},
-    [STATEMENT_EVENT] = {EVENT_SELECT "WHERE e.log_id = $1::bigint", "n"},
-    [STATEMENT_FIND_CURSOR] = {"SELECT find_cursor($1::uuid)", "u"},
-    [STATEMENT_TOPIC_BY_NAME] = {TOPIC_SELECT "WHERE t.topic = $1::text", "t"},
-    [STATEMENT_TOPIC_BY_STREAM] = {TOPIC_SELECT "WHERE t.stream_id = $1::text", "t"},
+                                .parameters = "nt"},
+    [STATEMENT_ENTITY_BY_REF] = {ENTITY_SELECT "WHERE n.ref = $1::bigint", .parameters = "n"},
+    [STATEMENT_EVENT] = {EVENT_SELECT "WHERE e.log_id = $1::bigint", .parameters = "n"},
+    [STATEMENT_FIND_CURSOR] = {"SELECT find_cursor($1::uuid)", .parameters = "u"},
+    [STATEMENT_TOPIC_BY_NAME] = {TOPIC_SELECT "WHERE t.topic = $1::text", .parameters = "t"},
+    [STATEMENT_TOPIC_BY_STREAM] = {TOPIC_SELECT "WHERE t.stream_id = $1::text", .parameters = "t"},
     [STATEMENT_MEASURE_EVENTS] = {"SELECT count(*), sum(octet_length(p.payload))::bigint FROM "
                                   "(SELECT payload FROM events WHERE entity_ref = $1::bigint AND "
                                   "seq > $2::bigint ORDER BY seq LIMIT $3::bigint) p",
-                                  "nnn"},
+                                  .parameters = "nnn"},
     [STATEMENT_MEASURE_JOURNAL] =
         {"SELECT count(*), sum(CASE WHEN j.payload IS NULL THEN (SELECT octet_length(e.payload) "
          "FROM events e WHERE e.log_id = j.log_id) ELSE " JOURNAL_PAYLOAD_BYTES " END)::bigint "
          "FROM (SELECT * FROM journal WHERE topic_ref = $1::bigint AND seq > $2::bigint ORDER BY "
          "seq LIMIT $3::bigint) j",
-         "nnn"},
+         .parameters = "nnn"},
     [STATEMENT_EVENT_TIME] = {"SELECT cursor FROM events WHERE entity_ref = $1::bigint AND seq = "
                               "$2::bigint",
-                              "nn"},
+                              .parameters = "nn"},
     [STATEMENT_EVENT_TIMES] = {"SELECT seq, cursor, recorded_at FROM events WHERE entity_ref = "
                                "$1::bigint AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint",
-                               "nnn"},
+                               .parameters = "nnn"},
     [STATEMENT_ROW_TIMES] = {"SELECT seq, published_at FROM journal WHERE topic_ref = $1::bigint "
                              "AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint",
-                             "nnn"},
+                             .parameters = "nnn"},
     DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
         {"SELECT " STORE_NAMES(
              STORE_CHECKPOINTS) " FROM checkpoints WHERE entity_ref = $1::bigint AND "
                                 "projection_name = $2::text",
-         "nt"},
+         .parameters = "nt"},
     [STATEMENT_WALK_ENTITY_EVENTS] = {EVENT_PAGE("x.entity_ref = $1::bigint AND x.seq > $2::bigint",
                                                  "seq", "$3::bigint"),
-                                      "nnn"},
-    [STATEMENT_WALK_LOG] = {EVENT_PAGE("x.log_id > $1::bigint", "log_id", "$2::bigint"), "nn"},
+                                      .parameters = "nnn"},
+    [STATEMENT_WALK_LOG] = {EVENT_PAGE("x.log_id > $1::bigint", "log_id", "$2::bigint"),
+                            .parameters = "nn"},
     [STATEMENT_WALK_ENTITIES] = {ENTITY_PAGE("x.kind = $1::bigint AND x.ref > $2::bigint", "ref"),
-                                 "nnn"},
+                                 .parameters = "nnn"},
     [STATEMENT_WALK_TOPICS] = {TOPIC_SELECT "WHERE t.ref > $1::bigint ORDER BY t.ref LIMIT "
                                             "$2::bigint",
-                               "nn"},
+                               .parameters = "nn"},
     [STATEMENT_LIST_ENTITIES] = {ENTITY_PAGE("x.kind = $1::bigint AND x.id > $2::text", "id"),
-                                 "ntn"},
+                                 .parameters = "ntn"},
     [STATEMENT_LIST_TOPICS] = {TOPIC_SELECT "WHERE t.topic >= $1::text AND t.topic > $2::text "
                                             "ORDER BY t.topic LIMIT $3::bigint",
-                               "ttn"},
+                               .parameters = "ttn"},
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         {"SELECT " STORE_JOURNAL_VALUES(
              OF_J, NEXT_OF_J) ", " JOURNAL_PAYLOAD ", " EVENT_COLUMNS ENTITY_NAME
                               "FROM " JOURNAL_PAGE "j LEFT JOIN events e ON e.log_id = j.log_id "
                               "LEFT JOIN entities n ON n.ref = e.entity_ref " PAGE_FITS(
                                   "j") "ORDER BY j.seq",
-         "nnn"},
+         .parameters = "nnn"},
     [STATEMENT_WALK_OWNERS] = {"SELECT j.seq, n.ref" STORE_ENTITY_OWNER(
                                    NEXT_OF_N,
                                    NEXT_OF_N) " FROM journal j LEFT "
                                               "JOIN entities n ON n.ref = j.entity_ref WHERE "
                                               "j.topic_ref = $1::bigint AND j.seq > "
                                               "$2::bigint ORDER BY j.seq LIMIT $3::bigint",
-                               "nnn"},
+                               .parameters = "nnn"},
     [STATEMENT_WALK_DRIFTS] =
         {"SELECT " STORE_DRIFTS(
              OF_D, NEXT_OF_D) ", n.id FROM khala_projection_drifts d LEFT JOIN entities "
                               "n ON n.ref = d.entity_ref WHERE d.id < $1::bigint ORDER BY d.id "
                               "DESC LIMIT $2::bigint",
-         "nn"},
+         .parameters = "nn"},
     [STATEMENT_WALK_REVOCATIONS] =
         {"SELECT " STORE_NAMES(
              STORE_REVOCATIONS) ", (kind + 1)::bigint FROM sync_revocations WHERE "
                                 "expires_at > $1::bigint AND (kind, id) > (($2::bigint - "
                                 "1)::smallint, $3::text) ORDER BY "
                                 "kind, id LIMIT $4::bigint",
-         "nntn"},
+         .parameters = "nntn"},
     [STATEMENT_FIND_STRAY] =
         {"WITH RECURSIVE refs(r) AS (SELECT min(topic_ref) FROM journal UNION ALL SELECT (SELECT "
          "min(topic_ref) FROM journal WHERE topic_ref > r) FROM refs WHERE r IS NOT NULL) SELECT "
          "r, (SELECT min(seq) FROM journal WHERE topic_ref = r) FROM refs WHERE r IS NOT NULL AND "
          "NOT EXISTS (SELECT 1 FROM topics t WHERE t.ref = r AND t.entity_ref IS NULL) LIMIT 1",
-         ""},
+         .parameters = ""},
     /* A row that another session has locked must not stop the writer. */
     [STATEMENT_PUT_OUTBOX_LIMITS] =
         {"UPDATE outbox_limits l SET max_payload_bytes = u.bytes FROM unnest($1::text[], "
          "$2::bigint[]) u(kind, bytes) WHERE l.kind = u.kind AND l.max_payload_bytes <> u.bytes "
          "AND "
          "l.kind = ANY(ARRAY(SELECT x.kind FROM outbox_limits x FOR UPDATE SKIP LOCKED))",
-         "TN"},
+         .parameters = "TN"},
     /* Sizes are known without reading the texts. A larger row is shown without them. The number of
      * rows is counted only where there is one. */
     [STATEMENT_READ_OUTBOX] =
@@ -483,7 +486,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                   "0) + coalesce(octet_length(x.org_id), 0) AS bytes FROM outbox x ORDER BY x.id "
                   "LIMIT "
                   "$1::bigint) q) p) o WHERE o.total <= $3::bigint ORDER BY o.id",
-         "nnnn"},
+         .parameters = "nnnn"},
     [STATEMENT_REJECT_OUTBOX] =
         {"INSERT INTO outbox_rejected (outbox_id, reason, message, kind, target, event_type, "
          "payload, event_id, idempotency_key, owner_user_id, owner_guest_scope, org_id, "
@@ -493,14 +496,14 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "left(x.owner_guest_scope, 1024), left(x.org_id, 1024), x.inserted_at FROM "
          "unnest($1::bigint[], $2::text[], $3::text[]) u(id, code, message) JOIN outbox x ON x.id "
          "= u.id ORDER BY x.id",
-         "NTT"},
+         .parameters = "NTT"},
     [STATEMENT_DROP_OLD_REJECTED] = {"DELETE FROM outbox_rejected WHERE id <= (SELECT max(id) FROM "
                                      "outbox_rejected) - $1::bigint",
-                                     "n"},
+                                     .parameters = "n"},
     /* A row that another session has locked must not stop the writer. */
     [STATEMENT_DELETE_OUTBOX] = {"DELETE FROM outbox WHERE id = ANY(ARRAY(SELECT x.id FROM outbox "
                                  "x WHERE x.id = ANY($1::bigint[]) FOR UPDATE SKIP LOCKED))",
-                                 "N"},
+                                 .parameters = "N"},
     [STATEMENT_OUTBOX_STATE] =
         {"SELECT (SELECT count(*) FROM (SELECT FROM outbox LIMIT $1::bigint) w), "
          "(SELECT " OUTBOX_AGE(
@@ -510,13 +513,13 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                   "'khala_producer'))::int::bigint FROM (SELECT 1) one LEFT JOIN LATERAL (SELECT "
                   "reason, "
                   "message FROM outbox_rejected ORDER BY id DESC LIMIT 1) r ON true",
-         "n"},
+         .parameters = "n"},
     [STATEMENT_MEASURE] = {"SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE "
                            "relnamespace = 'runtime'::regnamespace AND relkind = 'r'",
-                           ""},
+                           .parameters = ""},
     [STATEMENT_ADD_COMMIT] = {"INSERT INTO commits (topic_refs) SELECT array_agg(DISTINCT r) FROM "
                               "unnest($1::bigint[]) r",
-                              "N"},
+                              .parameters = "N"},
     /* A row that is lost in a crash of the database is written again after a second. */
     [STATEMENT_PUT_NODE] =
         {"INSERT INTO nodes (node_id, address, operator_address, version, schema_version, role, "
@@ -527,35 +530,35 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "excluded.schema_version, role = excluded.role, term = excluded.term, log_id = "
          "excluded.log_id, cursor = excluded.cursor, revocations_seen = "
          "excluded.revocations_seen, seen_at = clock_timestamp() WHERE " ASYNCHRONOUS,
-         "ttttntnnun"},
-    [STATEMENT_DROP_NODE] = {"DELETE FROM nodes WHERE node_id = $1::text", "t"},
+         .parameters = "ttttntnnun"},
+    [STATEMENT_DROP_NODE] = {"DELETE FROM nodes WHERE node_id = $1::text", .parameters = "t"},
     /* A node that is missing after a change of the database must be known until that is judged. */
     [STATEMENT_DROP_OLD_NODES] = {"DELETE FROM nodes WHERE seen_at < clock_timestamp() - interval "
                                   "'60 s' AND (SELECT value FROM meta WHERE name = "
                                   "'database_history') = " POSTGRES_HISTORY " AND " ASYNCHRONOUS,
-                                  ""},
+                                  .parameters = ""},
     [STATEMENT_DROP_OLD_COMMITS] = {"DELETE FROM commits WHERE commit_id <= (SELECT "
                                     "max(commit_id) FROM commits) - $1::bigint AND " ASYNCHRONOUS,
-                                    "n"},
+                                    .parameters = "n"},
     /* Rows of meta, named by what they are about, so that a row is reported once however many
      * readers meet it. */
     [STATEMENT_REPORT_DAMAGE] = {"INSERT INTO meta (name, value) SELECT 'damage ' || $1::bigint || "
                                  "' ' || $2::bigint || ' ' || $3::bigint || ' ' || $4::text, '' "
                                  "WHERE (SELECT count(*) FROM meta WHERE name ^@ 'damage ') < "
                                  "$5::bigint AND " ASYNCHRONOUS " ON CONFLICT (name) DO NOTHING",
-                                 "nnntn"},
+                                 .parameters = "nnntn"},
     /* A row that is no report was put there by hand, and only goes. */
     [STATEMENT_TAKE_DAMAGES] = {"WITH taken AS (DELETE FROM meta WHERE name ^@ 'damage ' RETURNING "
                                 "regexp_match(name, '^damage ([0-9]) ([0-9]{1,18}) ([0-9]{1,18}) "
                                 "(.*)$') AS part) SELECT part[1]::bigint, part[2]::bigint, "
                                 "part[3]::bigint, part[4] FROM taken WHERE part IS NOT NULL",
-                                ""},
+                                .parameters = ""},
     [STATEMENT_WALK_NODES] =
         {"SELECT node_id, address, operator_address, version, schema_version, (role = "
          "'writer')::int::bigint, term, log_id, cursor, revocations_seen, (extract(epoch FROM "
          "started_at) * 1000)::bigint, greatest(0, extract(epoch FROM clock_timestamp() - seen_at) "
          "* 1000)::bigint FROM nodes ORDER BY node_id LIMIT $1::bigint",
-         "n"},
+         .parameters = "n"},
     [STATEMENT_PROGRESS] =
         {"SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT max(log_id) FROM events), "
          "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), (SELECT max(commit_id) FROM "
@@ -566,26 +569,27 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "'reader_version'), (SELECT count(*) FROM (VALUES ($2::bigint, $3::uuid), ($4::bigint, "
          "$5::uuid)) p (log_id, cursor) WHERE p.log_id > 0 AND NOT EXISTS (SELECT FROM events e "
          "WHERE e.log_id = p.log_id AND e.cursor = p.cursor))",
-         "nnunu"},
+         .parameters = "nnunu"},
     [STATEMENT_WALK_CHANGED_TOPICS] =
         {TOPIC_COLUMNS "FROM (SELECT DISTINCT unnest(c.topic_refs) AS ref FROM commits c WHERE "
                        "c.commit_id > $1::bigint) x JOIN topics t ON t.ref = x.ref WHERE t.ref > "
                        "$2::bigint ORDER BY t.ref LIMIT $3::bigint",
-         "nnn"},
+         .parameters = "nnn"},
     [STATEMENT_WALK_NEW_REVOCATIONS] =
         {"SELECT " STORE_NAMES(
              STORE_REVOCATIONS) ", serial FROM sync_revocations "
                                 "WHERE serial > $1::bigint ORDER BY serial LIMIT $2::bigint",
-         "nn"},
-    [STATEMENT_LOCK_REVOCATIONS] = {"SELECT FROM locks WHERE name = 'revocations' FOR UPDATE", ""},
+         .parameters = "nn"},
+    [STATEMENT_LOCK_REVOCATIONS] = {"SELECT FROM locks WHERE name = 'revocations' FOR UPDATE",
+                                    .parameters = ""},
     /* A server that stops while it has the lock delays others only for this time. */
     [STATEMENT_LOCK_SECRETS] = {"SELECT set_config('idle_in_transaction_session_timeout', '30s', "
                                 "true) FROM locks WHERE name = 'secrets' FOR UPDATE",
-                                ""},
-    [STATEMENT_DROP_FORKS] = {"DELETE FROM meta WHERE " POSTGRES_FORKS, ""},
-    [STATEMENT_PROPERTY] = {"SELECT value FROM meta WHERE name = $1::text", "t"},
+                                .parameters = ""},
+    [STATEMENT_DROP_FORKS] = {"DELETE FROM meta WHERE " POSTGRES_FORKS, .parameters = ""},
+    [STATEMENT_PROPERTY] = {"SELECT value FROM meta WHERE name = $1::text", .parameters = "t"},
     [STATEMENT_PUT_PROPERTY] = {"INSERT INTO meta (name, value) VALUES ($1::text, $2::text) ON "
                                 "CONFLICT (name) DO UPDATE SET value = excluded.value",
-                                "tt"},
-    [STATEMENT_REMOVE_PROPERTY] = {"DELETE FROM meta WHERE name = $1::text", "t"},
+                                .parameters = "tt"},
+    [STATEMENT_REMOVE_PROPERTY] = {"DELETE FROM meta WHERE name = $1::text", .parameters = "t"},
 };
