@@ -218,7 +218,8 @@ enum status consumers_served(struct consumers *consumers, const struct consumer_
                           (page->lag_is_minimum && page->through_seq > consumer->through_seq);
         consumer->lag = page->lag;
         consumer->through_seq = page->through_seq;
-        if (page->lag <= consumers->options.lag_max || page->is_bootstrap) {
+        if (page->lag <= consumers->options.lag_max || page->lag <= page->lag_max ||
+            page->is_bootstrap) {
             consumer->strikes = 0;
         } else if (!catches_up) {
             consumer->strikes++;

@@ -21,6 +21,7 @@ struct delivery_options {
     uint64_t heartbeat_ms;
     uint64_t strike_check_ms; /* between two checks of a session that is behind */
     uint64_t lag_max;         /* frames; beyond it a blocked session gets strikes */
+    bool lag_follows_budgets; /* a topic's lag_max is that of its policy, if it is larger */
     uint64_t strikes_max;
     size_t slice_frames; /* in one turn of a cold topic, if its principal has several topics */
 };

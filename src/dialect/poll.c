@@ -268,11 +268,14 @@ static void answer_page(struct poll *poll) {
     if (poll->state != POLL_COUNTED)
         poll->lag.frames =
             smaller(subscription_lag(subscription), subscription_own_lag(subscription));
-    const struct consumer_page page = {.lag = poll->lag.frames,
-                                       .lag_is_minimum = poll->lag.is_minimum,
-                                       .through_seq = subscription->next_seq - 1,
-                                       .is_complete = is_complete(subscription),
-                                       .is_bootstrap = subscription->is_bootstrap};
+    const struct delivery_options *options = &delivery_of(exchange)->options;
+    const struct consumer_page page = {
+        .lag = poll->lag.frames,
+        .lag_max = options->lag_follows_budgets ? policy_lag_max(subscription->topic->policy) : 0,
+        .lag_is_minimum = poll->lag.is_minimum,
+        .through_seq = subscription->next_seq - 1,
+        .is_complete = is_complete(subscription),
+        .is_bootstrap = subscription->is_bootstrap};
     struct poller poller;
     struct consumer_key key = consumer_key(exchange, &poller);
     struct buffer out;

@@ -1,5 +1,9 @@
 #include "server/config_options.h"
 
+#include <stddef.h>
+
+#include "server/config_table.h"
+
 #define ITEM_BYTES   (512u << 10)
 #define APPEND_BYTES (1u << 20)
 
@@ -47,6 +51,13 @@ const char *config_store_url(const struct config *config) {
 
 uint64_t config_item_bytes_max(const struct config *config) {
     return body_bytes_max(config, ITEM_BYTES);
+}
+
+bool config_lag_follows_budgets(const struct config *config) {
+    size_t index = 0;
+    while (config_settings[index].offset != offsetof(struct config, slow_consumer_lag_threshold))
+        index++;
+    return config->sources[index] == CONFIG_DEFAULT;
 }
 
 struct http_options config_http_options(const struct config *config) {

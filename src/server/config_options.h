@@ -21,6 +21,8 @@ const char *config_store_url(const struct config *config);
 struct quota_limits config_quota_limits(const struct config *config);
 /* The largest item of a batch. */
 uint64_t config_item_bytes_max(const struct config *config);
+/* Whether the threshold of slow consumers was left to the replay budgets. */
+bool config_lag_follows_budgets(const struct config *config);
 /* On PostgreSQL nodes wake each other up without any other setting. */
 enum fanout_kind config_fanout_kind(const struct config *config);
 /* May hold a password. Empty: not given. */

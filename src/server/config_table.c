@@ -323,7 +323,8 @@ const struct setting config_settings[] = {
      .fallback = "300",
      .min = 1,
      .max = 1000000000,
-     .help = "lag in messages beyond which a polling consumer must catch up"},
+     .help = "lag in messages beyond which a consumer must catch up; unset: three fifths of the "
+             "topic's replay budget, and at least the default"},
     {.name = "RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES",
      .type = SETTING_NUMBER,
      .offset = FIELD(slow_consumer_max_strikes),

@@ -411,6 +411,7 @@ static void delivery_fill(struct server *server) {
         .options = {.heartbeat_ms = config->heartbeat_ms,
                     .strike_check_ms = config->slow_consumer_check_ms,
                     .lag_max = config->slow_consumer_lag_threshold,
+                    .lag_follows_budgets = config_lag_follows_budgets(config),
                     .strikes_max = config->slow_consumer_max_strikes,
                     .slice_frames = config->fair_topic_slice_limit},
         .policies = &config->policies,

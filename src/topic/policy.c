@@ -15,7 +15,7 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
             .snapshot_document = DOCUMENT_RUN_SUMMARY,
             .snapshot_cadence_seconds = 300,
             .publish_class = PUBLISH_CLASS_FALLBACK,
-            .publish_rate_per_second = 90,
+            .publish_rate_per_second = 1000,
             .max_payload_bytes = 65536,
         },
     [POLICY_CODEX_WORKER_SUMMARIES] =
@@ -28,7 +28,7 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
             .snapshot_document = DOCUMENT_WORKER_SUMMARY,
             .snapshot_cadence_seconds = 120,
             .publish_class = PUBLISH_CLASS_FALLBACK,
-            .publish_rate_per_second = 90,
+            .publish_rate_per_second = 1000,
             .max_payload_bytes = 65536,
         },
     [POLICY_CODEX_WORKER_EVENTS] =
@@ -40,7 +40,7 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
             .retention_seconds = 86400,
             .snapshot_document = DOCUMENT_NONE,
             .publish_class = PUBLISH_CLASS_CODEX_WORKER_EVENTS,
-            .publish_rate_per_second = 240,
+            .publish_rate_per_second = 1000,
             .max_payload_bytes = 131072,
         },
     [POLICY_NOTIFICATIONS] =
@@ -52,7 +52,7 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
             .retention_seconds = 43200,
             .snapshot_document = DOCUMENT_NONE,
             .publish_class = PUBLISH_CLASS_FALLBACK,
-            .publish_rate_per_second = 90,
+            .publish_rate_per_second = 1000,
             .max_payload_bytes = 65536,
         },
     [POLICY_RUN_EVENTS] =
@@ -64,7 +64,7 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
             .retention_seconds = 86400,
             .snapshot_document = DOCUMENT_NONE,
             .publish_class = PUBLISH_CLASS_RUN_EVENTS,
-            .publish_rate_per_second = 240,
+            .publish_rate_per_second = 2000,
             .max_payload_bytes = 262144,
         },
     [POLICY_WORKER_LIFECYCLE] =
@@ -76,7 +76,7 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
             .retention_seconds = 86400,
             .snapshot_document = DOCUMENT_NONE,
             .publish_class = PUBLISH_CLASS_WORKER_LIFECYCLE,
-            .publish_rate_per_second = 180,
+            .publish_rate_per_second = 1000,
             .max_payload_bytes = 65536,
         },
     [POLICY_FALLBACK] =
@@ -84,11 +84,11 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
             .topic_class = TOPIC_CLASS_FALLBACK,
             .qos_tier = QOS_TIER_COLD,
             .compaction_mode = COMPACTION_TAIL_PRUNE_WITHOUT_SNAPSHOT,
-            .replay_budget_events = 500,
+            .replay_budget_events = 20000,
             .retention_seconds = 86400,
             .snapshot_document = DOCUMENT_NONE,
             .publish_class = PUBLISH_CLASS_FALLBACK,
-            .publish_rate_per_second = 90,
+            .publish_rate_per_second = 1000,
             .max_payload_bytes = 65536,
         },
 };

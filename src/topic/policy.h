@@ -85,6 +85,12 @@ static inline bool policy_has_snapshot(const struct policy *policy) {
     return policy->snapshot_document != DOCUMENT_NONE;
 }
 
+/* The lag of a slow consumer. Frames beyond the budget are lost to a reader that leaves, so it is
+ * told while it can still catch up. */
+static inline uint64_t policy_lag_max(const struct policy *policy) {
+    return policy->replay_budget_events / 5 * 3;
+}
+
 /* The topic that a snapshot stands for; only of a policy that has one. */
 static inline struct slice policy_snapshot_topic(const struct policy *policy) {
     return topic_name(document_row(policy->snapshot_document)->topic);

@@ -112,8 +112,15 @@ static void strike_check_expired(struct deadline *deadline) {
     };
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber)) {
-        if (subscriber_is_started(subscriber))
-            seen.lag += subscription_own_lag(&subscriber->subscription);
+        if (subscriber_is_started(subscriber)) {
+            const struct subscription *subscription = &subscriber->subscription;
+            uint64_t lag = subscription_own_lag(subscription);
+            uint64_t lag_max = policy_lag_max(subscription->topic->policy);
+            /* A session is as patient as its most patient topic that is behind. */
+            if (options->lag_follows_budgets && lag > 0 && lag_max > seen.lag_max)
+                seen.lag_max = lag_max;
+            seen.lag += lag;
+        }
         /* A session whose peer does not read holds nothing but its push. */
         if (seen.is_blocked)
             subscription_idle(&subscriber->subscription);

@@ -55,7 +55,7 @@ test("lists", async (t) => {
     assert.deepEqual(await names("?prefix=run&class=fallback"), []);
     assert.deepEqual(await names("?class=durable_summary"), ["runtime.codex_worker_summaries", "runtime.run_summaries"]);
     assert.deepEqual((await operator.read("topics?prefix=room:1")).items, [{ topic: "room:1", stream_id: "runtime.topic.room.1", topic_class: "fallback",
-      qos_tier: "cold", window: { oldest_seq: 1, head_seq: 1, replay_budget_events: 500 } }]);
+      qos_tier: "cold", window: { oldest_seq: 1, head_seq: 1, replay_budget_events: 20000 } }]);
   });
 
   await t.test("a misspelt filter is refused", async () => {
@@ -75,7 +75,7 @@ test("lists", async (t) => {
 
   await t.test("one topic is described under either name", async () => {
     const topic = { topic: "room.3", stream_id: "runtime.topic.room.3", topic_class: "fallback", qos_tier: "cold",
-      window: { oldest_seq: 1, head_seq: 1, replay_budget_events: 500 } };
+      window: { oldest_seq: 1, head_seq: 1, replay_budget_events: 20000 } };
     assert.deepEqual(await operator.read("/v1/topics/room.3"), topic);
     assert.deepEqual(await operator.read("/v1/topics/runtime.topic.room.3"), topic);
     const none = await operator.read("/v1/topics/runtime.topic.none");

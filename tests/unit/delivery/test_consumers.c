@@ -164,6 +164,24 @@ static void a_bootstrap_is_no_strike(void **state) {
     assert_int_equal(seen.strikes, 1);
 }
 
+static void the_threshold_of_a_topic_counts_if_it_is_the_larger_one(void **state) {
+    struct consumer_state seen = {0};
+    struct consumer_page page = {.lag = 12000, .lag_max = 12000};
+    for (size_t i = 0; i < 2 * options.strikes_max; i++) {
+        assert_ok(consumers_admit(*state, &a, 1000 * (i + 1), &seen));
+        assert_ok(consumers_served(*state, &a, &page, &seen));
+        assert_int_equal(seen.strikes, 0);
+    }
+    page.lag++;
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(consumers_admit(*state, &a, 1000 * (i + 20), &seen));
+        assert_ok(consumers_served(*state, &a, &page, &seen));
+        assert_int_equal(seen.strikes, i + 1);
+    }
+    assert_ok(consumers_admit(*state, &a, 30000, &seen));
+    assert_int_equal(consumers_served(*state, &a, &page, &seen), STATUS_SLOW_CONSUMER_EVICTED);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_poll_too_soon_is_refused_and_does_not_prolong_the_wait,
@@ -186,6 +204,8 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(a_rejected_poll_leaves_the_time_to_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bootstrap_is_no_strike, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_threshold_of_a_topic_counts_if_it_is_the_larger_one,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests_name("consumers", tests, NULL, NULL);
 }

@@ -46,17 +46,17 @@ static void the_defaults_match_the_specification(void **state) {
         uint64_t publish_rate_per_second, max_payload_bytes;
     } rows[POLICY_ROW_COUNT] = {
         {"runtime.run_summaries", "durable_summary", "warm", 20000, 604800, 300,
-         "runtime.sync_run_summaries", "fallback", 90, 65536},
+         "runtime.sync_run_summaries", "fallback", 1000, 65536},
         {"runtime.codex_worker_summaries", "durable_summary", "warm", 10000, 259200, 120,
-         "runtime.sync_codex_worker_summaries", "fallback", 90, 65536},
+         "runtime.sync_codex_worker_summaries", "fallback", 1000, 65536},
         {"runtime.codex_worker_events", "high_churn_events", "hot", 3000, 86400, 0, NULL,
-         "codex_worker_events", 240, 131072},
+         "codex_worker_events", 1000, 131072},
         {"runtime.notifications", "ephemeral_notifications", "cold", 500, 43200, 0, NULL,
-         "fallback", 90, 65536},
-        {"run:1:events", "run_events", "warm", 20000, 86400, 0, NULL, "run_events", 240, 262144},
+         "fallback", 1000, 65536},
+        {"run:1:events", "run_events", "warm", 20000, 86400, 0, NULL, "run_events", 2000, 262144},
         {"worker:1:lifecycle", "worker_lifecycle", "warm", 10000, 86400, 0, NULL,
-         "worker_lifecycle", 180, 65536},
-        {"anything else", "fallback", "cold", 500, 86400, 0, NULL, "fallback", 90, 65536},
+         "worker_lifecycle", 1000, 65536},
+        {"anything else", "fallback", "cold", 20000, 86400, 0, NULL, "fallback", 1000, 65536},
     };
     struct policy_table table;
     policy_table_init(&table);

@@ -125,7 +125,7 @@ static void each_field_is_stored_in_its_member(void **state) {
     assert_int_equal(policy_of(&table, SLICE("runtime.notifications"))->publish_rate_per_second,
                      11);
     assert_int_equal(policy_of(&table, SLICE("runtime.run_summaries"))->max_payload_bytes, 12);
-    assert_int_equal(policy_of(&table, SLICE("run:1:events"))->publish_rate_per_second, 240);
+    assert_int_equal(policy_of(&table, SLICE("run:1:events"))->publish_rate_per_second, 2000);
     assert_int_equal(policy_of(&table, SLICE("runtime.codex_worker_events"))->replay_budget_events,
                      13);
     assert_int_equal(policy_of(&table, SLICE("runtime.run_summaries"))->retention_seconds, 14);
