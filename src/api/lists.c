@@ -173,17 +173,14 @@ static const char *fault_of(const struct row_list *list, enum entity_kind kind) 
     struct slice class_name = list->filters[FILTER_CLASS];
     enum run_state run_state;
     enum worker_state worker_state;
-    int topic_class = 0;
+    enum topic_class topic_class;
     if (status.data && kind == ENTITY_RUN && !run_state_parse(status, &run_state))
         return "status must be a state of a run.";
     if (status.data && kind == ENTITY_WORKER && !worker_state_parse(status, &worker_state))
         return "status must be a state of a worker.";
-    if (!class_name.data)
-        return NULL;
-    while (topic_class < TOPIC_CLASS_COUNT &&
-           !slice_equal(class_name, slice_of(topic_class_name((enum topic_class)topic_class))))
-        topic_class++;
-    return topic_class < TOPIC_CLASS_COUNT ? NULL : "class must be a topic class.";
+    return class_name.data && !topic_class_of(class_name, &topic_class)
+               ? "class must be a topic class."
+               : NULL;
 }
 
 static void handle_list(struct exchange *exchange, enum entity_kind kind) {

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/metrics.h"
 #include "http/exchange.h"
+#include "topic/policy.h"
 
 #define EXPOSITION_TYPE "text/plain; version=0.0.4; charset=utf-8"
 #define NS_PER_SECOND   UINT64_C(1000000000)
@@ -39,21 +40,33 @@ static void put_label(struct buffer *out, bool *has_label, const char *name, con
     *has_label = true;
 }
 
-/* The beginning of a line. Values of labels come from the table of metrics, or are the version.
- * They need no escapes. */
+/* NULL: a topic class that has no name yet. */
+static const char *label_value(const struct metric_row *row, const struct metric_label *label,
+                               size_t series) {
+    for (unsigned i = METRIC_POSITIONS_MAX - 1; i > label->position; i--)
+        series /= row->sizes[i];
+    size_t index = series % row->sizes[label->position];
+    if (label->is_topic_class && index < TOPIC_CLASS_COUNT)
+        return topic_class_name((enum topic_class)index);
+    return label->values ? label->values[index] : KHALA_VERSION;
+}
+
+static bool is_named(const struct metric_row *row, size_t series) {
+    for (size_t i = 0; i < row->label_count; i++)
+        if (!label_value(row, &row->labels[i], series))
+            return false;
+    return true;
+}
+
+/* The beginning of a line. Values of labels come from the table of metrics, are the version, or the
+ * names of topic classes. They need no escapes. */
 static void put_sample(struct buffer *out, const struct metric_row *row, size_t series,
                        const char *suffix, const char *bucket) {
-    size_t indexes[METRIC_POSITIONS_MAX];
     bool has_label = false;
     put_text(out, row->name);
     put_text(out, suffix);
-    for (size_t i = METRIC_POSITIONS_MAX; i-- > 0; series /= row->sizes[i])
-        indexes[i] = series % row->sizes[i];
-    for (size_t i = 0; i < row->label_count; i++) {
-        const struct metric_label *label = &row->labels[i];
-        put_label(out, &has_label, label->name,
-                  label->values ? label->values[indexes[label->position]] : KHALA_VERSION);
-    }
+    for (size_t i = 0; i < row->label_count; i++)
+        put_label(out, &has_label, row->labels[i].name, label_value(row, &row->labels[i], series));
     if (bucket)
         put_label(out, &has_label, "le", bucket);
     put_text(out, has_label ? "} " : " ");
@@ -86,14 +99,14 @@ static void put_family(struct buffer *out, const struct metric_row *row, const u
     put_text(out, " ");
     put_text(out, kinds[row->kind]);
     put_text(out, "\n");
-    bool shows_all =
-        row->series_count == 1 || (row->series_count <= METRIC_SERIES_SHOWN_MAX && !row->buckets);
+    bool shows_all = row->series_count == 1 ||
+                     (row->series_built_in <= METRIC_SERIES_SHOWN_MAX && !row->buckets);
     for (size_t i = 0; i < row->series_count; i++) {
         const uint64_t *of_series = numbers + i * row->series_slots;
         size_t zeros = 0;
         while (!shows_all && zeros < row->series_slots && of_series[zeros] == 0)
             zeros++;
-        if (!shows_all && zeros == row->series_slots)
+        if ((!shows_all && zeros == row->series_slots) || !is_named(row, i))
             continue;
         if (row->kind == METRIC_KIND_HISTOGRAM) {
             put_histogram(out, row, i, of_series);

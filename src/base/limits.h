@@ -33,6 +33,11 @@
     X(OUTBOX_ROWS_MAX,                   1024,      ITEMS, WITHIN,       1, "rows of the outbox in one commit")                                              \
     X(OUTBOX_BATCH_BYTES,                4 << 20,   BYTES, WITHIN,       1, "texts of those rows; one larger row is read alone")                             \
     X(OUTBOX_ARENA_BYTES_MAX,            128 << 20, BYTES, PROCESS,      1, "appends made of those rows")                                                    \
+    /* Process: topic policies. */                                                                                                                           \
+    X(TOPICS_FILE_BYTES_MAX,              256 << 10, BYTES, PROCESS,      2, "the topics file in force, and the one that replaces it")                       \
+    X(TOPIC_RULES_MAX,                    256,       ITEMS, PROCESS,      2, "rules of a topics file")                                                       \
+    X(POLICIES_KEPT_MAX,                  4096,      ITEMS, PROCESS,      1, "different policies of all topics files since the start")                       \
+    X(POLICIES_BYTES,                     1 << 20,   BYTES, PROCESS,      1, "those policies, and the rules")                                                \
     /* Process: the projector's thread. */                                                                                                                   \
     X(SQLITE_HEAL_TEXT_BYTES_MAX,         64 << 10,  BYTES, PROCESS,      2, "schema texts and names during the repair of derived tables")                  \
     X(PROJECTOR_CACHE_BYTES_DEFAULT,      32 << 20,  BYTES, PROCESS,      1, "summaries kept between batches")                                               \

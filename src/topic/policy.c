@@ -1,6 +1,7 @@
 #include "topic/policy.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/decimal.h"
 
@@ -95,6 +96,7 @@ static const struct policy defaults[POLICY_ROW_COUNT] = {
 
 void policy_table_init(struct policy_table *table) {
     memcpy(table->rows, defaults, sizeof(table->rows));
+    table->rules = NULL;
 }
 
 const struct policy *policy_default(enum policy_row row) {
@@ -104,10 +106,6 @@ const struct policy *policy_default(enum policy_row row) {
 
 enum policy_row policy_row_of(struct slice topic) {
     return topic_row(topic_kind_of(topic, NULL))->policy;
-}
-
-const struct policy *policy_of(const struct policy_table *table, struct slice topic) {
-    return &table->rows[policy_row_of(topic)];
 }
 
 /* ---- the settings ----------------------------------------------------------------------- */
@@ -200,6 +198,15 @@ static bool is_publish_limit(enum policy_field field) {
     return field == POLICY_FIELD_PUBLISH_RATE_PER_SECOND || field == POLICY_FIELD_MAX_PAYLOAD_BYTES;
 }
 
+const char *policy_setting(enum policy_row row, enum policy_field field) {
+    if (is_publish_limit(field))
+        return policy_publish_setting(policy_default(row)->publish_class, field);
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (keys[i].field == field && keys[i].row == row)
+            return keys[i].name;
+    return NULL;
+}
+
 const char *policy_publish_setting(enum publish_class publish_class, enum policy_field field) {
     assert(is_publish_limit(field));
     for (size_t i = 0; i < KEY_COUNT; i++)
@@ -251,19 +258,260 @@ enum status policy_table_set(struct policy_table *table, struct slice name, stru
     return STATUS_OK;
 }
 
+/* ---- rules ------------------------------------------------------------------------------ */
+
+static const struct {
+    enum topic_rule_key key;
+    enum policy_field field;
+} rule_fields[] = {
+    {TOPIC_RULE_REPLAY_BUDGET_EVENTS, POLICY_FIELD_REPLAY_BUDGET_EVENTS},
+    {TOPIC_RULE_RETENTION_SECONDS, POLICY_FIELD_RETENTION_SECONDS},
+    {TOPIC_RULE_PUBLISH_RATE_PER_SECOND, POLICY_FIELD_PUBLISH_RATE_PER_SECOND},
+    {TOPIC_RULE_MAX_PAYLOAD_BYTES, POLICY_FIELD_MAX_PAYLOAD_BYTES},
+};
+
+#define RULE_FIELD_COUNT (sizeof(rule_fields) / sizeof(rule_fields[0]))
+
+struct policy_range policy_rule_range(enum topic_rule_key key) {
+    size_t i = 0;
+    while (i + 1 < RULE_FIELD_COUNT && rule_fields[i].key != key)
+        i++;
+    assert(rule_fields[i].key == key);
+    enum policy_field field = rule_fields[i].field;
+    return (struct policy_range){fields[field].value_min, fields[field].value_max};
+}
+
+void policy_rules_init(struct policy_table *table, struct policy_rules *rules) {
+    assert(!table->rules);
+    memset(rules, 0, sizeof(*rules));
+    pthread_rwlock_init(&rules->lock, NULL);
+    table->rules = rules;
+}
+
+void policy_rules_release(struct policy_table *table) {
+    if (table->rules)
+        pthread_rwlock_destroy(&table->rules->lock);
+    table->rules = NULL;
+}
+
+static bool is_same(const struct policy *a, const struct policy *b) {
+    for (unsigned field = 0; field < POLICY_FIELD_COUNT; field++)
+        if (field_read(a, (enum policy_field)field) != field_read(b, (enum policy_field)field))
+            return false;
+    return a->topic_class == b->topic_class && a->publish_class == b->publish_class &&
+           a->qos_tier == b->qos_tier && a->compaction_mode == b->compaction_mode &&
+           a->snapshot_document == b->snapshot_document && a->declared == b->declared;
+}
+
+/* The kept policy with these values; NULL: there is no room for it. */
+static const struct policy *keep(struct policy_rules *rules, const struct policy *policy) {
+    for (size_t i = 0; i < rules->kept_count; i++)
+        if (is_same(&rules->kept[i], policy))
+            return &rules->kept[i];
+    if (rules->kept_count == POLICIES_KEPT_MAX)
+        return NULL;
+    rules->kept[rules->kept_count] = *policy;
+    return &rules->kept[rules->kept_count++];
+}
+
+static struct policy apply(const struct topic_rule *rule, const enum topic_class *classes,
+                           const struct policy *row) {
+    struct policy policy = *row;
+    policy.declared = rule->given;
+    if (topic_rule_gives(rule, TOPIC_RULE_CLASS))
+        policy.topic_class = classes[rule->values[TOPIC_RULE_CLASS]];
+    if (topic_rule_gives(rule, TOPIC_RULE_QOS_TIER))
+        policy.qos_tier = (enum qos_tier)rule->values[TOPIC_RULE_QOS_TIER];
+    for (size_t i = 0; i < RULE_FIELD_COUNT; i++)
+        if (topic_rule_gives(rule, rule_fields[i].key))
+            memcpy((char *)&policy + fields[rule_fields[i].field].offset,
+                   &rule->values[rule_fields[i].key], sizeof(uint64_t));
+    return policy;
+}
+
+/* A class keeps its name as long as the process lives, because metrics have counted under it. */
+static enum status name_classes(const struct topic_rules *rules, enum topic_class *classes);
+
+enum status policy_rules_replace(struct policy_table *table, const struct topic_rules *rules,
+                                 const struct topic_rules **before) {
+    struct policy_rules *in_force = table->rules;
+    const struct policy *by_rule[TOPIC_RULES_MAX][POLICY_ROW_COUNT] = {{NULL}};
+    enum topic_class classes[TOPIC_RULE_CLASSES_MAX];
+    assert(in_force);
+    enum status status = rules ? name_classes(rules, classes) : STATUS_OK;
+    /* Only this function writes to what is kept, and readers have pointers to whole policies. */
+    for (size_t i = 0; status == STATUS_OK && rules && i < rules->count; i++) {
+        const struct topic_rule *rule = &rules->rules[i];
+        for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
+            if (!rule->is_projection_owned && row != POLICY_FALLBACK)
+                continue;
+            const struct policy policy = apply(rule, classes, &table->rows[row]);
+            by_rule[i][row] = keep(in_force, &policy);
+            if (!by_rule[i][row])
+                status = STATUS_LIMIT_REACHED;
+        }
+    }
+    if (status != STATUS_OK)
+        return status;
+    pthread_rwlock_wrlock(&in_force->lock);
+    *before = in_force->rules;
+    in_force->rules = rules;
+    memcpy(in_force->by_rule, by_rule, sizeof(by_rule));
+    atomic_fetch_add_explicit(&in_force->generation, 1, memory_order_release);
+    pthread_rwlock_unlock(&in_force->lock);
+    return STATUS_OK;
+}
+
+/* reason may be NULL. */
+static const struct policy *find_policy(const struct policy_table *table, struct slice topic,
+                                        struct policy_reason *reason) {
+    enum policy_row row = policy_row_of(topic);
+    struct policy_rules *in_force = table->rules;
+    const struct policy *policy = &table->rows[row];
+    if (!in_force || policy_generation(table) == 0)
+        return policy;
+    pthread_rwlock_rdlock(&in_force->lock);
+    const struct topic_rule *rule =
+        in_force->rules ? topic_rules_find(in_force->rules, topic) : NULL;
+    if (rule) {
+        policy = in_force->by_rule[rule - in_force->rules->rules][row];
+        assert(policy);
+        if (reason) {
+            reason->line = rule->line;
+            reason->pattern_size = rule->pattern.size;
+            memcpy(reason->pattern, rule->pattern.data, rule->pattern.size);
+        }
+    }
+    pthread_rwlock_unlock(&in_force->lock);
+    return policy;
+}
+
+const struct policy *policy_of(const struct policy_table *table, struct slice topic) {
+    return find_policy(table, topic, NULL);
+}
+
+const struct policy *policy_of_entity(const struct policy_table *table, enum entity_kind kind,
+                                      struct slice id) {
+    enum topic_kind topic = entity_row(kind)->topic;
+    const char *pattern = topic_row(topic)->pattern;
+    char name[TOPIC_NAME_BYTES_MAX * 2];
+    /* The id of an application topic is its name, which may be one of the table (notifications). */
+    if (topic == TOPIC_APPLICATION)
+        return policy_of(table, id);
+    size_t size = topic_pattern_size(pattern, id);
+    if (policy_generation(table) == 0 || size > sizeof(name))
+        return &table->rows[topic_row(topic)->policy];
+    topic_pattern_fill(pattern, id, name);
+    return policy_of(table, (struct slice){name, size});
+}
+
+void policy_rules_hash(const struct policy_table *table, char hash[TOPIC_RULES_HASH_SIZE]) {
+    struct policy_rules *in_force = table->rules;
+    *hash = '\0';
+    if (!in_force)
+        return;
+    pthread_rwlock_rdlock(&in_force->lock);
+    if (in_force->rules)
+        memcpy(hash, in_force->rules->hash, TOPIC_RULES_HASH_SIZE);
+    pthread_rwlock_unlock(&in_force->lock);
+}
+
+uint64_t policy_largest_payload_of(const struct policy_table *table, enum policy_row row) {
+    uint64_t largest = table->rows[row].max_payload_bytes;
+    struct policy_rules *in_force = table->rules;
+    if (!in_force)
+        return largest;
+    pthread_rwlock_rdlock(&in_force->lock);
+    for (size_t i = 0; in_force->rules && i < in_force->rules->count; i++) {
+        const struct policy *policy = in_force->by_rule[i][row];
+        if (policy && policy->max_payload_bytes > largest)
+            largest = policy->max_payload_bytes;
+    }
+    pthread_rwlock_unlock(&in_force->lock);
+    return largest;
+}
+
+uint64_t policy_largest_payload(const struct policy_table *table) {
+    uint64_t largest = 0;
+    for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
+        uint64_t of_row = policy_largest_payload_of(table, (enum policy_row)row);
+        largest = of_row > largest ? of_row : largest;
+    }
+    return largest;
+}
+
+void policy_explain(const struct policy_table *table, struct slice topic,
+                    struct policy_reason *reason) {
+    *reason = (struct policy_reason){.line = 0};
+    reason->policy = find_policy(table, topic, reason);
+}
+
 /* ---- the words of the table ------------------------------------------------------------- */
 
+static const char *const class_names[TOPIC_CLASS_DECLARED] = {
+    [TOPIC_CLASS_DURABLE_SUMMARY] = "durable_summary",
+    [TOPIC_CLASS_HIGH_CHURN_EVENTS] = "high_churn_events",
+    [TOPIC_CLASS_EPHEMERAL_NOTIFICATIONS] = "ephemeral_notifications",
+    [TOPIC_CLASS_RUN_EVENTS] = "run_events",
+    [TOPIC_CLASS_WORKER_LIFECYCLE] = "worker_lifecycle",
+    [TOPIC_CLASS_FALLBACK] = "fallback",
+};
+
+/* Of the process, as its metrics are. A name is written before the count that shows it. */
+static struct {
+    pthread_mutex_t lock;
+    atomic_uint count;
+    char names[TOPIC_RULE_CLASSES_MAX][TOPIC_CLASS_BYTES_MAX + 1];
+} declared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 const char *topic_class_name(enum topic_class topic_class) {
-    static const char *const names[TOPIC_CLASS_COUNT] = {
-        [TOPIC_CLASS_DURABLE_SUMMARY] = "durable_summary",
-        [TOPIC_CLASS_HIGH_CHURN_EVENTS] = "high_churn_events",
-        [TOPIC_CLASS_EPHEMERAL_NOTIFICATIONS] = "ephemeral_notifications",
-        [TOPIC_CLASS_RUN_EVENTS] = "run_events",
-        [TOPIC_CLASS_WORKER_LIFECYCLE] = "worker_lifecycle",
-        [TOPIC_CLASS_FALLBACK] = "fallback",
-    };
     assert((unsigned)topic_class < TOPIC_CLASS_COUNT);
-    return names[topic_class];
+    if (topic_class < TOPIC_CLASS_DECLARED)
+        return class_names[topic_class];
+    unsigned index = topic_class - TOPIC_CLASS_DECLARED;
+    return index < atomic_load_explicit(&declared.count, memory_order_acquire)
+               ? declared.names[index]
+               : NULL;
+}
+
+bool topic_class_of(struct slice name, enum topic_class *topic_class) {
+    for (unsigned i = 0; i < TOPIC_CLASS_COUNT; i++) {
+        const char *known = topic_class_name((enum topic_class)i);
+        if (known && slice_equal(name, slice_of(known))) {
+            *topic_class = (enum topic_class)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status name_classes(const struct topic_rules *rules, enum topic_class *classes) {
+    size_t new_count = 0;
+    pthread_mutex_lock(&declared.lock);
+    unsigned count = atomic_load(&declared.count);
+    for (size_t i = 0; i < rules->class_count; i++)
+        new_count += !topic_class_of(rules->classes[i], &classes[i]);
+    bool has_room = count + new_count <= TOPIC_RULE_CLASSES_MAX;
+    for (size_t i = 0; has_room && i < rules->class_count; i++) {
+        struct slice name = rules->classes[i];
+        if (topic_class_of(name, &classes[i]))
+            continue;
+        memcpy(declared.names[count], name.data, name.size);
+        classes[i] = (enum topic_class)(TOPIC_CLASS_DECLARED + count++);
+        atomic_store_explicit(&declared.count, count, memory_order_release);
+    }
+    pthread_mutex_unlock(&declared.lock);
+    return has_room ? STATUS_OK : STATUS_LIMIT_REACHED;
+}
+
+bool policy_class_is_built_in(struct slice name) {
+    for (unsigned i = 0; i < TOPIC_CLASS_DECLARED; i++)
+        if (slice_equal(name, slice_of(class_names[i])))
+            return true;
+    for (unsigned i = 0; i < PUBLISH_CLASS_COUNT; i++)
+        if (slice_equal(name, slice_of(publish_class_name((enum publish_class)i))))
+            return true;
+    return slice_equal(name, SLICE("none"));
 }
 
 const char *publish_class_name(enum publish_class publish_class) {

@@ -1,18 +1,25 @@
 /* The policy table: class, urgency, replay budget, retention, snapshots and publish limits of
- * topics, and the settings that override its numbers.
- * Thread: any after the start; the table is filled before threads start.
- * Memory: texts are static.
+ * topics, the settings that override its numbers, and the rules of users that override both.
+ * Thread: any after the start; the rows are filled before threads start. Rules may be replaced
+ * while other threads look policies up.
+ * Memory: texts are static. A policy that was returned stays valid and unchanged as long as the
+ * table; so the policies of replaced rules are kept, POLICIES_KEPT_MAX different ones in all.
  * Errors: STATUS_NOT_FOUND for an unknown setting, STATUS_INVALID_CONFIG for a value out of range;
- * the table is unchanged.
- * Invariant: every topic has exactly one row: the one that topic/topic_table.h names. */
+ * the table is unchanged. STATUS_LIMIT_REACHED for rules that find no room.
+ * Invariant: every topic has exactly one row: the one that topic/topic_table.h names; and at most
+ * one rule. */
 #ifndef TOPIC_POLICY_H
 #define TOPIC_POLICY_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "base/slice.h"
 #include "spec/codes.h"
 #include "topic/topic_name.h"
+#include "topic/topic_rules.h"
 #include "topic/topic_table.h"
 
 /* The words of the table: classes of topics, tiers of service, publish classes, compaction.
@@ -25,7 +32,9 @@ enum topic_class {
     TOPIC_CLASS_RUN_EVENTS,
     TOPIC_CLASS_WORKER_LIFECYCLE,
     TOPIC_CLASS_FALLBACK,
-    TOPIC_CLASS_COUNT,
+    /* Those that rules name. The names are given out in this order, and never again. */
+    TOPIC_CLASS_DECLARED,
+    TOPIC_CLASS_COUNT = TOPIC_CLASS_DECLARED + TOPIC_RULE_CLASSES_MAX,
 };
 
 /* Topics of one publish class share their limits. Summaries and notifications use the fallback's.
@@ -52,7 +61,10 @@ enum compaction_mode {
     COMPACTION_MODE_COUNT,
 };
 
+/* NULL: no rule has named that class yet. */
 const char *topic_class_name(enum topic_class topic_class);
+/* False: no class has the name. */
+bool topic_class_of(struct slice name, enum topic_class *topic_class);
 const char *publish_class_name(enum publish_class publish_class);
 const char *qos_tier_name(enum qos_tier qos_tier);
 const char *compaction_mode_name(enum compaction_mode mode);
@@ -69,17 +81,79 @@ struct policy {
     uint64_t snapshot_cadence_seconds;
     uint64_t publish_rate_per_second;
     uint64_t max_payload_bytes;
+    unsigned declared; /* which values are those of a rule: a bit for each topic_rule_key */
+};
+
+/* The rules in force, and the policies of all rules that were. */
+struct policy_rules {
+    pthread_rwlock_t lock;
+    atomic_uint generation; /* how often the rules were replaced */
+    /* Under lock. */
+    const struct topic_rules *rules; /* NULL: none */
+    const struct policy *by_rule[TOPIC_RULES_MAX][POLICY_ROW_COUNT];
+    size_t kept_count;
+    struct policy kept[POLICIES_KEPT_MAX];
 };
 
 struct policy_table {
-    struct policy rows[POLICY_ROW_COUNT];
+    struct policy rows[POLICY_ROW_COUNT]; /* without rules */
+    struct policy_rules *rules;           /* NULL: there can be none */
 };
 
-/* Fills the table with the defaults. */
+/* Fills the table with the defaults, without rules. */
 void policy_table_init(struct policy_table *table);
 const struct policy *policy_default(enum policy_row row);
 enum policy_row policy_row_of(struct slice topic);
+/* The policy in force. With rules this walks their patterns, so what is done for each event keeps
+ * the policy, and asks again when policy_generation has changed. */
 const struct policy *policy_of(const struct policy_table *table, struct slice topic);
+/* Of the topic that carries the events of one entity. */
+const struct policy *policy_of_entity(const struct policy_table *table, enum entity_kind kind,
+                                      struct slice id);
+
+/* ---- rules ---- */
+
+/* From now on the table may have rules. The memory is the caller's and outlives the table; call it
+ * before threads start. */
+void policy_rules_init(struct policy_table *table, struct policy_rules *rules);
+/* After the threads that use the table. */
+void policy_rules_release(struct policy_table *table);
+/* Puts new rules in force, which outlive the next call. before: the rules until now, which the
+ * caller may free; NULL: none. Not from two threads at once. */
+MUST_CHECK enum status policy_rules_replace(struct policy_table *table,
+                                            const struct topic_rules *rules,
+                                            const struct topic_rules **before);
+
+static inline unsigned policy_generation(const struct policy_table *table) {
+    return table->rules ? atomic_load_explicit(&table->rules->generation, memory_order_acquire) : 0;
+}
+
+/* Which rule decides for a topic. */
+struct policy_reason {
+    const struct policy *policy;
+    unsigned line; /* of the rule; 0: no rule matches */
+    size_t pattern_size;
+    char pattern[TOPIC_NAME_BYTES_MAX];
+};
+
+void policy_explain(const struct policy_table *table, struct slice topic,
+                    struct policy_reason *reason);
+/* A class that rules may not name, because it means something else in metrics. */
+bool policy_class_is_built_in(struct slice name);
+
+/* Of the file of the rules in force; "" without one. */
+void policy_rules_hash(const struct policy_table *table, char hash[TOPIC_RULES_HASH_SIZE]);
+/* The largest payload that any topic of this row, or of any row, may have. */
+uint64_t policy_largest_payload_of(const struct policy_table *table, enum policy_row row);
+uint64_t policy_largest_payload(const struct policy_table *table);
+
+struct policy_range {
+    uint64_t min;
+    uint64_t max;
+};
+
+/* The numbers that a rule may give; only of a key with numbers. */
+struct policy_range policy_rule_range(enum topic_rule_key key);
 
 static inline bool policy_has_snapshot(const struct policy *policy) {
     return policy->snapshot_document != DOCUMENT_NONE;
@@ -121,6 +195,8 @@ size_t policy_key_count(void);
 /* The name of the setting of a publish class; field is a publish limit. */
 const char *policy_publish_setting(enum publish_class publish_class, enum policy_field field);
 struct policy_key policy_key_at(size_t index);
+/* The name of the setting of that number; NULL: it has none. */
+const char *policy_setting(enum policy_row row, enum policy_field field);
 /* A publish limit applies to all rows of the same publish class. */
 MUST_CHECK enum status policy_table_set(struct policy_table *table, struct slice name,
                                         struct slice value);

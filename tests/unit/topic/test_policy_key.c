@@ -22,10 +22,10 @@ static void the_specified_settings_exist_with_their_defaults(void **state) {
         const char *stem;
         uint64_t rate, budget, payload;
     } stems[] = {
-        {"RUN_EVENTS", 240, 20000, 262144},
-        {"WORKER_LIFECYCLE", 180, 10000, 65536},
-        {"CODEX_WORKER_EVENTS", 240, 3000, 131072},
-        {"FALLBACK", 90, 500, 65536},
+        {"RUN_EVENTS", 2000, 20000, 262144},
+        {"WORKER_LIFECYCLE", 1000, 10000, 65536},
+        {"CODEX_WORKER_EVENTS", 1000, 3000, 131072},
+        {"FALLBACK", 1000, 20000, 65536},
     };
     for (size_t i = 0; i < sizeof(stems) / sizeof(stems[0]); i++) {
         char name[100];
