@@ -135,8 +135,10 @@ const char *append_message(const struct append_request *request,
         snprintf(text, APPEND_MESSAGE_BYTES_MAX,
                  "The topic's publish rate of %llu events per second is exceeded. %s raises it.",
                  (unsigned long long)refusal->limit,
-                 policy_publish_setting(refusal->policy->publish_class,
-                                        POLICY_FIELD_PUBLISH_RATE_PER_SECOND));
+                 refusal->policy->declared & 1u << TOPIC_RULE_PUBLISH_RATE_PER_SECOND
+                     ? "Its rule in KHALA_TOPICS_FILE"
+                     : policy_publish_setting(refusal->policy->publish_class,
+                                              POLICY_FIELD_PUBLISH_RATE_PER_SECOND));
     else if (request->status == STATUS_QUOTA_EXCEEDED)
         snprintf(text, APPEND_MESSAGE_BYTES_MAX, "The owner's quota %s of %llu is used up.",
                  refusal->quota, (unsigned long long)refusal->limit);

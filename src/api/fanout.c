@@ -269,6 +269,8 @@ void handle_nodes(struct exchange *exchange) {
         object_number(&object, SLICE("term"), row->term);
         object_number(&object, SLICE("log_id"), row->log_id);
         object_number(&object, SLICE("revocations_seen"), row->revocations_seen);
+        if (row->knows_topics)
+            object_text(&object, SLICE("topics_hash"), slice_of(row->topics_hash));
         object_number(&object, SLICE("started_at_ms"), row->started_at_ms);
         object_number(&object, SLICE("seen_ms_ago"), row->age_ms);
         object_close(&object);

@@ -52,6 +52,7 @@ void handle_worker(struct exchange *exchange);
 void handle_runs(struct exchange *exchange);
 void handle_workers(struct exchange *exchange);
 void handle_topics(struct exchange *exchange);
+void handle_topic_policy(struct exchange *exchange);
 void handle_topic(struct exchange *exchange);
 /* connections.c */
 void handle_connections(struct exchange *exchange);

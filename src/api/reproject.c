@@ -137,7 +137,8 @@ static enum status announce_topic(void *user, const struct store_topic *topic) {
 
 static enum status rebuild_journals(struct reproject_work *work, struct store_session *store) {
     struct topic_page page = {.work = work};
-    const struct policy *policy = &work->api->policies->rows[POLICY_CODEX_WORKER_EVENTS];
+    const struct policy *policy =
+        policy_of(work->api->policies, topic_name(TOPIC_CODEX_WORKER_EVENTS));
     enum status status = store_heal(store, work->now_ms);
     if (status == STATUS_OK)
         status = store_rebuild_journal(store, policy->replay_budget_events, work->now_ms);

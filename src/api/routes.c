@@ -71,6 +71,7 @@ static const struct route routes[] = {
     OPERATOR_GET("/connections", handle_connections, "after limit prefix dialect"),
     OPERATOR_GET("/principals", handle_principals, "after limit prefix"),
     OPERATOR_GET("/topics/{topic}/events", handle_topic_events, EVENTS),
+    OPERATOR_GET("/topics/{topic}/policy", handle_topic_policy, NONE),
     {HTTP1_METHOD_POST, "/internal/v1/events:batch", handle_batch, UINT64_MAX,
      ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_STREAM | ROUTE_WRITER | ROUTE_ITEMS, ROLE_APPEND, ANY},
     {HTTP1_METHOD_POST, "/v1/events:batch", handle_batch, UINT64_MAX,

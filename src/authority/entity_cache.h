@@ -28,8 +28,10 @@ struct entity_entry {
     size_t lookup_index;  /* while the status is STATUS_NOT_FOUND: its number in the prefetch */
     struct store_entity entity;
     struct publish_bucket buckets[ENTITY_BUCKETS_MAX]; /* used by runs and workers */
-    const struct policy *policy; /* its own topic's; NULL: not looked up yet */
-    struct usage *usage;         /* its owner's in the batch usage_batch; NULL: none */
+    /* Policies of its own topic and of the shared one, in that generation of the rules. */
+    const struct policy *limits[ENTITY_BUCKETS_MAX]; /* the first NULL: not looked up yet */
+    unsigned limits_generation;
+    struct usage *usage; /* its owner's in the batch usage_batch; NULL: none */
     uint64_t usage_batch;
     uint64_t batch;        /* the last one that used it */
     uint64_t first_log_id; /* its first event, if that is newer than the entry; else 0 */

@@ -14,8 +14,6 @@
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 
-#define LIMITS_OF_ENTITY_MAX ENTITY_BUCKETS_MAX
-
 /* ---- life ---- */
 
 /* Above the last id of the log and above every id minted here, stored or not. */
@@ -89,6 +87,7 @@ enum status ledger_begin(struct ledger *ledger, struct clock_reading now) {
     ledger->room = store_check_room(ledger->session);
     lookups_begin(&ledger->lookups);
     ledger->now = now;
+    ledger->policy_generation = policy_generation(ledger->policies);
     entity_cache_begin_batch(&ledger->cache);
     usages_begin(&ledger->usages);
     ledger_batch_begin(&ledger->batch, ledger->committed_log_id + 1);
@@ -206,23 +205,25 @@ bool ledger_is_under_way(const struct ledger *ledger, const struct draft *draft)
 
 /* ---- limits ---- */
 
-/* The rows of the policy table for the events of an entity. Finding a row compares the name with
- * all patterns of the table, so the entry keeps it. */
-static size_t limits_of(const struct ledger *ledger, const struct draft *draft,
-                        const struct policy *limits[LIMITS_OF_ENTITY_MAX]) {
-    const struct policy *rows = ledger->policies->rows;
+/* The policies for the events of an entity. With rules a lookup walks patterns, so the entry keeps
+ * them. The check and the taking of tokens use the same ones, so the generation is
+ * that of the batch. */
+static size_t limits_of(const struct ledger *ledger, struct draft *draft) {
     const struct entity_row *row = entity_row(draft->entity.kind);
-    limits[0] = draft->entry ? draft->entry->policy : NULL;
-    /* The id of an application topic is its name, which may be one of the table (notifications). */
-    if (!limits[0])
-        limits[0] = row->topic == TOPIC_APPLICATION ? policy_of(ledger->policies, draft->entity.id)
-                                                    : &rows[topic_row(row->topic)->policy];
-    if (draft->entry)
-        draft->entry->policy = limits[0];
-    if (row->shared_topic == TOPIC_NONE)
-        return 1;
-    limits[1] = &rows[topic_row(row->shared_topic)->policy];
-    return 2;
+    struct entity_entry *entry = draft->entry;
+    size_t count = row->shared_topic == TOPIC_NONE ? 1 : 2;
+    if (entry && entry->limits[0] && entry->limits_generation == ledger->policy_generation) {
+        memcpy(draft->limits, entry->limits, sizeof(draft->limits));
+        return count;
+    }
+    draft->limits[0] = policy_of_entity(ledger->policies, draft->entity.kind, draft->entity.id);
+    if (count == 2)
+        draft->limits[1] = policy_of(ledger->policies, topic_name(row->shared_topic));
+    if (entry) {
+        memcpy(entry->limits, draft->limits, sizeof(entry->limits));
+        entry->limits_generation = ledger->policy_generation;
+    }
+    return count;
 }
 
 /* Events of a run or worker share the buckets of their entity. A topic has a bucket for each
@@ -231,15 +232,14 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
     const struct append_request *request = draft->request;
     struct append_refusal *refusal = &draft->request->refusal;
     const struct entity_row *row = entity_row(draft->entity.kind);
-    const struct policy *limits[LIMITS_OF_ENTITY_MAX];
-    size_t count = limits_of(ledger, draft, limits);
+    size_t count = limits_of(ledger, draft);
     for (size_t i = 0; !request->import && i < count; i++) {
         struct publish_bucket bucket = {0};
         if (draft->entry && !request->is_rate_free)
             bucket = row->has_event_owner
                          ? publish_buckets_get(&ledger->buckets, &draft->publish_key)
                          : draft->entry->buckets[i];
-        enum status status = publish_limit_check(limits[i], &bucket, draft->payload.size,
+        enum status status = publish_limit_check(draft->limits[i], &bucket, draft->payload.size,
                                                  ledger->now.mono_ns, refusal);
         if (status == STATUS_OK)
             continue;
@@ -256,13 +256,13 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
 
 /* The event is certain: takes its tokens from the buckets, and its use from the quotas. */
 static void take_limits(struct ledger *ledger, struct draft *draft) {
-    const struct policy *limits[LIMITS_OF_ENTITY_MAX];
-    size_t count = limits_of(ledger, draft, limits);
+    bool is_shared = entity_row(draft->entity.kind)->shared_topic != TOPIC_NONE;
+    size_t count = is_shared ? 2 : 1;
     uint64_t now_ns = ledger->now.mono_ns;
     if (draft->request->import || draft->request->is_rate_free)
         count = 0;
     for (size_t i = 0; i < count; i++) {
-        uint64_t rate_per_second = limits[i]->publish_rate_per_second;
+        uint64_t rate_per_second = draft->limits[i]->publish_rate_per_second;
         if (entity_row(draft->entity.kind)->has_event_owner)
             publish_buckets_take(&ledger->buckets, &draft->publish_key, rate_per_second, now_ns);
         else

@@ -23,6 +23,7 @@
 struct ledger {
     struct store_session *session; /* the write session; the ledger does not close it */
     const struct policy_table *policies;
+    unsigned policy_generation; /* in this batch */
     struct entity_cache cache;
     struct publish_buckets buckets; /* buckets of topics and of the audit log */
     struct usages usages;
@@ -92,7 +93,8 @@ struct draft {
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];
     struct publish_key publish_key; /* only if each event of the entity has its own owner */
-    struct usage *usage;            /* the payer's; NULL: none */
+    const struct policy *limits[ENTITY_BUCKETS_MAX]; /* as checked: its topic's, the shared one's */
+    struct usage *usage;                             /* the payer's; NULL: none */
     struct quota_use use;
     bool writes_metadata; /* the entity's row gets other metadata */
     struct uuid cursor;

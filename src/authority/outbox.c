@@ -18,6 +18,7 @@ struct outbox {
     struct outbox_row_reader reader;
     struct store_outbox_query query;
     struct store_outbox_limit limits[OUTBOX_KIND_COUNT];
+    const struct policy_table *policies;
     struct append_request requests[OUTBOX_ROWS_MAX];
     int64_t ids[OUTBOX_ROWS_MAX];      /* the rows of the requests */
     int64_t answered[OUTBOX_ROWS_MAX]; /* ids of the rows that the commit removes */
@@ -105,6 +106,14 @@ static void ignore_answer(struct append_group *group) {
     (void)group;
 }
 
+/* The functions that users call know kinds, not topics; the writer checks each topic's own limit.
+ */
+static void set_limits(struct outbox *outbox) {
+    for (size_t i = 0; i < OUTBOX_KIND_COUNT; i++)
+        outbox->limits[i] = (struct store_outbox_limit){
+            slice_of(kinds[i].name), policy_largest_payload_of(outbox->policies, kinds[i].policy)};
+}
+
 enum status outbox_open(struct outbox **outbox, size_t row_bytes_max,
                         const struct policy_table *policies) {
     struct outbox *made = calloc(1, sizeof(*made));
@@ -117,9 +126,9 @@ enum status outbox_open(struct outbox **outbox, size_t row_bytes_max,
         .limits = made->limits,
         .limit_count = OUTBOX_KIND_COUNT,
     };
-    for (size_t i = 0; i < OUTBOX_KIND_COUNT; i++)
-        made->limits[i] = (struct store_outbox_limit){
-            slice_of(kinds[i].name), policies->rows[kinds[i].policy].max_payload_bytes};
+    made->policies = policies;
+    made->query.limits_edition = policy_generation(policies);
+    set_limits(made);
     arena_init(&made->group.arena, OUTBOX_ARENA_BYTES_MAX);
     append_order_init(&made->order);
     outbox_row_reader_init(&made->reader, row_bytes_max);
@@ -167,7 +176,12 @@ static void add_row(void *user, const struct store_outbox_row *row) {
 
 enum status outbox_read(struct outbox *outbox, struct store_session *session, size_t row_max) {
     assert(row_max <= OUTBOX_ROWS_MAX);
+    unsigned generation = policy_generation(outbox->policies);
     outbox->query.row_max = row_max;
+    if (outbox->query.limits_edition != generation) {
+        outbox->query.limits_edition = generation;
+        set_limits(outbox);
+    }
     if (outbox->group.request_count > 0) {
         arena_reset(&outbox->group.arena);
         append_order_release(&outbox->order);

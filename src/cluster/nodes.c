@@ -19,6 +19,7 @@
 
 struct nodes {
     const char *version;
+    const struct policy_table *policies;
     char self[NODE_ID_SIZE + 1];
     unsigned beats;  /* of the writer's thread */
     bool is_failing; /* of the writer's thread */
@@ -49,6 +50,9 @@ static enum status put_self(struct nodes *nodes, struct store_session *side,
     pthread_mutex_unlock(&nodes->lock);
     if (!has_address)
         return STATUS_OK;
+    char topics_hash[TOPIC_RULES_HASH_SIZE] = "";
+    if (nodes->policies)
+        policy_rules_hash(nodes->policies, topics_hash);
     const struct store_node node = {
         .id = {nodes->self, NODE_ID_SIZE},
         .address = slice_of(address.text),
@@ -60,6 +64,7 @@ static enum status put_self(struct nodes *nodes, struct store_session *side,
         .log_id = beat->log_id,
         .cursor = beat->cursor,
         .revocations_seen = revocations_seen,
+        .topics_hash = slice_of(topics_hash),
     };
     enum status status = store_put_node(side, &node);
     if (status == STATUS_OK && is_writer && nodes->beats++ % TIDY_BEATS == 0)
@@ -99,6 +104,8 @@ static enum status take_row(void *user, const struct store_node *node) {
     copy_text(row->address.operator_text, sizeof(row->address.operator_text),
               node->operator_address);
     copy_text(row->version, sizeof(row->version), node->version);
+    row->knows_topics = node->topics_hash.data != NULL;
+    copy_text(row->topics_hash, sizeof(row->topics_hash), node->topics_hash);
     row->address.is_self = strcmp(row->address.id, reading->nodes->self) == 0;
     return STATUS_OK;
 }
@@ -266,6 +273,7 @@ enum status nodes_open(struct nodes **nodes, const struct nodes_options *options
     }
     hex_write(made->self, bytes, sizeof(bytes));
     made->version = options->version;
+    made->policies = options->policies;
     pthread_mutex_init(&made->lock, NULL);
     *nodes = made;
     return STATUS_OK;

@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "cluster/follow.h"
+#include "topic/policy.h"
 
 #define NODE_ID_SIZE    16
 #define NODE_LIVE_MS    5000
@@ -34,6 +35,8 @@ struct node_row {
     uint64_t term;
     uint64_t log_id;
     uint64_t revocations_seen;
+    char topics_hash[TOPIC_RULES_HASH_SIZE]; /* of its topics file; "": it has none */
+    bool knows_topics;                       /* its build has topics files */
     uint64_t started_at_ms;
     uint64_t age_ms; /* since the node wrote its row */
 };
@@ -52,6 +55,7 @@ struct nodes_wait {
 struct nodes_options {
     struct store *store;
     const char *version; /* of this build */
+    const struct policy_table *policies;
 };
 
 MUST_CHECK enum status nodes_open(struct nodes **nodes, const struct nodes_options *options);

@@ -55,8 +55,8 @@ void consumers_close(struct consumers *consumers);
 /* A poll begins. */
 MUST_CHECK enum status consumers_admit(struct consumers *consumers, const struct consumer_key *key,
                                        uint64_t mono_ms, struct consumer_state *state);
-/* A poll is about to be answered with a page. Behind by more than both lag_max and not catching up is
- * a strike. */
+/* A poll is about to be answered with a page. Behind by more than both lag_max and not catching up
+ * is a strike. */
 MUST_CHECK enum status consumers_served(struct consumers *consumers, const struct consumer_key *key,
                                         const struct consumer_page *page,
                                         struct consumer_state *state);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "topic/policy.h"
 #include "topic/topic_name.h"
 
 #define BUCKETS_FIRST 8
@@ -60,6 +61,15 @@ enum status feed_topic_set_epoch(struct feed_topic *topic, const struct topic_ep
     }
     shared_epoch_set(place, topic->epoch);
     return STATUS_OK;
+}
+
+const struct policy *feed_topic_policy(struct feed_topic *topic) {
+    unsigned generation = topic->policies ? policy_generation(topic->policies) : 0;
+    if (topic->policies && (!topic->policy || generation != topic->policy_generation)) {
+        topic->policy = policy_of(topic->policies, topic->name);
+        topic->policy_generation = generation;
+    }
+    return topic->policy;
 }
 
 void feed_topic_release(struct feed_topic *topic) {

@@ -34,7 +34,9 @@ void shared_epoch_unref(struct shared_epoch *epoch);
 struct feed_topic {
     struct hub_watch *watch;
     struct slice name; /* or a stream id of the kind ADDRESS_STORED_STREAM, until bound */
-    const struct policy *policy;
+    const struct policy_table *policies;
+    const struct policy *policy; /* feed_topic_policy keeps it current */
+    unsigned policy_generation;
     struct writer *writer;      /* raises the floor of a damaged journal */
     struct shared_epoch *epoch; /* the last one that the store named; NULL: none yet */
 };
@@ -43,6 +45,8 @@ struct feed_topic {
 MUST_CHECK enum status feed_topic_set_epoch(struct feed_topic *topic,
                                             const struct topic_epoch *epoch,
                                             struct shared_epoch **place);
+/* The policy in force, which is also that of all subscriptions of the topic from now on. */
+const struct policy *feed_topic_policy(struct feed_topic *topic);
 /* After its last subscription. */
 void feed_topic_release(struct feed_topic *topic);
 

@@ -256,6 +256,8 @@ static enum status load_topic(struct journal_run *run) {
     assert(run->topic.name.size <= sizeof(read->found_text));
     memcpy(read->found_text, run->topic.name.data, run->topic.name.size);
     read->found = (struct slice){read->found_text, run->topic.name.size};
+    if (read->asked.policies)
+        read->asked.policy = policy_of(read->asked.policies, read->found);
     return STATUS_OK;
 }
 

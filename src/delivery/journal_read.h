@@ -51,9 +51,10 @@ struct journal_rows {
 
 /* What is read, and for which reader. */
 struct journal_request {
-    struct slice topic;              /* or a stream id of the kind ADDRESS_STORED_STREAM */
-    struct slice projection_version; /* as in struct frame_topic */
-    const struct policy *policy;
+    struct slice topic;                  /* or a stream id of the kind ADDRESS_STORED_STREAM */
+    struct slice projection_version;     /* as in struct frame_topic */
+    const struct policy *policy;         /* of the topic, as its name is known before the read */
+    const struct policy_table *policies; /* NULL: that policy holds for a topic that is found too */
     enum journal_read_mode mode;
     enum grant_view view; /* GRANT_VIEW_PENDING: the read finds the owner, and answers it */
     uint64_t after_seq;

@@ -88,8 +88,8 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
                                         : batch->frames[frames - 1]->content.seq);
     subscription_begun(subscription);
     if (status == STATUS_OK)
-        telemetry_handed(dialect->label, subscription->topic->policy, batch->frames, frames,
-                         clock_mono_now_ns());
+        telemetry_handed(dialect->label, feed_topic_policy(subscription->topic), batch->frames,
+                         frames, clock_mono_now_ns());
     if (!is_shared)
         page_free(page);
     session_count(session, METRIC_FANOUT_POLLS);

@@ -182,7 +182,8 @@ enum status subscription_open(struct subscription *subscription, struct feeds *f
     if (status != STATUS_OK)
         return status;
     struct feed_topic *shared = feed_topic(subscription->member.feed);
-    shared->policy = policy_of(rules->policies, shared->name);
+    shared->policies = rules->policies;
+    (void)feed_topic_policy(shared);
     shared->writer = rules->writer;
     status = subscription_init(subscription, shared, options);
     if (status != STATUS_OK)
@@ -236,7 +237,7 @@ static enum journal_read_mode read_mode(const struct subscription *subscription)
 
 static struct journal_read *make_read(const struct subscription *subscription, uint64_t after_seq,
                                       size_t frames_max) {
-    const struct feed_topic *topic = subscription->topic;
+    struct feed_topic *topic = subscription->topic;
     const struct subscription_start *start = subscription->start;
     struct journal_read *read = calloc(1, sizeof(*read));
     if (!read)
@@ -244,7 +245,8 @@ static struct journal_read *make_read(const struct subscription *subscription, u
     read->asked = (struct journal_request){
         .topic = topic->name,
         .projection_version = hub_projection_version(topic->watch->listener->hub),
-        .policy = topic->policy,
+        .policy = feed_topic_policy(topic),
+        .policies = topic->policies,
         .mode = read_mode(subscription),
         .after_seq = after_seq,
         .writer = topic->writer,
@@ -539,8 +541,10 @@ static enum status bind_topic(struct subscription *subscription, struct slice to
         return STATUS_OUT_OF_MEMORY;
     *bound = *subscription->topic;
     bound->epoch = NULL;
+    bound->policy = bound->policies ? NULL : bound->policy;
     bound->name = (struct slice){(char *)(bound + 1), topic.size};
     memcpy(bound + 1, topic.data, topic.size);
+    (void)feed_topic_policy(bound);
     subscription->topic = bound;
     subscription->owns_topic = true;
     subscription->view = (uint8_t)grant.view;

@@ -76,6 +76,7 @@ struct retention {
     struct list served; /* requests of this pass */
     uint64_t progress_at_ns;
     uint64_t full_pass_at_ns;
+    unsigned policy_generation; /* by which the due times were computed */
     uint64_t commits_seen;
     bool is_failing;
     bool is_cursor_ahead;
@@ -240,9 +241,11 @@ static enum status make_pass(struct retention *retention, struct retention_repor
     clock_tick(&retention->clock);
     const struct step step = step_guard_read(&retention->guard, retention->clock.reading);
     bool is_full = report->is_listing || begun_ns >= retention->full_pass_at_ns;
-    /* After a step of the clock the due times are invalid. */
-    if (is_full || step.event != STEP_NONE)
+    /* After a step of the clock, or with other rules, the due times are invalid. */
+    unsigned generation = policy_generation(retention->options.policies);
+    if (is_full || step.event != STEP_NONE || generation != retention->policy_generation)
         due_clear(&retention->due);
+    retention->policy_generation = generation;
     if (step.event != STEP_NONE) {
         atomic_fetch_add(&retention->counters.clock_steps, 1);
         log_event(LOG_WARN, "retention.clock_stepped", log_str("step", step_event_name(step.event)),

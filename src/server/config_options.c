@@ -38,10 +38,7 @@ struct gate_options config_gate_options(const struct config *config) {
 /* Twice the largest payload, because a payload in a request may be longer than in canonical JSON.
  */
 static uint64_t body_bytes_max(const struct config *config, uint64_t bytes_min) {
-    uint64_t largest = 0;
-    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
-        if (config->policies.rows[i].max_payload_bytes > largest)
-            largest = config->policies.rows[i].max_payload_bytes;
+    uint64_t largest = policy_largest_payload(&config->policies);
     return 2 * largest > bytes_min ? 2 * largest : bytes_min;
 }
 

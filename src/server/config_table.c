@@ -317,6 +317,12 @@ const struct setting config_settings[] = {
      .help =
          "shortest time between two polls of a session that has every frame; an earlier one gets "
          "429"},
+    {.name = "KHALA_TOPICS_FILE",
+     .type = SETTING_OPTIONAL,
+     .offset = FIELD(topics_file),
+     .fallback = "",
+     .help = "rules for topics by their names, which win over the topic policies below; reloaded "
+             "on SIGHUP; the same file on every node"},
     {.name = "RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD",
      .type = SETTING_NUMBER,
      .offset = FIELD(slow_consumer_lag_threshold),

@@ -69,6 +69,7 @@ struct config {
     uint64_t outbound_queue_limit;
     uint64_t fair_topic_slice_limit;
     uint64_t poll_min_interval_ms;
+    char topics_file[CONFIG_TEXT_MAX];
     uint64_t slow_consumer_lag_threshold;
     uint64_t slow_consumer_max_strikes;
     uint64_t consumer_registry_capacity;

@@ -98,10 +98,31 @@ static void log_certificate(const struct server *server, const char *event) {
               log_int("not_after_s", not_after_s));
 }
 
+/* The rules before stay in force if the file cannot be used. */
+static void reload_topics(struct server *server) {
+    const struct policy_table *policies = &server->config.policies;
+    struct topics_message message = {""};
+    char before[TOPIC_RULES_HASH_SIZE], after[TOPIC_RULES_HASH_SIZE];
+    bool is_changed = false;
+    policy_rules_hash(policies, before);
+    enum status status = topics_reload(&server->topics, &is_changed, &message);
+    policy_rules_hash(policies, after);
+    if (status != STATUS_OK)
+        log_event(LOG_ERROR, "topics.reload_failed", log_str("reason", message.text),
+                  log_str("effect", "the rules of before stay in force"));
+    else
+        log_event(LOG_INFO, is_changed ? "topics.reloaded" : "topics.unchanged",
+                  log_str("file", server->topics.path), log_str("hash", after));
+    if (is_changed && status == STATUS_OK)
+        topics_record(server->writer, before, after);
+}
+
 void server_reload(struct server *server) {
     struct tls_message message = {""};
     if (gate_reload(&server->http.gate, true))
         keys_record(server->writer, &server->http.gate, server->keys_digest);
+    if (server->topics.table)
+        reload_topics(server);
     if (!server->http.tls)
         return;
     /* Open connections keep their certificate. A certificate that cannot be used changes nothing.
@@ -196,7 +217,9 @@ static enum status writer_open(struct server *server) {
     if (status == STATUS_OK)
         status = fanout_open(&server->fanout, &fanout);
     if (status == STATUS_OK)
-        status = nodes_open(&server->nodes, &(struct nodes_options){.version = KHALA_VERSION});
+        status = nodes_open(&server->nodes,
+                            &(struct nodes_options){.version = KHALA_VERSION,
+                                                    .policies = &server->config.policies});
     if (status != STATUS_OK)
         return status;
     server->following.hub = server->hub;
@@ -477,7 +500,12 @@ enum status server_open(struct server *server, size_t loop_count) {
     server->telemetry.policies = &config->policies;
     server->backoff.base_ms = config->reconnect_base_backoff_ms;
     atomic_init(&server->backoff.spread_ms, config->reconnect_jitter_ms);
-    enum status status = store_open_all(server);
+    struct topics_message message = {""};
+    enum status status =
+        topics_open(&server->topics, &server->config.policies, config->topics_file, &message);
+    if (status != STATUS_OK)
+        return server_refuse(server, status, "KHALA_TOPICS_FILE: %.900s", message.text);
+    status = store_open_all(server);
     if (status != STATUS_OK)
         return status;
     http->options = config_http_options(config);
@@ -548,6 +576,7 @@ void server_close(struct server *server) {
     batch_shares_release(&server->api.batch_shares);
     file_thread_stop(&server->api.files);
     spool_files_release(&server->api.batch_spools);
+    topics_close(&server->topics);
 }
 
 /* ---- while it runs ---- */

@@ -5,8 +5,8 @@
  * Errors: server_open and server_run write the reason of a failure to message.
  * Invariant: parts stop in the reverse order of their start, after the loops that use them. After
  * SIGTERM or SIGINT the server is not ready. It drains after the delay, within the grace. A second
- * signal ends it at once. SIGHUP reloads the keys and the certificate. When the store has another
- * epoch, the server drains and replaces itself by a new process image. */
+ * signal ends it at once. SIGHUP reloads the keys, the topics file and the certificate. When the
+ * store has another epoch, the server drains and replaces itself by a new process image. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -21,6 +21,7 @@
 #include "server/following.h"
 #include "server/rebuild.h"
 #include "server/sinks.h"
+#include "server/topics.h"
 
 #define SERVER_MESSAGE_MAX 1024
 
@@ -52,6 +53,7 @@ struct server {
     struct quota_table *quotas;
     struct nodes *nodes;
     uint8_t keys_digest[SHA256_BYTES]; /* of the ids of the signing keys */
+    struct topics topics;
     struct revoked revoked;
     struct following following;
     struct rebuild *rebuild;          /* NULL: none is needed */
@@ -71,7 +73,7 @@ server_refuse(struct server *server, enum status status, const char *format, ...
 /* Called once a second: checks the location of the store, and reads the file of keys if it changed.
  */
 void server_check(struct server *server);
-/* SIGHUP: reloads the keys and the certificate. */
+/* SIGHUP: reloads the keys, the topics file and the certificate. */
 void server_reload(struct server *server);
 
 #endif

@@ -290,6 +290,7 @@ struct store_outbox_query {
     uint64_t bytes_max;                      /* texts of all rows */
     const struct store_outbox_limit *limits; /* for the functions that users call */
     size_t limit_count;
+    unsigned limits_edition; /* changes when the limits do */
 };
 
 /* The outbox, for people. */

@@ -22,8 +22,9 @@ struct store_node {
     uint64_t log_id;    /* of the last event that the node has delivered; 0: none */
     struct uuid cursor; /* of that event */
     uint64_t revocations_seen;
-    uint64_t started_at_ms; /* read only */
-    uint64_t age_ms;        /* read only: since the row was written */
+    struct slice topics_hash; /* of its topics file; empty: it has none; absent: an earlier build */
+    uint64_t started_at_ms;   /* read only */
+    uint64_t age_ms;          /* read only: since the row was written */
 };
 
 /* How far the store is, read at one moment. */

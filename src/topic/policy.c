@@ -272,12 +272,20 @@ static const struct {
 
 #define RULE_FIELD_COUNT (sizeof(rule_fields) / sizeof(rule_fields[0]))
 
-struct policy_range policy_rule_range(enum topic_rule_key key) {
+static enum policy_field rule_field(enum topic_rule_key key) {
     size_t i = 0;
     while (i + 1 < RULE_FIELD_COUNT && rule_fields[i].key != key)
         i++;
     assert(rule_fields[i].key == key);
-    enum policy_field field = rule_fields[i].field;
+    return rule_fields[i].field;
+}
+
+const char *policy_rule_about(enum topic_rule_key key) {
+    return fields[rule_field(key)].about;
+}
+
+struct policy_range policy_rule_range(enum topic_rule_key key) {
+    enum policy_field field = rule_field(key);
     return (struct policy_range){fields[field].value_min, fields[field].value_max};
 }
 

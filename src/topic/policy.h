@@ -154,6 +154,8 @@ struct policy_range {
 
 /* The numbers that a rule may give; only of a key with numbers. */
 struct policy_range policy_rule_range(enum topic_rule_key key);
+/* What such a number means, for help. */
+const char *policy_rule_about(enum topic_rule_key key);
 
 static inline bool policy_has_snapshot(const struct policy *policy) {
     return policy->snapshot_document != DOCUMENT_NONE;

@@ -152,7 +152,6 @@ static enum status find_worker(struct ledger *ledger, struct draft *draft) {
 }
 
 enum status rules_heartbeat_worker(struct ledger *ledger, struct draft *draft) {
-    const struct policy *policy = &ledger->policies->rows[POLICY_WORKER_LIFECYCLE];
     struct append_refusal *refusal = &draft->request->refusal;
     struct store_entity *worker = &draft->entity;
     draft->answers_entity = true;
@@ -168,6 +167,7 @@ enum status rules_heartbeat_worker(struct ledger *ledger, struct draft *draft) {
     if (status != STATUS_OK)
         return status;
     /* Patches accumulate, so the merged metadata has the limit of a payload. */
+    const struct policy *policy = policy_of_entity(ledger->policies, ENTITY_WORKER, worker->id);
     if (ledger->text.size > policy->max_payload_bytes) {
         refusal->payload_bytes = ledger->text.size;
         refusal->max_payload_bytes = policy->max_payload_bytes;

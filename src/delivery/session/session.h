@@ -71,7 +71,8 @@ struct subscriber {
     struct subscriber_snapshot *snapshot; /* its beginning; NULL: none */
     const struct page_form *form;
     uint32_t frames_max; /* in one push */
-    enum subscriber_state state;
+    uint8_t state;       /* enum subscriber_state */
+    uint8_t topic_class; /* the one that it is counted under */
 };
 
 _Static_assert(sizeof(struct subscriber) <= 232, "every idle connection has a subscriber");

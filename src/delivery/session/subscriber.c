@@ -155,7 +155,7 @@ void subscriber_set_state(struct subscriber *subscriber, enum subscriber_state s
         [SUBSCRIBER_LEAVING] = 1u << SUBSCRIBER_LEAVING,
     };
     assert(state < SUBSCRIBER_STATE_COUNT && allowed[subscriber->state] & 1u << state);
-    subscriber->state = state;
+    subscriber->state = (uint8_t)state;
 }
 
 bool subscriber_is_started(const struct subscriber *subscriber) {
@@ -206,8 +206,7 @@ static struct scheduler *scheduler_of(const struct subscriber *subscriber) {
 static void subscriber_free(struct subscriber *subscriber) {
     assert(!is_lent(subscriber));
     hlist_remove(&subscriber->node);
-    metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
-                METRIC_LABELS(subscriber->subscription.topic->policy->topic_class), 1);
+    metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(subscriber->topic_class), 1);
     subscriber_snapshot_drop(subscriber);
     subscription_close(&subscriber->subscription);
     slab_give(&subscriber->session->delivery->subscribers, subscriber);
@@ -282,6 +281,8 @@ enum status subscriber_new(struct session *session, struct slice topic,
         goto out;
     }
     hlist_push_front(&session->subscribers, &subscriber->node);
+    /* Another rule may name another class until it is closed. */
+    subscriber->topic_class = (uint8_t)policy->topic_class;
     metrics_add(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(policy->topic_class), 1);
     *made = subscriber;
     return STATUS_OK;

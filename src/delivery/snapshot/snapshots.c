@@ -66,9 +66,9 @@ enum status snapshots_open(struct snapshots **snapshots, const struct snapshots_
 }
 
 static const struct policy *policy_at(const struct snapshots *snapshots, enum policy_row row) {
-    const struct policy *policy = &snapshots->options.policies->rows[row];
-    assert(policy_has_snapshot(policy));
-    return policy;
+    const struct policy_table *policies = snapshots->options.policies;
+    assert(policy_has_snapshot(&policies->rows[row]));
+    return policy_of(policies, policy_snapshot_topic(&policies->rows[row]));
 }
 
 static bool is_fresh(const struct slot *slot, uint64_t now_ms) {

@@ -239,6 +239,7 @@ struct postgres_session {
     struct postgres_head *heads; /* POSTGRES_HEADS of them; NULL: none is known */
     struct postgres_term term;   /* that the connection has taken; of a write session */
     uint64_t limits_term;        /* in which the limits of the outbox were stored */
+    unsigned limits_edition;     /* which of them */
     bool in_transaction;         /* of store_read_begin, of a walk, or with the lock of secrets */
     bool is_read_lost;           /* the connection was lost inside a transaction */
     bool has_warning;            /* the server sent a warning */

@@ -46,6 +46,7 @@ enum status postgres_put_node(struct store_session *base, const struct store_nod
     postgres_put_number(session, log_id);
     postgres_put_uuid(session, log_id > 0 ? &cursor : NULL);
     postgres_put_number(session, node->revocations_seen);
+    postgres_put_text(session, node->topics_hash);
     return postgres_run(session);
 }
 
@@ -112,6 +113,7 @@ static bool row_node(struct postgres_row row, struct store_node *node) {
         .revocations_seen = postgres_number(row, 9),
         .started_at_ms = postgres_number(row, 10),
         .age_ms = postgres_number(row, 11),
+        .topics_hash = postgres_text(row, 12),
     };
     return node->id.data && node->address.data && node->version.data &&
            (node->log_id == 0 ||

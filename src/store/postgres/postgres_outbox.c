@@ -42,7 +42,8 @@ static struct store_outbox_row row_of(struct postgres_row row) {
 /* Another server may have written its limits meanwhile, so each term writes its own. */
 static enum status put_limits(struct postgres_session *session,
                               const struct store_outbox_query *query) {
-    if (session->limits_term == session->term.number)
+    if (session->limits_term == session->term.number &&
+        session->limits_edition == query->limits_edition)
         return STATUS_OK;
     postgres_begin(session, STATEMENT_PUT_OUTBOX_LIMITS);
     for (size_t i = 0; i < query->limit_count; i++) {
@@ -50,8 +51,10 @@ static enum status put_limits(struct postgres_session *session,
         postgres_put_bound(session, query->limits[i].payload_bytes_max);
     }
     enum status status = postgres_run(session);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         session->limits_term = session->term.number;
+        session->limits_edition = query->limits_edition;
+    }
     return status;
 }
 

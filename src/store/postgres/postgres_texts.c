@@ -523,14 +523,16 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     /* A row that is lost in a crash of the database is written again after a second. */
     [STATEMENT_PUT_NODE] =
         {"INSERT INTO nodes (node_id, address, operator_address, version, schema_version, role, "
-         "term, log_id, cursor, revocations_seen) VALUES ($1::text, $2::text, $3::text, $4::text, "
-         "$5::bigint, $6::text, $7::bigint, $8::bigint, $9::uuid, $10::bigint) ON CONFLICT "
+         "term, log_id, cursor, revocations_seen, topics_hash) VALUES ($1::text, $2::text, "
+         "$3::text, $4::text, $5::bigint, $6::text, $7::bigint, $8::bigint, $9::uuid, $10::bigint, "
+         "$11::text) ON CONFLICT "
          "(node_id) DO UPDATE SET address = excluded.address, operator_address = "
          "excluded.operator_address, version = excluded.version, schema_version = "
          "excluded.schema_version, role = excluded.role, term = excluded.term, log_id = "
          "excluded.log_id, cursor = excluded.cursor, revocations_seen = "
-         "excluded.revocations_seen, seen_at = clock_timestamp() WHERE " ASYNCHRONOUS,
-         .parameters = "ttttntnnun"},
+         "excluded.revocations_seen, topics_hash = excluded.topics_hash, seen_at = "
+         "clock_timestamp() WHERE " ASYNCHRONOUS,
+         .parameters = "ttttntnnunt"},
     [STATEMENT_DROP_NODE] = {"DELETE FROM nodes WHERE node_id = $1::text", .parameters = "t"},
     /* A node that is missing after a change of the database must be known until that is judged. */
     [STATEMENT_DROP_OLD_NODES] = {"DELETE FROM nodes WHERE seen_at < clock_timestamp() - interval "
@@ -557,7 +559,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
         {"SELECT node_id, address, operator_address, version, schema_version, (role = "
          "'writer')::int::bigint, term, log_id, cursor, revocations_seen, (extract(epoch FROM "
          "started_at) * 1000)::bigint, greatest(0, extract(epoch FROM clock_timestamp() - seen_at) "
-         "* 1000)::bigint FROM nodes ORDER BY node_id LIMIT $1::bigint",
+         "* 1000)::bigint, topics_hash FROM nodes ORDER BY node_id LIMIT $1::bigint",
          .parameters = "n"},
     [STATEMENT_PROGRESS] =
         {"SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT max(log_id) FROM events), "
