@@ -282,12 +282,15 @@ const struct cli_command cli_commands[] = {
              {"--offline", NULL, "sign without a server"}, JSON_ROW, REMOTE_ROWS),
      false},
     {"topic",
-     "topic map TOPIC [--json]\ntopic unmap STREAM [--json]\n"
+     "topic map TOPIC [--json]\ntopic unmap STREAM [--json]\ntopic policy TOPIC [--json]\n"
      "topic … --url URL [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
      "Convert between topic names and stream ids, by the rule for names or, with --url, by the "
-     "topics of that server.",
-     "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,
-     "map|unmap", OPTIONS(STORE_URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW, JSON_ROW), false},
+     "topics of that server. policy shows the values that hold for a topic, and why: by the "
+     "settings and the topics file here, or with --url by those in force on that server.",
+     "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events\n"
+     "khala topic policy chat:one",
+     cli_topic, "map|unmap|policy", OPTIONS(STORE_URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW, JSON_ROW),
+     false},
     {"cursor",
      "cursor encode TIMESTAMP_MS UUID\n"
      "cursor decode CURSOR\n"

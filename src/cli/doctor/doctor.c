@@ -5,6 +5,7 @@
 #include "auth/keys.h"
 #include "base/utf8.h"
 #include "cli/doctor/doctor.h"
+#include "server/topics.h"
 #include "server/unknown.h"
 #include "wire/json.h"
 
@@ -25,6 +26,24 @@ void doctor_check_settings(struct doctor *doctor) {
                    "caps it");
     if (doctor->finding_count == before)
         doctor_say(doctor, FINDING_OK, NULL, "every value is valid");
+}
+
+void doctor_check_topics(struct doctor *doctor) {
+    struct config *config = &doctor->config;
+    struct topics topics;
+    struct topics_message message = {""};
+    if (!*config->topics_file)
+        return;
+    if (topics_open(&topics, &config->policies, config->topics_file, &message) != STATUS_OK) {
+        doctor_say(doctor, FINDING_WRONG,
+                   "correct the line; a running server keeps the rules of before until SIGHUP",
+                   "KHALA_TOPICS_FILE: %s", message.text);
+        return;
+    }
+    policy_rules_hash(&config->policies, doctor->topics_hash);
+    doctor_say(doctor, FINDING_OK, NULL, "the topics file %s can be used, hash %.12s",
+               config->topics_file, doctor->topics_hash);
+    topics_close(&topics);
 }
 
 /* Keys of the folder are read but never created: doctor changes nothing. */
@@ -118,15 +137,11 @@ static const struct {
     const char *name;
     void (*run)(struct doctor *doctor);
 } checks[] = {
-    {"settings", doctor_check_settings},
-    {"tls", doctor_check_tls},
-    {"keys", doctor_check_keys},
-    {"folder", doctor_check_folder},
-    {"server", doctor_check_server},
-    {"files", doctor_check_files},
-    {"descriptors", doctor_check_descriptors},
-    {"limits", doctor_check_limits},
-    {"disk", doctor_check_disk},
+    {"settings", doctor_check_settings}, {"topics", doctor_check_topics},
+    {"tls", doctor_check_tls},           {"keys", doctor_check_keys},
+    {"folder", doctor_check_folder},     {"server", doctor_check_server},
+    {"files", doctor_check_files},       {"descriptors", doctor_check_descriptors},
+    {"limits", doctor_check_limits},     {"disk", doctor_check_disk},
     {"store", doctor_check_store},
 };
 

@@ -27,8 +27,9 @@ struct doctor {
     uint64_t finding_count;
     uint64_t wrong_count;
     bool has_folder;
-    pid_t server_pid; /* the process that holds the store; 0: none */
-    bool is_stopped;  /* the server refuses appends with disk_reserve */
+    pid_t server_pid;                        /* the process that holds the store; 0: none */
+    char topics_hash[TOPIC_RULES_HASH_SIZE]; /* of the topics file here; "": none */
+    bool is_stopped;                         /* the server refuses appends with disk_reserve */
 };
 
 /* advice is NULL when there is nothing to do. */
@@ -37,6 +38,7 @@ void doctor_say(struct doctor *doctor, enum finding finding, const char *advice,
 
 /* doctor.c: the settings, and the keys they name. */
 void doctor_check_settings(struct doctor *doctor);
+void doctor_check_topics(struct doctor *doctor);
 void doctor_check_keys(struct doctor *doctor);
 /* doctor_host.c: the machine and the process. */
 void doctor_check_tls(struct doctor *doctor);

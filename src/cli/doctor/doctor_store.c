@@ -213,7 +213,10 @@ static void check_usage(struct doctor *doctor) {
 struct node_tally {
     struct doctor *doctor;
     size_t live_count;
-    size_t writer_count; /* live ones */
+    size_t writer_count;                     /* live ones */
+    char topics_hash[TOPIC_RULES_HASH_SIZE]; /* of the first live node that tells one */
+    size_t hash_count;                       /* of live nodes that tell one */
+    bool hashes_differ;
 };
 
 static enum status say_node(void *user, const struct store_node *node) {
@@ -227,6 +230,14 @@ static enum status say_node(void *user, const struct store_node *node) {
                "node %.*s at %.*s is %s%s", (int)node->id.size, node->id.data,
                (int)node->address.size, node->address.data, is_live ? "" : "lost; it was ",
                node->is_writer ? "the writer" : "a follower");
+    /* Nodes of builds without topics files tell none. */
+    if (!is_live || !node->topics_hash.data)
+        return STATUS_OK;
+    if (tally->hash_count++ == 0)
+        snprintf(tally->topics_hash, sizeof(tally->topics_hash), "%.*s",
+                 (int)node->topics_hash.size, node->topics_hash.data);
+    else if (!slice_equal(node->topics_hash, slice_of(tally->topics_hash)))
+        tally->hashes_differ = true;
     return STATUS_OK;
 }
 
@@ -244,6 +255,16 @@ static void check_nodes(struct doctor *doctor) {
             doctor, FINDING_WRONG,
             "a follower takes the role within seconds; if none does, its log names the reason",
             "no live node is the writer: appends are refused");
+    if (tally.hashes_differ)
+        doctor_say(doctor, FINDING_WRONG,
+                   "give every node the same KHALA_TOPICS_FILE and send it SIGHUP; 'khala nodes' "
+                   "shows the hashes",
+                   "the nodes have different topics files in force");
+    else if (tally.hash_count > 0 && strcmp(tally.topics_hash, doctor->topics_hash) != 0)
+        doctor_say(doctor, FINDING_WARNING,
+                   "send the nodes SIGHUP if they are to use it; check that doctor has their "
+                   "settings",
+                   "the topics file here is not the one that the nodes have in force");
 }
 
 static void check_clock(struct doctor *doctor) {

@@ -7,6 +7,7 @@
 #include "net/tls.h"
 #include "server/config.h"
 #include "server/config_options.h"
+#include "server/topics.h"
 #include "server/unknown.h"
 
 static const char *environment_none(const char *name) {
@@ -63,6 +64,11 @@ int cli_config(int argc, char **argv) {
     if (*tls.certificate_file && tls_context_open(&context, &tls, &tls_message) != STATUS_OK)
         return cli_fail(EXIT_CODE_USAGE, "%s", tls_message.text);
     tls_context_close(context);
+    struct topics topics;
+    struct topics_message topics_message = {""};
+    if (topics_open(&topics, &config.policies, config.topics_file, &topics_message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "KHALA_TOPICS_FILE: %s", topics_message.text);
+    topics_close(&topics);
     if (*config.jwks_file && keys_open(&keys, &key_options, &key_message) != STATUS_OK)
         return cli_fail(EXIT_CODE_USAGE, "RUNTIME_SYNC_JWKS_FILE: %s", key_message.text);
     if (keys)

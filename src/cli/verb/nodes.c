@@ -33,7 +33,7 @@ static bool read_cell(struct json_value value, struct cell *cell) {
 
 /* One line a node. The star marks the node that answered. */
 static bool print_nodes(struct json_value list) {
-    enum { ID, ADDRESS, ROLE, STATUS, IS_SELF, VERSION, TERM, LOG_ID, AGE, FIELD_COUNT };
+    enum { ID, ADDRESS, ROLE, STATUS, IS_SELF, VERSION, TERM, LOG_ID, AGE, TOPICS, FIELD_COUNT };
     struct json_iterator nodes = json_iterate(list);
     struct json_value node;
     size_t count = 0;
@@ -43,24 +43,25 @@ static bool print_nodes(struct json_value list) {
             [ROLE] = {.name = SLICE("role")},       [STATUS] = {.name = SLICE("status")},
             [IS_SELF] = {.name = SLICE("is_self")}, [VERSION] = {.name = SLICE("version")},
             [TERM] = {.name = SLICE("term")},       [LOG_ID] = {.name = SLICE("log_id")},
-            [AGE] = {.name = SLICE("seen_ms_ago")},
+            [AGE] = {.name = SLICE("seen_ms_ago")}, [TOPICS] = {.name = SLICE("topics_hash")},
         };
-        struct cell id, address, role, status, version;
+        struct cell id, address, role, status, version, topics = {"?"};
         uint64_t term, log_id, age_ms;
         if (node.kind != JSON_KIND_OBJECT ||
             json_read_members(node, fields, FIELD_COUNT) != STATUS_OK ||
             !read_cell(fields[ID].value, &id) || !read_cell(fields[ADDRESS].value, &address) ||
             !read_cell(fields[ROLE].value, &role) || !read_cell(fields[STATUS].value, &status) ||
             !read_cell(fields[VERSION].value, &version) ||
+            (fields[TOPICS].present && !read_cell(fields[TOPICS].value, &topics)) ||
             !json_u64(fields[TERM].value, JSON_INTEGER_MAX, &term) ||
             !json_u64(fields[LOG_ID].value, JSON_INTEGER_MAX, &log_id) ||
             !json_u64(fields[AGE].value, JSON_INTEGER_MAX, &age_ms))
             return false;
         bool is_self = slice_equal(fields[IS_SELF].value.raw, SLICE("true"));
         printf("%c %-16s  %-8s  %-4s  %-21s  term=%" PRIu64 "  log_id=%" PRIu64
-               "  seen_ms_ago=%" PRIu64 "  version=%s\n",
+               "  seen_ms_ago=%" PRIu64 "  version=%s  topics=%.12s\n",
                is_self ? '*' : ' ', id.text, role.text, status.text, address.text, term, log_id,
-               age_ms, version.text);
+               age_ms, version.text, *topics.text ? topics.text : "none");
     }
     if (count == 0)
         printf("the store is not shared: the server is its only node\n");

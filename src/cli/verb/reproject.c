@@ -12,6 +12,7 @@
 #include "cli/remote.h"
 #include "projector/reproject.h"
 #include "server/config.h"
+#include "server/topics.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 
@@ -133,7 +134,9 @@ static int apply(const struct request *request, const struct cli_store *opened,
         status = journal_report_run(&journal, opened->session);
     else if (status == STATUS_OK && request->journal)
         status = store_rebuild_journal(
-            opened->session, config->policies.rows[POLICY_CODEX_WORKER_EVENTS].replay_budget_events,
+            opened->session,
+            policy_of(&config->policies, topic_name(TOPIC_CODEX_WORKER_EVENTS))
+                ->replay_budget_events,
             clock_wall_ms(&clock));
     bool is_damaged = status == STATUS_OK && journal.result.damages > 0;
     print_result(request, status == STATUS_OK && !is_damaged, &result);
@@ -266,11 +269,16 @@ int cli_reproject(int argc, char **argv) {
     struct cli_store opened = {.store = NULL};
     if (request.remote.url)
         return ask_server(&request, &opened);
+    struct topics topics;
+    struct topics_message message = {""};
+    if (topics_open(&topics, &config.policies, config.topics_file, &message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "KHALA_TOPICS_FILE: %s", message.text);
     code = cli_store_open(&config, request.verify ? STORE_READ : STORE_WRITE, &opened);
     if (code == EXIT_CODE_DONE)
         code = apply(&request, &opened, &config);
     else if (opened.is_in_use)
         code = ask_server(&request, &opened);
     cli_store_close(&opened);
+    topics_close(&topics);
     return code;
 }

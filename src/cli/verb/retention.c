@@ -8,6 +8,7 @@
 #include "cli/remote.h"
 #include "retention/cycle.h"
 #include "server/config.h"
+#include "server/topics.h"
 #include "wire/json.h"
 
 #define TEXT_BYTES_MAX (16u << 20)
@@ -65,9 +66,13 @@ static enum status prune(void *user, struct prune_batch *batch) {
 }
 
 /* A pass over a local store that no server uses. */
-static int run_here(const struct config *config, struct cli_store *opened, bool json) {
+static int run_here(struct config *config, struct cli_store *opened, bool json) {
+    struct topics topics;
+    struct topics_message message = {""};
     struct clock clock;
     struct buffer text;
+    if (topics_open(&topics, &config->policies, config->topics_file, &message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "KHALA_TOPICS_FILE: %s", message.text);
     clock_init(&clock);
     buffer_init(&text, TEXT_BYTES_MAX);
     uint64_t begun_ms = clock_mono_ms(&clock);
@@ -91,6 +96,7 @@ static int run_here(const struct config *config, struct cli_store *opened, bool 
     else
         code = print_report(buffer_slice(&text), json);
     retention_report_unref(report);
+    topics_close(&topics);
     buffer_release(&text);
     return code;
 }

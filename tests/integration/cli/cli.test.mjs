@@ -429,7 +429,7 @@ function config(settings = {}, args = []) {
 /** The rows of docs/configuration.md: name, flag, default and kind of value. */
 function documented() {
   const page = readFileSync(new URL("../../../docs/configuration.md", import.meta.url), "utf8");
-  const [settings] = page.split("## The command line");
+  const [settings] = page.split(/## The (?:topics file|command line)/);
   return settings.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
     const cells = line.split("|").slice(1, -1).map((cell) => cell.trim().replace(/`/g, ""));
     return cells.length === 5

@@ -50,6 +50,7 @@ const ELSEWHERE = {
   KHALA_TLS_MIN_VERSION: ["tls", "the server accepts only TLS 1.2 and 1.3 with authenticated forward-secret ciphers, and http/1.1"],
   RUNTIME_KHALA_FAIR_TOPIC_SLICE_LIMIT: ["metrics", "polls, throttling, capped and fair limits are counted"],
   RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: ["delivery", "a poll that is too early receives the time to retry, and does not extend it"],
+  KHALA_TOPICS_FILE: ["topics_file", "a file that cannot be used is refused at the start, by check and by doctor, with line and reason"],
   RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: ["metrics", "a slow polling consumer is counted, and its eviction is listed"],
   RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: ["metrics", "a slow polling consumer is counted, and its eviction is listed"],
   KHALA_HEARTBEAT_MS: ["phoenix_connection", "the server sends heartbeats and closes a silent client"],
