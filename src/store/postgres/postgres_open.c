@@ -290,32 +290,16 @@ static enum status prepare_schema(struct postgres_store *store, enum opening ope
     return status == STATUS_OK ? check_version(store, version, message) : status;
 }
 
-/* Connects, and takes the role if the opening asks for it and it is free. */
-static enum status open_connection(struct postgres_store *store, enum opening opening,
-                                   struct store_message *message) {
-    struct postgres_holder holder;
+/* Whether the store can be read by this build. Its connections open when they are needed. */
+static enum status check_existing(struct postgres_store *store, struct store_message *message) {
     PGconn *connection = NULL;
     int version = -1;
-    if (opening == OPENING_EXISTING) {
-        enum status status = postgres_connect(store, STORE_READ, &connection, message->text);
-        if (status == STATUS_OK)
-            status = read_version(store, connection, &version, message);
-        if (status == STATUS_OK)
-            status = check_version(store, version, message);
-        PQfinish(connection);
-        return status;
-    }
-    enum status status = postgres_connect(store, STORE_WRITE, &store->writing, message->text);
+    enum status status = postgres_connect(store, STORE_READ, &connection, message->text);
     if (status == STATUS_OK)
-        status = postgres_check_pooler(store, store->writing, &store->is_direct, message->text);
+        status = read_version(store, connection, &version, message);
     if (status == STATUS_OK)
-        status = prepare_schema(store, opening, message);
-    /* A schema that needs no step is left to the server that has the role. */
-    if (status == STATUS_OK && store->term.number == 0)
-        status = opening == OPENING_JOIN ? take_role_or_follow(store, message)
-                 : opening == OPENING_MIGRATE
-                     ? try_role(store, POSTGRES_SCHEMA_VERSION, &holder, message)
-                     : await_role(store, POSTGRES_SCHEMA_VERSION, false, message);
+        status = check_version(store, version, message);
+    PQfinish(connection);
     return status;
 }
 
@@ -346,8 +330,21 @@ static enum status open_store(const char *location, enum opening opening,
     made->is_exclusive = opening != OPENING_EXISTING;
     made->is_joined = opening == OPENING_JOIN;
     enum status status = read_url(made, message);
-    if (status == STATUS_OK)
-        status = open_connection(made, opening, message);
+    if (status == STATUS_OK && opening == OPENING_EXISTING)
+        status = check_existing(made, message);
+    else if (status == STATUS_OK)
+        status = postgres_connect(made, STORE_WRITE, &made->writing, message->text);
+    if (status == STATUS_OK && made->writing)
+        status = postgres_check_pooler(made, made->writing, &made->is_direct, message->text);
+    if (status == STATUS_OK && made->writing)
+        status = prepare_schema(made, opening, message);
+    /* A schema that needs no step is left to the server that has the role. */
+    struct postgres_holder holder;
+    if (status == STATUS_OK && made->writing && made->term.number == 0)
+        status = opening == OPENING_JOIN ? take_role_or_follow(made, message)
+                 : opening == OPENING_MIGRATE
+                     ? try_role(made, POSTGRES_SCHEMA_VERSION, &holder, message)
+                     : await_role(made, POSTGRES_SCHEMA_VERSION, false, message);
     if (status == STATUS_OK && made->term.number > 0)
         status = enter_store(made, message);
     if (status == STATUS_OK)
