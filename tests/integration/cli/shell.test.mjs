@@ -23,7 +23,7 @@ test("bash completes verbs, operands, options and their values", (t) => {
   assert.deepEqual(offered([""]), VERBS);
   assert.deepEqual(offered(["re"]), ["reproject", "restore", "retention"]);
   assert.deepEqual(offered(["help", "mig"]), ["migrate"]);
-  assert.deepEqual(offered(["topic", ""]), ["map", "unmap"]);
+  assert.deepEqual(offered(["topic", ""]), ["map", "unmap", "policy"]);
   assert.deepEqual(offered(["completion", "z"]), ["zsh"]);
   assert.deepEqual(offered(["export", "--format", ""]), ["ndjson", "csv"]);
   assert.deepEqual(offered(["serve", "--log-level", "d"]), ["debug"]);
