@@ -104,15 +104,16 @@ static void reload_topics(struct server *server) {
     struct topics_message message = {""};
     char before[TOPIC_RULES_HASH_SIZE], after[TOPIC_RULES_HASH_SIZE];
     bool is_changed = false;
-    policy_rules_hash(policies, before);
+    (void)policy_rules_hash(policies, before);
     enum status status = topics_reload(&server->topics, &is_changed, &message);
-    policy_rules_hash(policies, after);
+    size_t rule_count = policy_rules_hash(policies, after);
     if (status != STATUS_OK)
         log_event(LOG_ERROR, "topics.reload_failed", log_str("reason", message.text),
                   log_str("effect", "the rules of before stay in force"));
     else
         log_event(LOG_INFO, is_changed ? "topics.reloaded" : "topics.unchanged",
-                  log_str("file", server->topics.path), log_str("hash", after));
+                  log_str("file", server->topics.path), log_str("hash", after),
+                  log_int("rules", (int64_t)rule_count));
     if (is_changed && status == STATUS_OK)
         topics_record(server->writer, before, after);
 }

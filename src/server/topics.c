@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -32,10 +33,16 @@ __attribute__((format(printf, 2, 3))) static enum status refuse(struct topics_me
 
 static enum status read_text(struct topics_text *text, const char *path,
                              struct topics_message *message) {
+    struct stat about;
     ssize_t piece = 1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Opening a pipe would wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return refuse(message, "cannot read %.500s: %s", path, strerror(errno));
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+        close(fd);
+        return refuse(message, "%.500s is not a regular file", path);
+    }
     while (piece > 0 && text->size < sizeof(text->text)) {
         piece = read(fd, text->text + text->size, sizeof(text->text) - text->size);
         if (piece > 0)

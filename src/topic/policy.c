@@ -413,15 +413,19 @@ const struct policy *policy_of_entity(const struct policy_table *table, enum ent
     return policy_of(table, (struct slice){name, size});
 }
 
-void policy_rules_hash(const struct policy_table *table, char hash[TOPIC_RULES_HASH_SIZE]) {
+size_t policy_rules_hash(const struct policy_table *table, char hash[TOPIC_RULES_HASH_SIZE]) {
     struct policy_rules *in_force = table->rules;
+    size_t count = 0;
     *hash = '\0';
     if (!in_force)
-        return;
+        return 0;
     pthread_rwlock_rdlock(&in_force->lock);
-    if (in_force->rules)
+    if (in_force->rules) {
         memcpy(hash, in_force->rules->hash, TOPIC_RULES_HASH_SIZE);
+        count = in_force->rules->count;
+    }
     pthread_rwlock_unlock(&in_force->lock);
+    return count;
 }
 
 uint64_t policy_largest_payload_of(const struct policy_table *table, enum policy_row row) {

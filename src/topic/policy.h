@@ -141,8 +141,8 @@ void policy_explain(const struct policy_table *table, struct slice topic,
 /* A class that rules may not name, because it means something else in metrics. */
 bool policy_class_is_built_in(struct slice name);
 
-/* Of the file of the rules in force; "" without one. */
-void policy_rules_hash(const struct policy_table *table, char hash[TOPIC_RULES_HASH_SIZE]);
+/* Of the file of the rules in force; "" without one. Returns the number of the rules. */
+size_t policy_rules_hash(const struct policy_table *table, char hash[TOPIC_RULES_HASH_SIZE]);
 /* The largest payload that any topic of this row, or of any row, may have. */
 uint64_t policy_largest_payload_of(const struct policy_table *table, enum policy_row row);
 uint64_t policy_largest_payload(const struct policy_table *table);

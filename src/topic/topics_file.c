@@ -219,6 +219,9 @@ enum status topics_file_parse(struct topic_rules *rules, struct slice text,
     sha256(text.data, text.size, digest);
     hex_write(rules->hash, digest, sizeof(digest));
     rules->hash[TOPIC_RULES_HASH_SIZE - 1] = '\0';
+    /* Some editors begin a file with this mark, which shows as nothing. */
+    if (slice_starts(text, SLICE("\xEF\xBB\xBF")))
+        text = slice_from(text, 3);
     while (text.size > 0) {
         const char *end = memchr(text.data, '\n', text.size);
         struct slice line = {text.data, end ? (size_t)(end - text.data) : text.size};

@@ -40,6 +40,9 @@ static void a_file_has_a_rule_a_line(void **state) {
     assert_slice(rules.classes[chat->values[TOPIC_RULE_CLASS]], "chat");
     assert_int_equal(find("tenant:a:b:feed")->values[TOPIC_RULE_QOS_TIER], QOS_TIER_HOT);
     assert_int_equal(strlen(rules.hash), 64);
+    read_file("\xEF\xBB\xBF"
+              "chat:* class=chat");
+    assert_non_null(find("chat:one"));
     read_file("");
     assert_int_equal(rules.count, 0);
 }
