@@ -156,7 +156,7 @@
     X(PHOENIX_ENVELOPE_BYTES_MAX,        4096,      BYTES, LOOP,         2, "event and channel around a Phoenix payload")                                    \
     X(FORWARD_CONNECTIONS_MAX,             64,        ITEMS, LOOP,         1, "connections to the writer")                                                   \
     X(FORWARD_STREAMS_MAX,                 48,        ITEMS, LOOP,         1, "those that batches and imports may use, so that single appends find one")     \
-    X(FORWARD_WAITING_MAX,                 1024,      ITEMS, LOOP,         1, "requests that wait for such a connection; a quarter, if one principal has all") \
+    X(FORWARD_WAITING_MAX,                 2048,      ITEMS, LOOP,         1, "those that wait for one, of both kinds; an eighth, if one principal has all") \
     X(FORWARD_REQUESTS_BYTES_MAX,          128 << 20, BYTES, LOOP,         1, "single appends on their way to the writer")                                   \
     X(FORWARD_OUT_BYTES_MAX,               192 << 10, BYTES, LOOP,        64, "head, or a piece of the body, of a request to the writer")                    \
     X(FORWARD_ANSWER_BYTES_MAX,            512 << 10, BYTES, LOOP,        64, "a piece of the writer's answer, and the line that it begins")                 \

@@ -62,6 +62,7 @@ struct forwards {
     struct deadline idle;        /* when the kept connection that rested longest closes */
     /* Forwards without a connection, by principal. */
     struct fair_queue waiting[FORWARD_KINDS];
+    unsigned next_kind;   /* that gets the next connection */
     size_t stream_count;  /* forwards of streamed bodies that have a connection */
     size_t request_bytes; /* bytes of all single appends */
     uint64_t silence_ms;
@@ -230,22 +231,27 @@ static bool has_room(const struct forwards *all, bool for_stream) {
     return has_connection && !(for_stream && all->stream_count >= FORWARD_STREAMS_MAX);
 }
 
-/* Principals take turns. An attempt may put its forward back into the queue. */
+/* The kinds take turns, and the principals within a kind. An attempt may put its forward back. */
 static void serve_waiting(struct forwards *all) {
-    for (size_t kind = 0; kind < FORWARD_KINDS; kind++) {
+    size_t left = all->waiting[0].count + all->waiting[1].count;
+    for (unsigned idle = 0; left > 0 && idle < FORWARD_KINDS; left--) {
+        unsigned kind = all->next_kind;
         struct fair_queue *queue = &all->waiting[kind];
-        for (size_t left = queue->count; left > 0 && queue->count > 0; left--) {
-            if (!has_room(all, kind))
-                break;
-            struct fair_item *item = fair_queue_peek(queue);
-            if (!item) {
-                fair_queue_begin_round(queue);
-                item = fair_queue_peek(queue);
-            }
-            struct forward *forward = container_of(item, struct forward, waiting);
-            set_state(forward, FORWARD_PAUSED);
-            attempt(forward);
+        all->next_kind = (kind + 1) % FORWARD_KINDS;
+        if (queue->count == 0 || !has_room(all, kind)) {
+            idle++;
+            left++;
+            continue;
         }
+        idle = 0;
+        struct fair_item *item = fair_queue_peek(queue);
+        if (!item)
+            fair_queue_begin_round(queue);
+        item = item ? item : fair_queue_peek(queue);
+        struct forward *forward = container_of(item, struct forward, waiting);
+        set_state(forward, FORWARD_PAUSED);
+        if (!is_over(forward))
+            attempt(forward);
     }
 }
 
@@ -863,7 +869,7 @@ enum status forwards_open(struct forwards **forwards, const struct forwards_opti
     opened->nodes = options->nodes;
     opened->silence_ms = options->silence_ms;
     for (size_t i = 0; i < FORWARD_KINDS; i++)
-        fair_queue_init(&opened->waiting[i], 1, FORWARD_WAITING_MAX / 2,
+        fair_queue_init(&opened->waiting[i], 1, FORWARD_WAITING_MAX / 4,
                         FORWARD_REQUESTS_BYTES_MAX);
     node_proof_write(&options->http->operator_key, slice_of(nodes_self(options->nodes)),
                      opened->proof);

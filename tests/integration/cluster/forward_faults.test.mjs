@@ -13,7 +13,7 @@ import { range } from "../../lib/samples.mjs";
 import { tcpProxy } from "../../lib/tcp_proxy.mjs";
 import { until, within } from "../../lib/wait.mjs";
 
-// Of one io loop: FORWARD_CONNECTIONS_MAX, and a quarter of FORWARD_WAITING_MAX, in base/limits.h.
+// Of one io loop: FORWARD_CONNECTIONS_MAX, and an eighth of FORWARD_WAITING_MAX, in base/limits.h.
 const CONNECTIONS = 64;
 const WAITING = 256;
 const SETTINGS = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
