@@ -124,6 +124,7 @@ void io_loop_turn(struct io_loop *loop, bool may_sleep) {
     announce_posts(loop);
     if (loop->state == LOOP_ENDING)
         return;
+    loop->sockets.reads_all = loop->reads_before_deadlines;
     socket_set_wait(&loop->sockets, may_sleep ? sleep_ms(loop) : 0);
 }
 

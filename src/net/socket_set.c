@@ -70,7 +70,7 @@ void socket_set_wait(struct socket_set *set, int timeout_ms) {
         count = epoll_wait(set->epoll, ready, EVENTS_PER_CALL, calls == 0 ? timeout_ms : 0);
         if (calls == 0)
             clock_tick(set->host->clock);
-        set->read_share = read_share(count);
+        set->read_share = set->reads_all ? UINT32_MAX : read_share(count);
         for (int i = 0; i < count; i++) {
             struct socket_watch *watch = ready[i].data.ptr;
             if (watch->turn == set->turn && !(watch->registered & WATCH_EDGES))

@@ -49,6 +49,7 @@ struct socket_set {
     int epoll;
     uint16_t turn;
     uint32_t read_share;         /* bytes that each ready socket may read in this turn */
+    bool reads_all;              /* in the next turn: before silence is judged */
     struct socket_watch *closed; /* watches with a closed event that is due */
 };
 
