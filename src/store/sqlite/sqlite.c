@@ -39,9 +39,14 @@ enum status sqlite_status(int code) {
 static int checkpoint(void *user, sqlite3 *database, const char *name, int pages) {
     struct sqlite_session *session = user;
     int code;
-    if (pages < sqlite_reserve_wal_pages(session->store) &&
-        !(session->is_shared && pages >= SQLITE_STORE_WAL_PAGES_SHARED))
+    /* While readers keep the log from beginning anew, small pieces are copied as it grows. */
+    if (pages < session->copied_pages)
+        session->copied_pages = 0;
+    bool is_small_due =
+        session->is_shared && pages - session->copied_pages >= SQLITE_STORE_WAL_PAGES_SHARED;
+    if (pages < sqlite_reserve_wal_pages(session->store) && !is_small_due)
         return SQLITE_OK;
+    session->copied_pages = pages;
     do {
         code = sqlite3_wal_checkpoint_v2(database, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     } while (sqlite_lacks_space(database, code) && sqlite_reserve_give(session->store));

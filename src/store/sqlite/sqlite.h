@@ -211,6 +211,7 @@ struct sqlite_session {
     struct sqlite_frame_walk *frame_walk; /* that runs; NULL: none */
     char error[STORE_MESSAGE_MAX];
     enum reason reason; /* of the error */
+    int copied_pages;   /* the length of the log at the last checkpoint */
     bool is_shared;     /* the commit: see struct store_batch */
     bool is_checkpoint_failing;
 };
