@@ -64,7 +64,7 @@ static bool takes_row(struct store_read *read, struct slice key) {
     if (read->has_more)
         return false;
     buffer_clear(&list->last);
-    buffer_append_slice(&list->last, key);
+    (void)buffer_note(&read->out, buffer_append_slice(&list->last, key));
     return true;
 }
 

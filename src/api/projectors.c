@@ -99,7 +99,8 @@ static enum status write_drift(void *user, const struct store_drift *drift) {
         object_text(&object, SLICE("subject"), drift->subject);
     } else {
         object_text(&object, SLICE("projection_name"), slice_of(document_kind_name(drift->kind)));
-        object_text(&object, SLICE("entity_id"), drift->entity_id);
+        object_text(&object, SLICE("entity_id"),
+                    drift->entity_id.data ? drift->entity_id : SLICE(""));
     }
     object_text(&object, SLICE("reason_code"), slice_of(reason_code(drift->reason)));
     object_number(&object, SLICE("expected_seq"), drift->expected_seq);

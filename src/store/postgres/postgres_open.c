@@ -93,7 +93,6 @@ static enum status check_version(const struct postgres_store *store, int version
     return version < 0 ? STATUS_STORE_UNAVAILABLE : STATUS_INVALID_CONFIG;
 }
 
-/* One migration with its new version number, in the caller's transaction. */
 /* A migration warns where an administrator has to do something. */
 static void log_warning(void *user, const PGresult *result) {
     const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
