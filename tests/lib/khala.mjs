@@ -2,7 +2,7 @@
 // environment variable KHALA_BINARY names the binary; tests/run sets it.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { closeSync, fstatSync, mkdtempSync, openSync, readFileSync, readSync, rmSync } from "node:fs";
+import { closeSync, fstatSync, mkdtempSync, openSync, readdirSync, readFileSync, readSync, rmSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -168,8 +168,12 @@ export class Process extends Watched {
     return this.out.split("\n").slice(0, -1);
   }
 
+  /** After SIGSTOP no thread runs any more: the signal alone reaches them some time later. */
   kill(signal) {
     this.child.kill(signal);
+    const tasks = `/proc/${this.child.pid}/task`;
+    const isStopped = (task) => readFileSync(`${tasks}/${task}/stat`, "utf8").replace(/^.*\) /, "").startsWith("T");
+    while (signal === "SIGSTOP" && this.child.exitCode === null && !readdirSync(tasks).every(isStopped));
   }
 
   /** Waits for the end, after the signal if one is given, and answers {code, signal}. */
