@@ -316,7 +316,7 @@ static void session_edge(void *user) {
 
 static void subscriber_edge(void *user) {
     const struct edge *edge = user;
-    struct subscriber subscriber = {.state = (enum subscriber_state)edge->from};
+    struct subscriber subscriber = {.state = (uint8_t)edge->from};
     subscriber_set_state(&subscriber, (enum subscriber_state)edge->to);
 }
 
