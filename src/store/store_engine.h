@@ -178,7 +178,7 @@ const struct store_layout *store_query_layout(const struct store_query *query);
     CALL(walk_nodes)                                                                               \
     CALL(read_progress)
 /* A member of the engine's table for each call. */
-#define STORE_MEMBER(call) __typeof__(store_##call) *call;
+#define STORE_MEMBER(call) __typeof__(store_##call) *(call);
 
 struct store_engine {
     STORE_CALLS(STORE_MEMBER)

@@ -212,7 +212,6 @@ void store_column_get(const struct store_column *column, const void *row,
     const struct store_journal_row *frame = row;
     const struct store_document *document = row;
     const struct store_topic *topic = row;
-    const struct store_cut *cut;
     struct slice text;
     bool is_absent;
     switch (column->kind) {
@@ -261,8 +260,7 @@ void store_column_get(const struct store_column *column, const void *row,
     case COLUMN_CUT_PLACE:
     case COLUMN_CUT_HASH:
     case COLUMN_CUT_METADATA:
-        memcpy(&cut, member, sizeof(cut));
-        return get_cut(value, column->kind, cut);
+        return get_cut(value, column->kind, *(const struct store_cut *const *)member);
     case COLUMN_PROJECTION:
     case COLUMN_PROJECTION_OR_NONE:
     case COLUMN_REASON:

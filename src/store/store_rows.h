@@ -196,8 +196,8 @@
 #define STORE_NAME(name, ...)      #name
 #define STORE_NEXT_NAME(name, ...) ", " #name
 #define STORE_NAMES(LIST)          LIST(STORE_NAME, STORE_NEXT_NAME)
-#define STORE_ONE(...)             +1
-#define STORE_COUNT(LIST)          (0 LIST(STORE_ONE, STORE_ONE))
+#define STORE_ONE(...)             0,
+#define STORE_COUNT(LIST)          (sizeof((char[]){LIST(STORE_ONE, STORE_ONE)}))
 /* "a = excluded.a, b = excluded.b" */
 #define STORE_UPDATE(name, ...)      #name " = excluded." #name
 #define STORE_NEXT_UPDATE(name, ...) ", " #name " = excluded." #name

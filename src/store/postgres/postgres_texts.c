@@ -21,7 +21,7 @@
 /* The parameters are arrays, one for each column of the list. skipped: columns of the layout before
  * it. */
 #define ROWS(layout_name, skipped, LIST)                                                           \
-    .layout = &store_##layout_name##_layout, .first_column = skipped,                              \
+    .layout = &store_##layout_name##_layout, .first_column = (skipped),                            \
     .column_count = STORE_COUNT(LIST)
 /* All rows of the parameters; the last one of those with the same key. */
 #define ALL_ROWS(LIST) "(" STORE_NAMES(LIST) ") SELECT * FROM unnest(@) "
