@@ -233,17 +233,13 @@ static bool has_room(const struct forwards *all, bool for_stream) {
 
 /* The kinds take turns, and the principals within a kind. An attempt may put its forward back. */
 static void serve_waiting(struct forwards *all) {
-    size_t left = all->waiting[0].count + all->waiting[1].count;
-    for (unsigned idle = 0; left > 0 && idle < FORWARD_KINDS; left--) {
+    size_t tries = FORWARD_KINDS * (all->waiting[0].count + all->waiting[1].count);
+    for (; tries > 0 && has_room(all, false); tries--) {
         unsigned kind = all->next_kind;
         struct fair_queue *queue = &all->waiting[kind];
         all->next_kind = (kind + 1) % FORWARD_KINDS;
-        if (queue->count == 0 || !has_room(all, kind)) {
-            idle++;
-            left++;
+        if (queue->count == 0 || !has_room(all, kind))
             continue;
-        }
-        idle = 0;
         struct fair_item *item = fair_queue_peek(queue);
         if (!item)
             fair_queue_begin_round(queue);
