@@ -6,13 +6,13 @@ import { execFileSync } from "node:child_process";
 import http from "node:http";
 import { alone } from "../lib/cases.mjs";
 import { flood } from "../lib/flood.mjs";
+import { STRICT } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
 import { pollPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { TOPIC } from "../lib/samples.mjs";
 import { until } from "../lib/wait.mjs";
 
-const STRICT = process.env.KHALA_CHAOS_STRICT === "1";
 const SAMPLES = STRICT ? 300 : 40;
 // The descriptors of the machine may be a million. Even the smaller number exceeds every limit of connections.
 const DESCRIPTORS_MAX = STRICT ? 20_000 : 5000;
