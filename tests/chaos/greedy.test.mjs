@@ -67,7 +67,7 @@ test("a greedy principal does not starve another, and leaves nothing behind", as
   const operator = await operate(t, { settings: { ...UNHURRIED, ...MEASURED, RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
     RUNTIME_KHALA_CODEX_WORKER_EVENTS_REPLAY_BUDGET_EVENTS: "100000", KHALA_LOG_LEVEL: "error" } });
   await fill(operator);
-  const victim = await Victim.start(operator);
+  const victim = await Victim.start(t, operator);
   await victim.measureQuiet(t);
   for (const [name, clients] of Object.entries(attacks(operator))) await attack(t, operator, victim, name, clients);
   assert.ok(memoryBytes(operator.server, "VmHWM") < MEMORY_BYTES_MAX, `${memoryBytes(operator.server, "VmHWM")} bytes of memory`);

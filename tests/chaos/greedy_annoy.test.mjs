@@ -22,7 +22,7 @@ for (const [kind, records] of [["updates", UPDATES], ["requests", UPDATES], ["by
   test(`a flood of TLS ${kind} on ${FLOODERS} connections does not delay others`, async (t) => {
     const authority = new Authority(folder(t));
     const operator = await operate(t, { authority, settings: { ...SETTINGS, ...Authority.settings(authority.issue("khala")) } });
-    const victim = await Victim.start(operator);
+    const victim = await Victim.start(t, operator);
     await victim.measureQuiet(t);
     const { host, port } = operator.server;
     const flood = start(t, [...BEHIND_OTHERS, join(process.env.KHALA_BUILD, "tls_flood"), host, String(port), String(FLOODERS), kind, String(records)],
@@ -57,7 +57,7 @@ const OPENERS = 100;
 
 test("audit sockets opened without end do not delay others", async (t) => {
   const operator = await operate(t, { settings: SETTINGS });
-  const victim = await Victim.start(operator);
+  const victim = await Victim.start(t, operator);
   await victim.measureQuiet(t);
   const begun = performance.now();
   const rate = await annoy(t, operator, victim, "nonces", { kind: "audit", connections: OPENERS, token: users(operator, "greedy", ["runtime.audit"]) });
@@ -77,7 +77,7 @@ const GUESSERS = 50;
 
 test("wrong keys and tokens do not delay others, and few a second are answered", async (t) => {
   const operator = await operate(t, { settings: { ...SETTINGS, KHALA_AUTH_FAILURES_PER_MINUTE: "60" } });
-  const victim = await Victim.start(operator);
+  const victim = await Victim.start(t, operator);
   await victim.measureQuiet(t);
   for (const kind of ["keys", "tokens"]) {
     const rate = await annoy(t, operator, victim, `wrong ${kind} on one connection`, { kind, connections: 1, token: victim.token });
@@ -93,7 +93,7 @@ const CROWD_BYTES_MAX = (SANITIZED ? 4 : 1) * 160e6; // the promised 64 MB, and 
 
 test(`${CROWD} connections with ${NAMES} names each take bounded memory, and do not delay others`, async (t) => {
   const operator = await operate(t, { settings: SETTINGS });
-  const victim = await Victim.start(operator);
+  const victim = await Victim.start(t, operator);
   await victim.measureQuiet(t);
   const before = memoryBytes(operator.server);
   const { host, port } = operator.server;

@@ -17,7 +17,7 @@ test(`${CONNECTIONS} connections with batches do not delay the appends of anothe
   const operator = await operate(t, { settings: { ...UNHURRIED, ...MEASURED, ...UNLIMITED, RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
     KHALA_LOG_LEVEL: "error" } });
   await operator.did("runs", { run_id: "greedy-0", owner_user_id: "greedy-0" }, 201);
-  const victim = await Victim.start(operator);
+  const victim = await Victim.start(t, operator);
   await victim.measureQuiet(t);
   const { host, port } = operator.server;
   const greedy = attackers(t, "greedy_batches.mjs", { host, port, mode: "busy", tokens: [users(operator, "greedy-0", ["runtime.append"])],

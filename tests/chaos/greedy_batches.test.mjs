@@ -57,7 +57,7 @@ test("greedy batches refuse no batch of another principal, and leave nothing beh
   const operator = await operate(t, { settings: { ...UNHURRIED, ...MEASURED, KHALA_BATCHES_BYTES_MAX: String(BATCHES_BYTES_MAX),
     KHALA_BATCH_SPOOL_BYTES_MAX: String(SPOOL_BYTES_MAX), RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_LOG_LEVEL: "error" } });
   for (let i = 0; i < PRINCIPALS; i++) await operator.did("runs", { run_id: `greedy-${i}`, owner_user_id: `greedy-${i}` }, 201);
-  const victim = await Victim.start(operator, { batchItems: ITEMS });
+  const victim = await Victim.start(t, operator, { batchItems: ITEMS });
   await victim.measureQuiet(t);
   for (const [name, clients] of Object.entries(ATTACKS)) await attack(t, operator, victim, name, clients);
   assert.ok(memoryBytes(operator.server, "VmHWM") < MEMORY_BYTES_MAX, `${memoryBytes(operator.server, "VmHWM")} bytes of memory`);

@@ -40,7 +40,7 @@ test("a producer's wide metadata stays within its quotas, and a victim does not 
     const { status, body } = await operator.ask("PUT", `quotas/${owner}`, JSON.stringify(quotas));
     assert.equal(status, 200, body);
   }
-  const victim = await Victim.start(operator);
+  const victim = await Victim.start(t, operator);
   await victim.measureQuiet(t);
 
   const create = requestOf("/v1/runs", users(operator, "greedy", ["runtime.append"]), JSON.stringify({ metadata: { m: "x".repeat(250_000) } }));

@@ -48,7 +48,7 @@ test("a role that may only connect delays no append, no revocation and no failov
   const writer = await join(t, url, SETTINGS);
   const follower = await join(t, url, SETTINGS);
   const own = strangerUrl(url);
-  const victim = await Victim.start(writer);
+  const victim = await Victim.start(t, writer);
   await victim.measureQuiet(t);
 
   const holding = new PsqlSession(t, own);
