@@ -49,23 +49,6 @@ static enum status check_event_id(struct sqlite_session *session, const struct s
                                : status;
 }
 
-static enum status check_order(struct sqlite_session *session, const struct store_event *event) {
-    struct sqlite_tail *tail = &session->tail;
-    uint64_t head_seq = 0;
-    if (event->log_id != tail->log_id + 1)
-        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the log ends at event",
-                           tail->log_id);
-    if (tail->log_id > 0 && uuid_compare(&event->cursor, &tail->cursor) <= 0)
-        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the cursor does not rise at event",
-                           event->log_id);
-    enum status status = sqlite_positions_add(session, event, &head_seq);
-    if (status == STATUS_SEQUENCE_CONFLICT)
-        return contradicts(session, status, "the entity's last event is", head_seq);
-    tail->log_id = event->log_id;
-    tail->cursor = event->cursor;
-    return status;
-}
-
 static enum status add_events(struct sqlite_session *session, const struct store_batch *batch) {
     struct sqlite_tail *tail = &session->tail;
     const struct sqlite_source ids = {
@@ -83,8 +66,23 @@ static enum status add_events(struct sqlite_session *session, const struct store
         .columns = store_event_layout.columns + 1, /* without the number */
     };
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
-        status = check_order(session, &batch->events[i]);
+    for (size_t i = 0; i < batch->event_count; i++) {
+        const struct store_event *event = &batch->events[i];
+        uint64_t head_seq = 0;
+        if (event->log_id != tail->log_id + 1)
+            return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the log ends at event",
+                               tail->log_id);
+        if (tail->log_id > 0 && uuid_compare(&event->cursor, &tail->cursor) <= 0)
+            return contradicts(session, STATUS_SEQUENCE_CONFLICT,
+                               "the cursor does not rise at event", event->log_id);
+        status = sqlite_positions_add(session, event, &head_seq);
+        if (status == STATUS_SEQUENCE_CONFLICT)
+            return contradicts(session, status, "the entity's last event is", head_seq);
+        if (status != STATUS_OK)
+            return status;
+        tail->log_id = event->log_id;
+        tail->cursor = event->cursor;
+    }
     for (size_t i = 0; i < batch->event_count; i++)
         if (is_supplied(tail, &batch->events[i]) &&
             uuid_compare(&batch->events[i].event_id, &tail->client_id_max) > 0)
@@ -196,36 +194,6 @@ static enum status run_number(struct sqlite_session *session, enum statement_id 
     return sqlite_run(session, statement);
 }
 
-static enum status write_authority(struct sqlite_session *session,
-                                   const struct store_batch *batch) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < batch->entity_count; i++) {
-        status = sqlite_run_row(session, STATEMENT_PUT_ENTITY, store_entity_layout.columns,
-                                store_entity_layout.column_count, &batch->entities[i]);
-        if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
-            return contradicts(session, STATUS_ALREADY_EXISTS, "another entity has ref",
-                               batch->entities[i].ref);
-    }
-    if (status == STATUS_OK)
-        status = add_events(session, batch);
-    for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
-        status = sqlite_run_row(session, STATEMENT_ADD_KEY, store_key_layout.columns,
-                                store_key_layout.column_count, &batch->keys[i]);
-    if (status == STATUS_OK && batch->imported_log_id > 0) {
-        sqlite3_stmt *statement = NULL;
-        /* The journals of the log that is imported have other sequences. */
-        status = sqlite_execute(session, STATEMENT_DROP_FORKS);
-        if (status == STATUS_OK)
-            status = sqlite_statement(session, STATEMENT_PUT_PROPERTY, &statement);
-        if (status != STATUS_OK)
-            return status;
-        sqlite_bind_text(statement, 1, SLICE("import_log_id"));
-        sqlite_bind_number(statement, 2, batch->imported_log_id);
-        status = sqlite_run(session, statement);
-    }
-    return status == STATUS_OK ? sqlite_put_usages(session, batch) : status;
-}
-
 static enum status write_derived(struct sqlite_session *session, const struct store_batch *batch) {
     struct sqlite_source documents = {.rows = batch->documents,
                                       .row_count = batch->document_count,
@@ -287,8 +255,32 @@ enum status sqlite_commit(struct store_session *base, const struct store_batch *
     bool has_events = status == STATUS_OK && batch->event_count > 0;
     if (has_events)
         sqlite_reserve_begin(session, batch->room_least);
+    for (size_t i = 0; status == STATUS_OK && i < batch->entity_count; i++) {
+        status = sqlite_run_row(session, STATEMENT_PUT_ENTITY, store_entity_layout.columns,
+                                store_entity_layout.column_count, &batch->entities[i]);
+        if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
+            status = contradicts(session, STATUS_ALREADY_EXISTS, "another entity has ref",
+                                 batch->entities[i].ref);
+    }
     if (status == STATUS_OK)
-        status = write_authority(session, batch);
+        status = add_events(session, batch);
+    for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
+        status = sqlite_run_row(session, STATEMENT_ADD_KEY, store_key_layout.columns,
+                                store_key_layout.column_count, &batch->keys[i]);
+    if (status == STATUS_OK && batch->imported_log_id > 0) {
+        sqlite3_stmt *statement = NULL;
+        /* The journals of the log that is imported have other sequences. */
+        status = sqlite_execute(session, STATEMENT_DROP_FORKS);
+        if (status == STATUS_OK)
+            status = sqlite_statement(session, STATEMENT_PUT_PROPERTY, &statement);
+        if (status == STATUS_OK) {
+            sqlite_bind_text(statement, 1, SLICE("import_log_id"));
+            sqlite_bind_number(statement, 2, batch->imported_log_id);
+            status = sqlite_run(session, statement);
+        }
+    }
+    if (status == STATUS_OK)
+        status = sqlite_put_usages(session, batch);
     if (status == STATUS_OK)
         status = write_derived(session, batch);
     session->is_shared = batch->is_shared;

@@ -124,24 +124,6 @@ static int copy_notes(sqlite3 *copy, sqlite3 *replaced) {
     return code;
 }
 
-static int lower_topics(const struct log *copy, const struct log *replaced, int64_t common) {
-    bool is_noted = (copy->has_fork && copy->fork_log_id <= common) ||
-                    (replaced->has_fork && replaced->fork_log_id <= common);
-    int code = SQLITE_OK;
-    if (replaced->has_fork)
-        code = copy_notes(copy->database, replaced->database);
-    if (code == SQLITE_OK && replaced->has_fork)
-        code = sqlite3_exec(copy->database,
-                            "UPDATE meta SET value = min(CAST(value AS INTEGER), coalesce((SELECT "
-                            "CAST(r.value AS INTEGER) FROM temp.replaced r WHERE r.name = "
-                            "meta.name), 0)) WHERE " NOTES,
-                            NULL, NULL, NULL);
-    /* The logs part before the copy's end, and no store knows the heads of that moment. */
-    if (code == SQLITE_OK && common < copy->last_log_id && replaced->last_log_id > 0 && !is_noted)
-        code = sqlite3_exec(copy->database, "DELETE FROM meta WHERE " NOTES, NULL, NULL, NULL);
-    return code;
-}
-
 int sqlite_fork_carry(sqlite3 *copy, sqlite3 *replaced) {
     struct log new = {.database = copy}, old = {.database = replaced};
     sqlite3_stmt *statement = NULL;
@@ -153,7 +135,19 @@ int sqlite_fork_carry(sqlite3 *copy, sqlite3 *replaced) {
         return code;
     if (replaced && read_log(&old) == SQLITE_OK) {
         common = find_common(&new, &old);
-        code = lower_topics(&new, &old, common);
+        bool is_noted = (new.has_fork &&new.fork_log_id <= common) ||
+                        (old.has_fork && old.fork_log_id <= common);
+        if (old.has_fork)
+            code = copy_notes(copy, replaced);
+        if (code == SQLITE_OK && old.has_fork)
+            code = sqlite3_exec(copy,
+                                "UPDATE meta SET value = min(CAST(value AS INTEGER), "
+                                "coalesce((SELECT CAST(r.value AS INTEGER) FROM temp.replaced r "
+                                "WHERE r.name = meta.name), 0)) WHERE " NOTES,
+                                NULL, NULL, NULL);
+        /* The logs part before the copy's end, and no store knows the heads of that moment. */
+        if (code == SQLITE_OK && common < new.last_log_id &&old.last_log_id > 0 && !is_noted)
+            code = sqlite3_exec(copy, "DELETE FROM meta WHERE " NOTES, NULL, NULL, NULL);
         /* All that the replaced store has given out is in the copy. */
         if (common == old.last_log_id)
             common = new.last_log_id;

@@ -54,24 +54,22 @@ static bool read_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
                               sizeof(event->event_id.bytes));
 }
 
-/* An entity's sequence has no gap: a gap in the rows is damage. */
-static enum status take_frame(struct sqlite_frame_walk *walk, sqlite3_value **row) {
-    if (store_session_is_cancelled(&walk->session->base))
-        return STATUS_STORE_UNAVAILABLE;
-    if (!walk->name.entity_id.data || !read_frame(walk, row) ||
-        walk->row.event.seq != walk->last_seq + 1)
-        return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
-    walk->last_seq = walk->row.event.seq;
-    walk->covered_seq = (uint64_t)sqlite3_value_int64(row[FRAME_LAST_SEQ]);
-    walk->left--;
-    return walk->callback(walk->user, &walk->row);
-}
-
 static void take_row(sqlite3_context *context, int count, sqlite3_value **row) {
     struct sqlite_session *session = sqlite3_user_data(context);
     struct sqlite_frame_walk *walk = session->frame_walk;
     (void)count;
-    walk->status = take_frame(walk, row);
+    if (store_session_is_cancelled(&session->base)) {
+        walk->status = STATUS_STORE_UNAVAILABLE;
+    } else if (!walk->name.entity_id.data || !read_frame(walk, row) ||
+               walk->row.event.seq != walk->last_seq + 1) {
+        /* An entity's sequence has no gap: a gap in the rows is damage. */
+        walk->status = sqlite_damaged(session, "the entity's event", walk->last_seq + 1);
+    } else {
+        walk->last_seq = walk->row.event.seq;
+        walk->covered_seq = (uint64_t)sqlite3_value_int64(row[FRAME_LAST_SEQ]);
+        walk->left--;
+        walk->status = walk->callback(walk->user, &walk->row);
+    }
     bool is_over = walk->status != STATUS_OK || walk->left == 0;
     /* The row that ends the walk leaves the statement, and is counted there. */
     if (!is_over)

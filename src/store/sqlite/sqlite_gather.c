@@ -179,23 +179,6 @@ static bool takes_whole_log(struct gathered_file *file) {
     return code == SQLITE_OK && index && index[INDEX_LAST_COPIED] == index[INDEX_LAST_FRAME];
 }
 
-/* A page that is written directly would be behind the end that the file grows from. So a checkpoint
- * gathers all of its pages or none. */
-static void begin_checkpoint(struct gathered_file *file) {
-    file->is_gathering = takes_whole_log(file) && has_buffer(file);
-    file->end = INT64_MAX;
-}
-
-/* SQLite sends this where a checkpoint adds pages. */
-static void expect_size(struct gathered_file *file, sqlite3_int64 size) {
-    sqlite3_int64 end = 0;
-    file->end_next = size;
-    if (file->file->pMethods->xFileSize(file->file, &end) == SQLITE_OK)
-        file->end = end;
-    else
-        file->is_gathering = false;
-}
-
 /* The pages would count as copied, and are not. */
 static void end_process(const struct gathered_file *file) {
     log_event(LOG_ERROR, "store.checkpoint_failed", log_int("code", file->error),
@@ -203,23 +186,29 @@ static void end_process(const struct gathered_file *file) {
     abort();
 }
 
-/* SQLite ignores the answer. If another connection has added to the log meanwhile, it does not
- * truncate the file either. */
-static void end_checkpoint(struct gathered_file *file) {
-    file->error = flush(&file->base);
-    if (file->error != SQLITE_OK && file->is_gathering && !takes_whole_log(file))
-        end_process(file);
-    file->is_gathering = false;
-}
-
 static int control_database(sqlite3_file *base, int operation, void *argument) {
     struct gathered_file *file = gathered(base);
-    if (operation == SQLITE_FCNTL_CKPT_START)
-        begin_checkpoint(file);
-    else if (operation == SQLITE_FCNTL_SIZE_HINT && file->is_gathering)
-        expect_size(file, *(const sqlite3_int64 *)argument);
-    else if (operation == SQLITE_FCNTL_CKPT_DONE)
-        end_checkpoint(file);
+    if (operation == SQLITE_FCNTL_CKPT_START) {
+        /* A page that is written directly would be behind the end that the file grows from. So a
+         * checkpoint gathers all of its pages or none. */
+        file->is_gathering = takes_whole_log(file) && has_buffer(file);
+        file->end = INT64_MAX;
+    } else if (operation == SQLITE_FCNTL_SIZE_HINT && file->is_gathering) {
+        /* SQLite sends this where a checkpoint adds pages. */
+        sqlite3_int64 end = 0;
+        file->end_next = *(const sqlite3_int64 *)argument;
+        if (file->file->pMethods->xFileSize(file->file, &end) == SQLITE_OK)
+            file->end = end;
+        else
+            file->is_gathering = false;
+    } else if (operation == SQLITE_FCNTL_CKPT_DONE) {
+        /* SQLite ignores the answer. If another connection has added to the log meanwhile, it does
+         * not truncate the file either. */
+        file->error = flush(base);
+        if (file->error != SQLITE_OK && file->is_gathering && !takes_whole_log(file))
+            end_process(file);
+        file->is_gathering = false;
+    }
     return control_file(base, operation, argument);
 }
 

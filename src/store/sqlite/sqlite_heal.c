@@ -210,15 +210,23 @@ static int drop_unknown(struct heal *heal, sqlite3_stmt *row) {
                : code;
 }
 
-static int heal_journal(struct heal *heal) {
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static int heal_all(struct heal *heal) {
+    int code = open_reference(heal);
+    if (code == SQLITE_OK)
+        code = heal_tables(heal);
+    if (code == SQLITE_OK)
+        code = sqlite_heal_topics(heal);
     /* Materialised, because the visits change the tables that are read. */
-    int code = sqlite_heal_each(
-        heal,
-        "WITH ends AS MATERIALIZED (SELECT ref, topic, head_seq, (SELECT max(seq) FROM "
-        "journal WHERE topic_ref = ref) AS last FROM topics WHERE "
-        "entity_ref IS NULL) SELECT ref, topic, head_seq, last FROM ends WHERE last > head_seq "
-        "ORDER BY ref",
-        skip_strays);
+    if (code == SQLITE_OK)
+        code = sqlite_heal_each(
+            heal,
+            "WITH ends AS MATERIALIZED (SELECT ref, topic, head_seq, (SELECT max(seq) FROM "
+            "journal WHERE topic_ref = ref) AS last FROM topics WHERE "
+            "entity_ref IS NULL) SELECT ref, topic, head_seq, last FROM ends WHERE last > head_seq "
+            "ORDER BY ref",
+            skip_strays);
     if (code == SQLITE_OK)
         code = sqlite_heal_each(
             heal,
@@ -234,28 +242,12 @@ static int heal_journal(struct heal *heal) {
             "UPDATE topics SET oldest_seq = head_seq + 1, damaged_seq = head_seq "
             "WHERE entity_ref IS NULL AND oldest_seq <= head_seq AND NOT EXISTS (SELECT 1 FROM "
             "journal WHERE topic_ref = ref)");
-    return code;
-}
-
-/* ---- all of it ------------------------------------------------------------------------------- */
-
-/* Documents are compared with the log from now on. All events so far had their frames, unless an
- * earlier mark says otherwise. */
-static int mark_unprojected(const struct heal *heal) {
-    return sqlite_heal_run(heal, "INSERT OR IGNORE INTO meta (name, value) SELECT "
-                                 "'unprojected_from', coalesce(max(log_id), 0) + 1 FROM events");
-}
-
-static int heal_all(struct heal *heal) {
-    int code = open_reference(heal);
-    if (code == SQLITE_OK)
-        code = heal_tables(heal);
-    if (code == SQLITE_OK)
-        code = sqlite_heal_topics(heal);
-    if (code == SQLITE_OK)
-        code = heal_journal(heal);
+    /* Documents are compared with the log from now on. All events so far had their frames, unless
+     * an earlier mark says otherwise. */
     if (code == SQLITE_OK && heal->is_changed)
-        code = mark_unprojected(heal);
+        code =
+            sqlite_heal_run(heal, "INSERT OR IGNORE INTO meta (name, value) SELECT "
+                                  "'unprojected_from', coalesce(max(log_id), 0) + 1 FROM events");
     sqlite3_close(heal->reference);
     return code;
 }

@@ -36,52 +36,43 @@ static enum status run(struct store_session *base, struct heal *heal,
     "max(seq) FROM journal WHERE topic_ref = t.ref AND seq <= t.head_seq), oldest_seq "            \
     "FROM topics t WHERE entity_ref IS NULL AND topic = ?"
 
-static sqlite3_int64 larger(sqlite3_int64 a, sqlite3_int64 b) {
-    return a > b ? a : b;
-}
-
-static int raise_floor(struct heal *heal, struct slice topic, sqlite3_int64 lost_seq,
-                       sqlite3_stmt *row) {
+int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t lost_seq) {
+    sqlite3_stmt *row = NULL;
+    int code = sqlite3_prepare_v2(heal->database, LAST_HOLE, -1, &row, NULL);
+    if (code != SQLITE_OK)
+        return code;
+    sqlite_bind_text(row, 1, topic);
+    code = sqlite3_step(row);
+    if (code != SQLITE_ROW) {
+        sqlite3_finalize(row);
+        return code == SQLITE_DONE ? SQLITE_OK : code;
+    }
+    code = SQLITE_OK;
     sqlite3_int64 ref = sqlite3_column_int64(row, 0);
     sqlite3_int64 head = sqlite3_column_int64(row, 2);
     sqlite3_int64 last = sqlite3_column_int64(row, 3);
     sqlite3_int64 oldest = sqlite3_column_int64(row, 5);
+    sqlite3_int64 lost = lost_seq < INT64_MAX ? (sqlite3_int64)lost_seq : INT64_MAX;
     /* Rows at the end are missing. */
     if (oldest <= head && sqlite3_column_int64(row, 4) < head)
         last = head;
-    if (lost_seq >= oldest && lost_seq <= head)
-        last = larger(last, lost_seq);
-    if (last < oldest)
-        return SQLITE_OK;
-    const struct heal_note note = {.reason = REASON_JOURNAL_DAMAGED,
-                                   .subject = topic,
-                                   .expected_seq = oldest,
-                                   .actual_seq = last};
-    int code = sqlite_heal_note(heal, &note);
-    if (code == SQLITE_OK)
-        code = sqlite_heal_run(heal, "DELETE FROM journal WHERE topic_ref = %lld AND seq <= %lld",
-                               ref, last);
-    if (code == SQLITE_OK)
-        code = sqlite_heal_run(heal,
-                               "UPDATE topics SET oldest_seq = %lld, damaged_seq = "
-                               "%lld WHERE ref = %lld",
-                               last + 1, last, ref);
-    return code;
-}
-
-int sqlite_journal_raise_floor(struct heal *heal, struct slice topic, uint64_t lost_seq) {
-    sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(heal->database, LAST_HOLE, -1, &statement, NULL);
-    if (code != SQLITE_OK)
-        return code;
-    sqlite_bind_text(statement, 1, topic);
-    code = sqlite3_step(statement);
-    if (code == SQLITE_ROW)
-        code = raise_floor(heal, topic, lost_seq < INT64_MAX ? (sqlite3_int64)lost_seq : INT64_MAX,
-                           statement);
-    else if (code == SQLITE_DONE)
-        code = SQLITE_OK;
-    sqlite3_finalize(statement);
+    if (lost >= oldest && lost <= head && lost > last)
+        last = lost;
+    if (last >= oldest) {
+        const struct heal_note note = {.reason = REASON_JOURNAL_DAMAGED,
+                                       .subject = topic,
+                                       .expected_seq = oldest,
+                                       .actual_seq = last};
+        code = sqlite_heal_note(heal, &note);
+        if (code == SQLITE_OK)
+            code = sqlite_heal_run(
+                heal, "DELETE FROM journal WHERE topic_ref = %lld AND seq <= %lld", ref, last);
+        if (code == SQLITE_OK)
+            code = sqlite_heal_run(
+                heal, "UPDATE topics SET oldest_seq = %lld, damaged_seq = %lld WHERE ref = %lld",
+                last + 1, last, ref);
+    }
+    sqlite3_finalize(row);
     return code;
 }
 

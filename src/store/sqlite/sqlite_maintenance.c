@@ -30,27 +30,9 @@
 
 /* ---- copying ---- */
 
-static int step_all(sqlite3_backup *backup, const struct store_copy_options *options) {
-    int code = SQLITE_OK;
-    int busy_count = 0;
-    while (code == SQLITE_OK || code == SQLITE_BUSY || code == SQLITE_LOCKED) {
-        code = sqlite3_backup_step(backup, STEP_PAGES);
-        if (code == SQLITE_OK || code == SQLITE_DONE) {
-            uint64_t total = (uint64_t)sqlite3_backup_pagecount(backup);
-            if (options->on_progress)
-                options->on_progress(options->user,
-                                     total - (uint64_t)sqlite3_backup_remaining(backup), total);
-        } else if (++busy_count > BUSY_COUNT_MAX) {
-            return code;
-        } else {
-            sqlite3_sleep(BUSY_PAUSE_MS);
-        }
-    }
-    return code == SQLITE_DONE ? SQLITE_OK : code;
-}
-
 /* The target is empty and unused until it is synced, so it needs no journal. */
 static int copy_pages(sqlite3 *source, sqlite3 *target, const struct store_copy_options *options) {
+    int busy_count = 0;
     int code = sqlite_pragma(target, "PRAGMA journal_mode = OFF", "off");
     if (code == SQLITE_OK)
         code = sqlite_pragma(target, "PRAGMA synchronous = OFF", NULL);
@@ -59,16 +41,21 @@ static int copy_pages(sqlite3 *source, sqlite3 *target, const struct store_copy_
     sqlite3_backup *backup = sqlite3_backup_init(target, "main", source, "main");
     if (!backup)
         return sqlite3_errcode(target);
-    code = step_all(backup, options);
+    do {
+        code = sqlite3_backup_step(backup, STEP_PAGES);
+        if (code == SQLITE_OK || code == SQLITE_DONE) {
+            uint64_t total = (uint64_t)sqlite3_backup_pagecount(backup);
+            if (options->on_progress)
+                options->on_progress(options->user,
+                                     total - (uint64_t)sqlite3_backup_remaining(backup), total);
+        } else if (code != SQLITE_BUSY && code != SQLITE_LOCKED) {
+            break;
+        } else if (++busy_count <= BUSY_COUNT_MAX) {
+            sqlite3_sleep(BUSY_PAUSE_MS);
+        }
+    } while (code != SQLITE_DONE && busy_count <= BUSY_COUNT_MAX);
     int ended = sqlite3_backup_finish(backup);
-    return code == SQLITE_OK ? ended : code;
-}
-
-static int begin_reading(sqlite3 *source) {
-    int code = sqlite3_exec(source, "BEGIN", NULL, NULL, NULL);
-    return code == SQLITE_OK
-               ? sqlite3_exec(source, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL)
-               : code;
+    return code == SQLITE_DONE ? ended : code;
 }
 
 static enum status copy_file(sqlite3 *source, const char *source_path, const char *target_path,
@@ -76,7 +63,7 @@ static enum status copy_file(sqlite3 *source, const char *source_path, const cha
                              struct store_message *message) {
     sqlite3 *target = NULL;
     enum status status = STATUS_OK;
-    int code = begin_reading(source);
+    int code = sqlite3_exec(source, "BEGIN; SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
     if (code != SQLITE_OK)
         status = sqlite_connect_fault(source_path, source, code, message->text);
     if (status == STATUS_OK) {
@@ -132,19 +119,6 @@ struct renewal {
     sqlite3 *replaced; /* that store; NULL: it is damaged */
 };
 
-static int renew(sqlite3 *database, const struct renewal *renewal) {
-    char update[128];
-    snprintf(update, sizeof(update), "UPDATE meta SET value = '%s' WHERE name = 'epoch'",
-             renewal->epoch);
-    int code = sqlite3_exec(database, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-    if (code == SQLITE_OK)
-        code = renewal->replaces ? sqlite_fork_carry(database, renewal->replaced)
-                                 : sqlite_fork_note(database);
-    if (code == SQLITE_OK)
-        code = sqlite3_exec(database, update, NULL, NULL, NULL);
-    return code == SQLITE_OK ? sqlite3_exec(database, "COMMIT", NULL, NULL, NULL) : code;
-}
-
 /* Makes the copy a single file without a log, renews its epoch unless renewal is NULL, fills *copy,
  * and syncs the file. */
 static enum status settle_file(const char *path, const struct renewal *renewal,
@@ -153,8 +127,19 @@ static enum status settle_file(const char *path, const struct renewal *renewal,
     int code = sqlite3_open_v2(path, &database, SQLITE_OPEN_READWRITE, NULL);
     if (code == SQLITE_OK)
         code = sqlite_pragma(database, "PRAGMA journal_mode = DELETE", "delete");
-    if (code == SQLITE_OK && renewal)
-        code = renew(database, renewal);
+    if (code == SQLITE_OK && renewal) {
+        char update[128];
+        snprintf(update, sizeof(update), "UPDATE meta SET value = '%s' WHERE name = 'epoch'",
+                 renewal->epoch);
+        code = sqlite3_exec(database, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+        if (code == SQLITE_OK)
+            code = renewal->replaces ? sqlite_fork_carry(database, renewal->replaced)
+                                     : sqlite_fork_note(database);
+        if (code == SQLITE_OK)
+            code = sqlite3_exec(database, update, NULL, NULL, NULL);
+        if (code == SQLITE_OK)
+            code = sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
+    }
     if (code == SQLITE_OK)
         code = read_copy(database, copy);
     enum status status =
@@ -170,22 +155,13 @@ static enum status settle_file(const char *path, const struct renewal *renewal,
     return status;
 }
 
-static enum status sync_parent(const char *path, struct store_message *message) {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    if (!folder)
-        return STATUS_OUT_OF_MEMORY;
-    enum status status = sqlite_sync_folder(folder, message);
-    free(folder);
-    return status;
-}
-
 static enum status exists_already(const char *file, struct store_message *message) {
     snprintf(message->text, sizeof(message->text),
              "%s exists; --force replaces it once the new one is whole", file);
     return STATUS_ALREADY_EXISTS;
 }
 
+/* Gives the file its name, and syncs the folder that has it. */
 static enum status name_file(const char *partial, const char *file, bool force,
                              struct store_message *message) {
     int failed = force ? rename(partial, file)
@@ -197,7 +173,11 @@ static enum status name_file(const char *partial, const char *file, bool force,
         return exists_already(file, message);
     if (failed)
         return sqlite_system_fault(message, file, "rename the file");
-    return sync_parent(file, message);
+    const char *slash = strrchr(file, '/');
+    char *folder = slash ? strndup(file, (size_t)(slash - file) + 1) : strdup(".");
+    enum status status = folder ? sqlite_sync_folder(folder, message) : STATUS_OUT_OF_MEMORY;
+    free(folder);
+    return status;
 }
 
 /* ---- backup ---------------------------------------------------------------------------------- */
@@ -218,12 +198,6 @@ static bool is_own_name(const char *folder, const char *file) {
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
     return false;
-}
-
-/* The rename would replace a device or a pipe with a plain file. */
-static bool is_special(const char *file) {
-    struct stat found;
-    return stat(file, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
 static enum status backup_to(sqlite3 *source, const char *source_path, const char *file,
@@ -259,7 +233,9 @@ enum status sqlite_backup(const char *folder, const char *file,
                  "%s is a file of the store itself; name another", file);
         return STATUS_INVALID_REQUEST;
     }
-    if (is_special(file)) {
+    struct stat found;
+    /* The rename would replace a device or a pipe with a plain file. */
+    if (stat(file, &found) == 0 && !S_ISREG(found.st_mode)) {
         snprintf(message->text, sizeof(message->text),
                  "%s is not a file that a backup can replace; name another", file);
         return STATUS_INVALID_REQUEST;
@@ -513,37 +489,31 @@ static enum status set_aside(struct sqlite_restore *restore, char kept[STORE_MES
     return status;
 }
 
-/* The new epoch is made while the store in force is sealed, because that store knows where earlier
- * epochs of the log began. */
-static enum status swap(struct sqlite_restore *restore, struct renewal *renewal,
-                        struct store_restored *restored, struct store_message *message) {
-    const char *path = restore->store_path;
-    enum status status = STATUS_OK;
-    renewal->replaces = access(path, F_OK) == 0;
-    if (renewal->replaces)
-        status = set_aside(restore, restored->kept, &renewal->replaced, message);
-    if (status == STATUS_OK)
-        status = settle_file(restore->copy.path, renewal, &restored->copy, message);
-    if (status == STATUS_OK && rename(restore->copy.path, path) != 0)
-        status = sqlite_system_fault(message, path, "put the copy in the store's place");
-    if (status == STATUS_OK) {
-        restore->is_applied = true;
-        status = sqlite_sync_folder(restore->folder, message);
-    }
-    sqlite3_close(renewal->replaced);
-    return status;
-}
-
 enum status sqlite_restore_apply(struct store_restore *base, struct store_restored *restored,
                                  struct store_message *message) {
     struct sqlite_restore *restore = restore_of(base);
+    const char *path = restore->store_path;
     struct renewal renewal = {.replaces = false};
     *restored = (struct store_restored){.kept = ""};
     enum status status = store_epoch_mint(renewal.epoch);
     if (status == STATUS_OK)
         status = settle_file(restore->copy.path, NULL, &restored->copy, message);
     memcpy(restored->epoch_before, restored->copy.epoch, sizeof(restored->epoch_before));
-    return status == STATUS_OK ? swap(restore, &renewal, restored, message) : status;
+    /* The new epoch is made while the store in force is sealed, because that store knows where
+     * earlier epochs of the log began. */
+    renewal.replaces = status == STATUS_OK && access(path, F_OK) == 0;
+    if (renewal.replaces)
+        status = set_aside(restore, restored->kept, &renewal.replaced, message);
+    if (status == STATUS_OK)
+        status = settle_file(restore->copy.path, &renewal, &restored->copy, message);
+    if (status == STATUS_OK && rename(restore->copy.path, path) != 0)
+        status = sqlite_system_fault(message, path, "put the copy in the store's place");
+    if (status == STATUS_OK) {
+        restore->is_applied = true;
+        status = sqlite_sync_folder(restore->folder, message);
+    }
+    sqlite3_close(renewal.replaced);
+    return status;
 }
 
 /* ---- checking ---- */

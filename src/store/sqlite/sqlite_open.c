@@ -307,33 +307,6 @@ static enum status no_store_yet(const char *path, struct store_message *message)
     return STATUS_STORE_UNAVAILABLE;
 }
 
-static enum status check_current(const struct schema *schema, const char *path,
-                                 struct store_message *message) {
-    if (schema->empty)
-        return no_store_yet(path, message);
-    if (schema->version < STORE_SCHEMA_VERSION) {
-        snprintf(message->text, sizeof(message->text),
-                 "%s has schema version %lld and this khala needs %d: run 'khala migrate'", path,
-                 (long long)schema->version, STORE_SCHEMA_VERSION);
-        return STATUS_INVALID_CONFIG;
-    }
-    return STATUS_OK;
-}
-
-/* One migration with its new version number, in the caller's transaction. */
-static int migrate_one(sqlite3 *database, size_t version, const char *epoch) {
-    char last[256];
-    int written = snprintf(last, sizeof(last), "PRAGMA user_version = %zu", version + 1);
-    if (version == 0)
-        written = snprintf(last, sizeof(last),
-                           "PRAGMA application_id = %d; PRAGMA user_version = 1;"
-                           "INSERT INTO meta (name, value) VALUES ('epoch', '%s')",
-                           SQLITE_STORE_APPLICATION_ID, epoch);
-    assert(written > 0 && (size_t)written < sizeof(last));
-    int code = sqlite3_exec(database, sqlite_migrations[version].sql, NULL, NULL, NULL);
-    return code == SQLITE_OK ? sqlite3_exec(database, last, NULL, NULL, NULL) : code;
-}
-
 /* All migrations or none: a process that ends while it makes a store leaves no half of one. */
 static enum status migrate(sqlite3 *database, const char *path, const struct schema *schema,
                            struct store_message *message) {
@@ -349,8 +322,18 @@ static enum status migrate(sqlite3 *database, const char *path, const struct sch
         /* A new store has no damage. */
         if (schema->version > 0)
             code = sqlite_heal_before(database, version, clock_wall_ms(&clock));
+        char last[256];
+        int written = snprintf(last, sizeof(last), "PRAGMA user_version = %zu", version + 1);
+        if (version == 0)
+            written = snprintf(last, sizeof(last),
+                               "PRAGMA application_id = %d; PRAGMA user_version = 1;"
+                               "INSERT INTO meta (name, value) VALUES ('epoch', '%s')",
+                               SQLITE_STORE_APPLICATION_ID, epoch);
+        assert(written > 0 && (size_t)written < sizeof(last));
         if (code == SQLITE_OK)
-            code = migrate_one(database, version, epoch);
+            code = sqlite3_exec(database, sqlite_migrations[version].sql, NULL, NULL, NULL);
+        if (code == SQLITE_OK)
+            code = sqlite3_exec(database, last, NULL, NULL, NULL);
     }
     if (code == SQLITE_OK)
         code = sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
@@ -405,15 +388,6 @@ static enum status check_wal_has_database(const char *path, struct store_message
     return status;
 }
 
-/* A derived table that is missing keeps no store from opening. */
-static enum status heal(sqlite3 *database, const char *path, struct store_message *message) {
-    struct clock clock;
-    clock_init(&clock);
-    int code = sqlite_heal_damaged_tables(database, clock_wall_ms(&clock));
-    return code == SQLITE_OK ? STATUS_OK
-                             : sqlite_connect_fault(path, database, code, message->text);
-}
-
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_EXISTING };
 
 static enum status prepare_database(const char *path, enum opening opening,
@@ -430,13 +404,23 @@ static enum status prepare_database(const char *path, enum opening opening,
     if (status != STATUS_OK)
         return status;
     status = check_schema(database, path, &schema, message);
-    if (status == STATUS_OK && (opening == OPENING_MIGRATE || (create && schema.empty)))
+    if (status == STATUS_OK && (opening == OPENING_MIGRATE || (create && schema.empty))) {
         status = migrate(database, path, &schema, message);
-    else if (status == STATUS_OK)
-        status = check_current(&schema, path, message);
+    } else if (status == STATUS_OK && schema.empty) {
+        status = no_store_yet(path, message);
+    } else if (status == STATUS_OK && schema.version < STORE_SCHEMA_VERSION) {
+        snprintf(message->text, sizeof(message->text),
+                 "%s has schema version %lld and this khala needs %d: run 'khala migrate'", path,
+                 (long long)schema.version, STORE_SCHEMA_VERSION);
+        status = STATUS_INVALID_CONFIG;
+    }
+    int code = SQLITE_OK;
+    /* A derived table that is missing keeps no store from opening. */
     if (status == STATUS_OK && create)
-        status = heal(database, path, message);
-    int code = sqlite3_close(database);
+        code = sqlite_heal_damaged_tables(database, clock_now().wall_ms);
+    if (code != SQLITE_OK)
+        status = sqlite_connect_fault(path, database, code, message->text);
+    code = sqlite3_close(database);
     assert(code == SQLITE_OK);
     (void)code;
     return status;

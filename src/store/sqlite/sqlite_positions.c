@@ -27,10 +27,6 @@ enum status sqlite_positions_check(struct sqlite_session *session) {
     return status;
 }
 
-static struct sqlite_head *head_of(struct sqlite_session *session, uint64_t entity_ref) {
-    return &session->store->heads[entity_ref % SQLITE_STORE_HEADS];
-}
-
 void sqlite_positions_forget(struct sqlite_session *session) {
     memset(session->store->heads, 0, sizeof(session->store->heads));
     session->range_count = 0;
@@ -55,23 +51,17 @@ static enum status flush(struct sqlite_session *session) {
     return sqlite_run_source(session, STATEMENT_ADD_POSITIONS, &source);
 }
 
-/* The last seq of the entity, from memory or from the store. */
-static enum status know_head(struct sqlite_session *session, uint64_t entity_ref,
-                             struct sqlite_head *head) {
-    if (head->entity_ref == entity_ref)
-        return STATUS_OK;
-    /* The store lacks the ranges of this commit that are in memory only. */
-    enum status status = flush(session);
-    if (status == STATUS_OK)
-        status = find_head(session, entity_ref, &head->seq);
-    head->entity_ref = status == STATUS_OK ? entity_ref : 0;
-    return status;
-}
-
 enum status sqlite_positions_add(struct sqlite_session *session, const struct store_event *event,
                                  uint64_t *head_seq) {
-    struct sqlite_head *head = head_of(session, event->entity_ref);
-    enum status status = know_head(session, event->entity_ref, head);
+    struct sqlite_head *head = &session->store->heads[event->entity_ref % SQLITE_STORE_HEADS];
+    enum status status = STATUS_OK;
+    if (head->entity_ref != event->entity_ref) {
+        /* The store lacks the ranges of this commit that are in memory only. */
+        status = flush(session);
+        if (status == STATUS_OK)
+            status = find_head(session, event->entity_ref, &head->seq);
+        head->entity_ref = status == STATUS_OK ? event->entity_ref : 0;
+    }
     *head_seq = head->seq;
     if (status != STATUS_OK || event->seq != head->seq + 1)
         return status == STATUS_OK ? STATUS_SEQUENCE_CONFLICT : status;

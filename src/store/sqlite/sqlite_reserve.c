@@ -132,34 +132,26 @@ struct space {
     uint64_t reusable_bytes; /* free pages of the database */
 };
 
-static bool count_pages(struct sqlite_session *session, uint64_t *pages, uint64_t *free_pages) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_PAGES, &statement);
-    if (status == STATUS_OK) {
-        status = sqlite_next(session, statement);
-        *pages = status == STATUS_OK ? sqlite_number(statement, 0) : 0;
-        *free_pages = status == STATUS_OK ? sqlite_number(statement, 1) : 0;
-        sqlite3_reset(statement);
-    }
-    return status == STATUS_OK;
-}
-
 /* False: the disk or the database cannot be asked. */
 static bool look(struct sqlite_session *session, struct space *space) {
     struct statvfs disk;
     struct rlimit limit;
     uint64_t files[SQLITE_FILE_COUNT];
-    uint64_t pages = 0;
-    uint64_t free_pages = 0;
+    sqlite3_stmt *statement = NULL;
     if (statvfs(session->store->path, &disk) != 0 || !sqlite_measure_files(session->store, files) ||
-        !count_pages(session, &pages, &free_pages))
+        sqlite_statement(session, STATEMENT_PAGES, &statement) != STATUS_OK)
         return false;
-    uint64_t database_bytes = pages * PAGE_BYTES;
+    bool is_counted = sqlite_next(session, statement) == STATUS_OK;
+    uint64_t database_bytes = is_counted ? sqlite_number(statement, 0) * PAGE_BYTES : 0;
+    uint64_t reusable_bytes = is_counted ? sqlite_number(statement, 1) * PAGE_BYTES : 0;
+    sqlite3_reset(statement);
+    if (!is_counted)
+        return false;
     uint64_t written_bytes = files[SQLITE_FILE_DATABASE];
     *space = (struct space){.disk_bytes = (uint64_t)disk.f_blocks * disk.f_frsize,
                             .free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize,
                             .log_bytes = files[SQLITE_FILE_WAL],
-                            .reusable_bytes = free_pages * PAGE_BYTES};
+                            .reusable_bytes = reusable_bytes};
     if (disk.f_blocks == 0)
         space->disk_bytes = space->free_bytes = UNCOUNTED_BYTES;
     space->left_bytes = (int64_t)space->free_bytes;
@@ -259,14 +251,6 @@ static void stop(struct sqlite_session *session, int64_t resume_bytes) {
               log_str("effect", "appends answer disk_reserve until there is room on the disk"));
 }
 
-static void resume(struct sqlite_reserve *reserve) {
-    atomic_store(&reserve->is_stopped, false);
-    metrics_set(METRIC_STORE_APPENDS_STOPPED, METRIC_PLAIN, 0);
-    log_event(LOG_INFO, "store.appends_resumed",
-              log_int("free_bytes", (int64_t)atomic_load(&reserve->free_bytes)),
-              log_int("line_bytes", (int64_t)line_of(reserve)));
-}
-
 /* Whether the disk has the room that it shows: a quota may say otherwise. */
 static bool has_proof(struct sqlite_reserve *reserve) {
     uint64_t held = held_bytes(reserve);
@@ -285,10 +269,15 @@ static void check(struct sqlite_session *session) {
     if (!measure(session) || !seek_room(session, wanted_bytes))
         return;
     bool has_room = reserve->room_bytes >= wanted_bytes;
-    if (was_stopped && has_room && reserve->is_whole && has_proof(reserve))
-        resume(reserve);
-    else if (!was_stopped && !has_room)
+    if (was_stopped && has_room && reserve->is_whole && has_proof(reserve)) {
+        atomic_store(&reserve->is_stopped, false);
+        metrics_set(METRIC_STORE_APPENDS_STOPPED, METRIC_PLAIN, 0);
+        log_event(LOG_INFO, "store.appends_resumed",
+                  log_int("free_bytes", (int64_t)atomic_load(&reserve->free_bytes)),
+                  log_int("line_bytes", (int64_t)line_of(reserve)));
+    } else if (!was_stopped && !has_room) {
         stop(session, 2 * least_room(reserve));
+    }
 }
 
 /* What work with that much room leaves of the file to other work. */
@@ -336,15 +325,6 @@ enum store_room sqlite_check_room(struct store_session *base) {
     return held_bytes(reserve) > line_of(reserve) / 2 ? STORE_ROOM_RESERVE : STORE_ROOM_LAST;
 }
 
-/* Work that may use the reserve gets the log's own space again, and a piece of the file. */
-static enum status give_room(struct sqlite_session *session) {
-    bool is_begun_again = write_back(session, SQLITE_CHECKPOINT_RESTART);
-    bool is_given = sqlite_reserve_give(session->store);
-    if (is_on(&session->store->reserve))
-        stop(session, 2 * least_room(&session->store->reserve));
-    return is_begun_again || is_given ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
-}
-
 enum status sqlite_make_room(struct store_session *base, enum store_room room_least) {
     struct sqlite_session *session = sqlite_session_of(base);
     struct sqlite_reserve *reserve = &session->store->reserve;
@@ -353,9 +333,15 @@ enum status sqlite_make_room(struct store_session *base, enum store_room room_le
     if (room_least > STORE_ROOM_FREE) {
         reserve->kept_bytes = kept_of(reserve, room_least);
         bool is_used_up = reserve->kept_bytes > 0 && held_bytes(reserve) <= reserve->kept_bytes;
-        enum status status = give_room(session);
+        /* Work that may use the reserve gets the log's own space again, and a piece of the file. */
+        bool is_begun_again = write_back(session, SQLITE_CHECKPOINT_RESTART);
+        bool is_given = sqlite_reserve_give(session->store);
+        if (is_on(reserve))
+            stop(session, 2 * least_room(reserve));
         reserve->kept_bytes = 0;
-        return is_used_up ? STATUS_DISK_RESERVE : status;
+        if (is_used_up)
+            return STATUS_DISK_RESERVE;
+        return is_begun_again || is_given ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
     }
     if (!is_on(reserve))
         return STATUS_STORE_UNAVAILABLE;

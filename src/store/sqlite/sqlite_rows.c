@@ -26,34 +26,28 @@ static void places(char text[64], size_t count) {
 
 /* ---- reading ---- */
 
-static enum status add_row(struct sqlite_session *session, sqlite3_stmt *statement,
-                           struct store_page *page) {
-    struct store_value values[STORE_PAGE_COLUMNS_MAX];
-    for (size_t i = 0; i < page->table->layout->column_count; i++) {
-        values[i] = (struct store_value){0};
-        sqlite_read_value(statement, (int)i, &page->table->layout->columns[i], &values[i]);
-    }
-    enum status status = store_page_add(page, values);
-    if (status == STATUS_INTERNAL_ERROR)
-        return sqlite_damaged(session, page->table->name, sqlite_number(statement, 0));
-    if (status != STATUS_OK)
-        snprintf(session->error, sizeof(session->error),
-                 "a row is larger than the memory reserved for it");
-    return status;
-}
-
 static enum status read_page(struct sqlite_session *session, const struct store_rows_query *query,
                              const struct store_value *after, struct store_page *page) {
+    const struct store_layout *layout = query->table->layout;
     char sql[STORE_ROWS_SQL_BYTES_MAX];
     sqlite3_stmt *statement = NULL;
     store_rows_sql(query, sql);
     enum status status = prepare(session, sql, &statement);
     for (size_t i = 0; status == STATUS_OK && after && i < query->table->key_count; i++)
-        sqlite_bind_value(statement, (int)i + 1, &query->table->layout->columns[i], &after[i]);
+        sqlite_bind_value(statement, (int)i + 1, &layout->columns[i], &after[i]);
     while (status == STATUS_OK && !store_page_is_full(page)) {
+        struct store_value values[STORE_PAGE_COLUMNS_MAX] = {0};
         status = sqlite_next(session, statement);
-        if (status == STATUS_OK)
-            status = add_row(session, statement, page);
+        if (status != STATUS_OK)
+            break;
+        for (size_t i = 0; i < layout->column_count; i++)
+            sqlite_read_value(statement, (int)i, &layout->columns[i], &values[i]);
+        status = store_page_add(page, values);
+        if (status == STATUS_INTERNAL_ERROR)
+            status = sqlite_damaged(session, page->table->name, sqlite_number(statement, 0));
+        else if (status != STATUS_OK)
+            snprintf(session->error, sizeof(session->error),
+                     "a row is larger than the memory reserved for it");
     }
     sqlite3_finalize(statement);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
@@ -108,17 +102,6 @@ static enum status delete_rows(struct sqlite_session *session, const struct stor
     return execute(session, sql);
 }
 
-/* The positions of these events. All of them go into the large part at once. */
-static enum status add_positions(struct sqlite_session *session, const struct store_page *page) {
-    char sql[STORE_ROWS_SQL_BYTES_MAX];
-    snprintf(sql, sizeof(sql),
-             "INSERT INTO event_positions (entity_ref, seq, log_id) SELECT entity_ref, seq, log_id "
-             "FROM events WHERE log_id BETWEEN %lld AND %lld ORDER BY entity_ref, seq",
-             (long long)store_page_row(page, 0)->number,
-             (long long)store_page_row(page, page->row_count - 1)->number);
-    return execute(session, sql);
-}
-
 static enum status insert_rows(struct sqlite_session *session, const struct store_page *page) {
     const struct store_layout *layout = page->table->layout;
     char sql[STORE_ROWS_SQL_BYTES_MAX], columns[64] = "";
@@ -147,8 +130,16 @@ enum status sqlite_write_rows(struct store_session *base, const struct store_pag
         status = delete_rows(session, page->table);
     if (status == STATUS_OK)
         status = insert_rows(session, page);
-    if (status == STATUS_OK && page->row_count > 0 && strcmp(page->table->name, "events") == 0)
-        status = add_positions(session, page);
+    if (status == STATUS_OK && page->row_count > 0 && strcmp(page->table->name, "events") == 0) {
+        char sql[STORE_ROWS_SQL_BYTES_MAX];
+        /* The positions of these events. All of them go into the large part at once. */
+        snprintf(sql, sizeof(sql),
+                 "INSERT INTO event_positions (entity_ref, seq, log_id) SELECT entity_ref, seq, "
+                 "log_id FROM events WHERE log_id BETWEEN %lld AND %lld ORDER BY entity_ref, seq",
+                 (long long)store_page_row(page, 0)->number,
+                 (long long)store_page_row(page, page->row_count - 1)->number);
+        status = execute(session, sql);
+    }
     status = sqlite_end(session, status);
     session->tail.known = false;
     return status;

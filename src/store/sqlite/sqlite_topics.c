@@ -14,17 +14,21 @@ struct new_topic {
 
 /* The ref is one that neither a topic nor a journal row has. A topic that is there already stays.
  */
-static int insert(struct heal *heal, const struct new_topic *topic) {
+static int add(struct heal *heal, struct new_topic *topic) {
     sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(
-        heal->database,
-        "INSERT OR IGNORE INTO topics (ref, topic, stream_id, entity_ref, "
-        "oldest_seq, head_seq, journal_epoch) SELECT coalesce(nullif(?1, 0), max(coalesce((SELECT "
-        "max(ref) FROM topics), 0), coalesce((SELECT max(topic_ref) FROM "
-        "journal), 0)) + 1), ?2, ?3, nullif(?4, 0), iif(?4 = 0, coalesce((SELECT "
-        "min(seq) FROM journal WHERE topic_ref = ?1), 1), 1), iif(?4 = 0, "
-        "coalesce((SELECT max(seq) FROM journal WHERE topic_ref = ?1), 0), NULL), ?5",
-        -1, &statement, NULL);
+    int code = SQLITE_OK;
+    if (topic->entity_ref == 0)
+        code = sqlite_take_journal_epoch(heal, &topic->journal_epoch);
+    if (code == SQLITE_OK)
+        code = sqlite3_prepare_v2(
+            heal->database,
+            "INSERT OR IGNORE INTO topics (ref, topic, stream_id, entity_ref, oldest_seq, "
+            "head_seq, journal_epoch) SELECT coalesce(nullif(?1, 0), max(coalesce((SELECT max(ref) "
+            "FROM topics), 0), coalesce((SELECT max(topic_ref) FROM journal), 0)) + 1), ?2, ?3, "
+            "nullif(?4, 0), iif(?4 = 0, coalesce((SELECT min(seq) FROM journal WHERE topic_ref = "
+            "?1), 1), 1), iif(?4 = 0, coalesce((SELECT max(seq) FROM journal WHERE topic_ref = "
+            "?1), 0), NULL), ?5",
+            -1, &statement, NULL);
     if (code != SQLITE_OK)
         return code;
     sqlite3_bind_int64(statement, 1, topic->ref);
@@ -34,17 +38,10 @@ static int insert(struct heal *heal, const struct new_topic *topic) {
     sqlite3_bind_int64(statement, 5, topic->journal_epoch);
     code = sqlite3_step(statement);
     sqlite3_finalize(statement);
-    return code == SQLITE_DONE ? SQLITE_OK : code;
-}
-
-static int add(struct heal *heal, struct new_topic *topic) {
-    int code = SQLITE_OK;
-    if (topic->entity_ref == 0)
-        code = sqlite_take_journal_epoch(heal, &topic->journal_epoch);
-    if (code == SQLITE_OK)
-        code = insert(heal, topic);
-    if (code != SQLITE_OK || sqlite3_changes(heal->database) == 0)
+    if (code != SQLITE_DONE)
         return code;
+    if (sqlite3_changes(heal->database) == 0)
+        return SQLITE_OK;
     /* The drift of the table stands for all topics of entities. */
     if (topic->entity_ref != 0 && heal->are_topics_made)
         return SQLITE_OK;

@@ -107,26 +107,24 @@ struct walk {
     store_row_cb *callback;
 };
 
-/* An entity's sequence has no gap: a gap in the rows is damage. Behind the event's columns stands
- * the last seq of its position. */
-static enum status read_entity_event(struct walk *walk, struct store_event *event) {
-    const struct store_layout *layout = &store_event_layout;
-    *event = walk->name;
-    if (!sqlite_read_columns(walk->statement, 0, layout->columns, layout->column_count, event) ||
-        !event->entity_id.data || event->seq != walk->last_seq + 1)
-        return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
-    if (!entity_row(event->entity_kind)->has_event_owner)
-        event->owner = walk->name.owner;
-    walk->last_seq = event->seq;
-    walk->covered_seq = sqlite_number(walk->statement, (int)layout->column_count);
-    return keep(walk->session, &walk->page, true, layout, event);
-}
-
 /* Reads the statement's current row and copies its texts into the page. */
 static enum status read_row(struct walk *walk, union store_row *row) {
     const struct store_layout *layout = store_query_layout(walk->query);
-    if (walk->query->id == STORE_WALK_ENTITY_EVENTS)
-        return read_entity_event(walk, &row->event);
+    struct store_event *event = &row->event;
+    if (walk->query->id == STORE_WALK_ENTITY_EVENTS) {
+        *event = walk->name;
+        /* An entity's sequence has no gap: a gap in the rows is damage. Behind the event's columns
+         * stands the last seq of its position. */
+        if (!sqlite_read_columns(walk->statement, 0, layout->columns, layout->column_count,
+                                 event) ||
+            !event->entity_id.data || event->seq != walk->last_seq + 1)
+            return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
+        if (!entity_row(event->entity_kind)->has_event_owner)
+            event->owner = walk->name.owner;
+        walk->last_seq = event->seq;
+        walk->covered_seq = sqlite_number(walk->statement, (int)layout->column_count);
+        return keep(walk->session, &walk->page, true, layout, event);
+    }
     bool is_sound = sqlite_read_row(walk->statement, 0, layout, row);
     if (walk->query->id == STORE_WALK_DOCUMENTS) {
         row->document.kind = walk->query->document;
@@ -139,9 +137,10 @@ static enum status read_row(struct walk *walk, union store_row *row) {
         return status;
     int first = (int)store_layout_selected(layout);
     layout = &store_event_layout;
-    is_sound = sqlite_read_row(walk->statement, first, layout, &row->journal.event);
-    row->journal.event.log_id = row->journal.row.log_id;
-    return keep(walk->session, &walk->page, is_sound, layout, &row->journal.event);
+    event = &row->journal.event;
+    is_sound = sqlite_read_row(walk->statement, first, layout, event);
+    event->log_id = row->journal.row.log_id;
+    return keep(walk->session, &walk->page, is_sound, layout, event);
 }
 
 /* Without copies, because a long walk over owners would spend most of its time on them. */
@@ -244,27 +243,23 @@ enum status sqlite_walk(struct store_session *base, const struct store_query *qu
  * In the write-ahead log a reader sees what its first statement saw, so one that reads a single row
  * fixes the moment. */
 
-static enum status touch(struct sqlite_session *session) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_READ_TOUCH, &statement);
-    if (status != STATUS_OK)
-        return status;
-    status = sqlite_next(session, statement);
-    sqlite3_reset(statement);
-    /* Every store has an epoch there. */
-    return status == STATUS_NOT_FOUND ? sqlite_damaged(session, "table meta, row", 1) : status;
-}
-
 enum status sqlite_read_begin(struct store_session *base) {
     struct sqlite_session *session = sqlite_session_of(base);
-    sqlite3_stmt *rollback = NULL;
+    sqlite3_stmt *rollback = NULL, *first = NULL;
     /* Made now, so that the end needs no memory. */
     enum status status = sqlite_statement(session, STATEMENT_ROLLBACK, &rollback);
     if (status == STATUS_OK)
         status = sqlite_execute(session, STATEMENT_READ_BEGIN);
     if (status != STATUS_OK)
         return status;
-    status = touch(session);
+    status = sqlite_statement(session, STATEMENT_READ_TOUCH, &first);
+    if (status == STATUS_OK) {
+        status = sqlite_next(session, first);
+        sqlite3_reset(first);
+    }
+    /* Every store has an epoch there. */
+    if (status == STATUS_NOT_FOUND)
+        status = sqlite_damaged(session, "table meta, row", 1);
     if (status != STATUS_OK)
         sqlite_read_end(base);
     return status;
