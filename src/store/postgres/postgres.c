@@ -33,18 +33,6 @@ static enum status adopt(struct postgres_session *session) {
     return store->is_joined ? STATUS_OK : status;
 }
 
-static struct postgres_session *session_make(struct postgres_store *store, enum store_mode mode) {
-    struct postgres_session *session = calloc(1, sizeof(*session));
-    if (!session)
-        return NULL;
-    session->base = (struct store_session){.engine = &store_engine_postgres, .mode = mode};
-    session->store = store;
-    session->reason = REASON_STORE_FAILED;
-    for (size_t i = 0; i < POSTGRES_PARAMETERS_MAX; i++)
-        buffer_init(&session->parameters[i].bytes, POSTGRES_PARAMETER_BYTES_MAX);
-    return session;
-}
-
 enum status postgres_session_open(struct store *base, enum store_mode mode,
                                   struct store_session **opened) {
     struct postgres_store *store = (struct postgres_store *)base;
@@ -58,13 +46,18 @@ enum status postgres_session_open(struct store *base, enum store_mode mode,
         assert(!is_second);
         (void)is_second;
     }
-    struct postgres_session *session = session_make(store, mode);
+    struct postgres_session *session = calloc(1, sizeof(*session));
     if (!session) {
         if (mode == STORE_WRITE)
             atomic_store(&store->is_write_session_open, false);
         atomic_fetch_sub(&store->session_count, 1);
         return STATUS_OUT_OF_MEMORY;
     }
+    session->base = (struct store_session){.engine = &store_engine_postgres, .mode = mode};
+    session->store = store;
+    session->reason = REASON_STORE_FAILED;
+    for (size_t i = 0; i < POSTGRES_PARAMETERS_MAX; i++)
+        buffer_init(&session->parameters[i].bytes, POSTGRES_PARAMETER_BYTES_MAX);
     enum status status = mode == STORE_WRITE ? adopt(session) : postgres_ensure(session);
     if (status != STATUS_OK) {
         log_event(LOG_ERROR, "store.session_failed", log_str("code", status_code(status)),

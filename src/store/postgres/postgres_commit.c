@@ -22,19 +22,14 @@ enum status postgres_contradicts(struct postgres_session *session, enum status s
 
 /* ---- the transaction ---- */
 
-static enum status find_old_readers(struct postgres_session *session) {
+enum status postgres_load_tail(struct postgres_session *session) {
+    struct store_state state;
     PGresult *result = NULL;
     postgres_begin(session, STATEMENT_OLD_READERS);
     enum status status = postgres_query(session, &result);
     if (status == STATUS_OK)
         session->has_old_readers = postgres_number((struct postgres_row){result, 0}, 0) != 0;
     PQclear(result);
-    return status;
-}
-
-enum status postgres_load_tail(struct postgres_session *session) {
-    struct store_state state;
-    enum status status = find_old_readers(session);
     if (status == STATUS_OK)
         status = postgres_read_state(&session->base, &state);
     /* Minted ids are above the last cursor, so the largest id of all serves as well as the largest
@@ -115,18 +110,6 @@ static void note_warning(void *user, const PGresult *result) {
         session->has_warning = true;
 }
 
-/* Not acknowledged: a commit whose answer is lost, and one that the synchronous standby did not
- * confirm. The session is dropped, so that the next one reads what the log holds. */
-static enum status lose_outcome(struct postgres_session *session) {
-    snprintf(session->error, sizeof(session->error),
-             "%s: the outcome of a commit is unknown: the answer was lost, or a standby did not "
-             "confirm it",
-             session->store->label);
-    session->reason = REASON_STORE_FAILED;
-    postgres_disconnect(session);
-    return STATUS_APPEND_OUTCOME_UNKNOWN;
-}
-
 static enum status send_commit(struct postgres_session *session) {
     session->has_warning = false;
     PQnoticeReceiver before = PQsetNoticeReceiver(session->connection, note_warning, session);
@@ -137,13 +120,22 @@ static enum status send_commit(struct postgres_session *session) {
     const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     enum status status = STATUS_OK;
     bool is_lost = code ? strncmp(code, "57", 2) == 0 || strncmp(code, "08", 2) == 0 : !is_answered;
-    if (session->has_warning || is_lost)
-        status = lose_outcome(session);
-    else if (!is_answered)
+    if (session->has_warning || is_lost) {
+        /* Not acknowledged: a commit whose answer is lost, and one that the synchronous standby did
+         * not confirm. The session is dropped, so that the next one reads what the log holds. */
+        snprintf(session->error, sizeof(session->error),
+                 "%s: the outcome of a commit is unknown: the answer was lost, or a standby did "
+                 "not confirm it",
+                 session->store->label);
+        session->reason = REASON_STORE_FAILED;
+        postgres_disconnect(session);
+        status = STATUS_APPEND_OUTCOME_UNKNOWN;
+    } else if (!is_answered) {
         status = postgres_fault(session, result);
-    else if (!is_committed)
+    } else if (!is_committed) {
         status = postgres_contradicts(session, STATUS_INTERNAL_ERROR, "rolled back at event",
                                       session->tail.log_id);
+    }
     PQclear(result);
     return status;
 }
@@ -274,23 +266,6 @@ static enum status send_derived(struct postgres_session *session, const struct s
     return status;
 }
 
-/* What a batch leaves behind its rows. */
-static enum status send_notes(struct postgres_session *session, const struct store_batch *batch) {
-    postgres_begin(session, STATEMENT_DROP_OLD_DRIFTS);
-    postgres_put_number(session, POSTGRES_DRIFTS_MAX);
-    enum status status = send_if(session, batch->drift_count);
-    postgres_begin(session,
-                   batch->is_projected ? STATEMENT_CLEAR_UNPROJECTED : STATEMENT_SET_UNPROJECTED);
-    if (!batch->is_projected)
-        postgres_put_number(session, batch->unprojected_from);
-    if (status == STATUS_OK && (batch->is_projected || batch->unprojected_from > 0))
-        status = postgres_pipeline_send(session);
-    if (status == STATUS_OK && batch->topic_count > 0)
-        status = postgres_send_commit_row(session, batch);
-    return status == STATUS_OK && batch->outbox_count > 0 ? postgres_send_outbox(session, batch)
-                                                          : status;
-}
-
 /* A result that contradicts the batch. */
 static enum status check_result(struct postgres_session *session, enum statement_id id,
                                 PGresult *result, const struct store_batch *batch,
@@ -337,8 +312,21 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
         status = send_authority(session, batch, &expected, &max);
     if (status == STATUS_OK)
         status = send_derived(session, batch);
+    /* What a batch leaves behind its rows. */
+    postgres_begin(session, STATEMENT_DROP_OLD_DRIFTS);
+    postgres_put_number(session, POSTGRES_DRIFTS_MAX);
     if (status == STATUS_OK)
-        status = send_notes(session, batch);
+        status = send_if(session, batch->drift_count);
+    postgres_begin(session,
+                   batch->is_projected ? STATEMENT_CLEAR_UNPROJECTED : STATEMENT_SET_UNPROJECTED);
+    if (!batch->is_projected)
+        postgres_put_number(session, batch->unprojected_from);
+    if (status == STATUS_OK && (batch->is_projected || batch->unprojected_from > 0))
+        status = postgres_pipeline_send(session);
+    if (status == STATUS_OK && batch->topic_count > 0)
+        status = postgres_send_commit_row(session, batch);
+    if (status == STATUS_OK && batch->outbox_count > 0)
+        status = postgres_send_outbox(session, batch);
     if (status == STATUS_OK)
         status = postgres_pipeline_sync(session);
     if (status == STATUS_OK)

@@ -199,12 +199,6 @@ bool postgres_is_reachable(const struct postgres_store *store) {
     return PQpingParams(dial_names, values, 1) != PQPING_NO_RESPONSE;
 }
 
-/* libpq knows no SQLSTATE of a failed connection. */
-static const char *advice_for(const char *cause) {
-    bool is_full = strstr(cause, "too many") || strstr(cause, "connection slots");
-    return is_full ? ADVICE_CONNECTIONS : ": check DB_URL";
-}
-
 static const char *const settings_of[] = {
     [STORE_READ] = SETTINGS_READ,
     [STORE_WRITE] = SETTINGS_WRITE,
@@ -218,7 +212,9 @@ enum status postgres_connect(const struct postgres_store *store, enum store_mode
     *connection = NULL;
     if (PQstatus(made) != CONNECTION_OK) {
         const char *cause = made ? PQerrorMessage(made) : "no memory";
-        say(store, message, cause, advice_for(cause));
+        /* libpq knows no SQLSTATE of a failed connection. */
+        bool is_full = strstr(cause, "too many") || strstr(cause, "connection slots");
+        say(store, message, cause, is_full ? ADVICE_CONNECTIONS : ": check DB_URL");
         status = made ? STATUS_STORE_UNAVAILABLE : STATUS_OUT_OF_MEMORY;
     }
     if (status == STATUS_OK) {

@@ -110,22 +110,6 @@ static bool is_supplied(const struct postgres_tail *tail, const struct store_eve
            !id_mark_may_be_minted(&tail->id_mark, &event->event_id);
 }
 
-/* Sends the supplied ids. *max: the largest of them and of those before. */
-static enum status send_ids(struct postgres_session *session, const struct store_batch *batch,
-                            struct uuid *max) {
-    *max = session->tail.client_id_max;
-    postgres_begin(session, STATEMENT_ADD_EVENT_IDS);
-    for (size_t i = 0; i < batch->event_count; i++) {
-        const struct store_event *event = &batch->events[i];
-        if (!is_supplied(&session->tail, event))
-            continue;
-        if (uuid_compare(&event->event_id, max) > 0)
-            *max = event->event_id;
-        postgres_put_row(session, event);
-    }
-    return send_any(session);
-}
-
 /* An id is unique among supplied and minted ids together. The usual id needs no query. A minted id
  * is later than every supplied one. A supplied id that lacks the mark was not minted, and one that
  * is later than the last cursor was not minted yet. The queries see the rows of this batch. */
@@ -156,7 +140,17 @@ enum status postgres_send_events(struct postgres_session *session, const struct 
     for (size_t i = 0; i < batch->event_count; i++)
         postgres_put_row(session, &batch->events[i]);
     enum status status = postgres_pipeline_send(session);
+    *max = session->tail.client_id_max;
+    postgres_begin(session, STATEMENT_ADD_EVENT_IDS);
+    for (size_t i = 0; i < batch->event_count; i++) {
+        const struct store_event *event = &batch->events[i];
+        if (!is_supplied(&session->tail, event))
+            continue;
+        if (uuid_compare(&event->event_id, max) > 0)
+            *max = event->event_id;
+        postgres_put_row(session, event);
+    }
     if (status == STATUS_OK)
-        status = send_ids(session, batch, max);
+        status = send_any(session);
     return status == STATUS_OK ? send_id_checks(session, batch, max) : status;
 }

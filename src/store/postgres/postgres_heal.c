@@ -119,9 +119,11 @@ enum status postgres_repair_take_epoch(struct postgres_repair *repair, uint64_t 
 
 /* ---- tables ---- */
 
-static enum status drop_damaged(struct postgres_repair *repair, const PGresult *damaged) {
-    enum status status = STATUS_OK;
-    for (int i = 0; status == STATUS_OK && i < PQntuples(damaged); i++) {
+static enum status heal_tables(struct postgres_repair *repair) {
+    PGresult *damaged = NULL;
+    enum status status = postgres_repair_run(repair, &damaged, DAMAGED);
+    int damaged_count = status == STATUS_OK ? PQntuples(damaged) : 0;
+    for (int i = 0; status == STATUS_OK && i < damaged_count; i++) {
         const char *name = PQgetvalue(damaged, i, 0);
         const char *kind = PQgetvalue(damaged, i, 1);
         if (*kind)
@@ -130,28 +132,12 @@ static enum status drop_damaged(struct postgres_repair *repair, const PGresult *
         if (strcmp(name, "topics") == 0)
             repair->are_topics_made = true;
     }
-    return status;
-}
-
-static enum status rebuild_tables(struct postgres_repair *repair) {
-    enum status status = STATUS_OK;
-    for (int i = 0; status == STATUS_OK && i < POSTGRES_SCHEMA_VERSION; i++)
+    for (int i = 0; status == STATUS_OK && damaged_count > 0 && i < POSTGRES_SCHEMA_VERSION; i++)
         if (postgres_migrations[i].is_derived)
             status = take(
                 repair,
                 postgres_exec(repair->store, repair->connection, postgres_migrations[i].sql), NULL);
-    return status;
-}
-
-static enum status heal_tables(struct postgres_repair *repair) {
-    PGresult *damaged = NULL;
-    enum status status = postgres_repair_run(repair, &damaged, DAMAGED);
-    if (status == STATUS_OK && PQntuples(damaged) > 0) {
-        status = drop_damaged(repair, damaged);
-        if (status == STATUS_OK)
-            status = rebuild_tables(repair);
-    }
-    for (int i = 0; status == STATUS_OK && i < PQntuples(damaged); i++)
+    for (int i = 0; status == STATUS_OK && i < damaged_count; i++)
         status = postgres_repair_note(
             repair, &(struct postgres_note){.reason = REASON_TABLE_REBUILT,
                                             .subject = slice_of(PQgetvalue(damaged, i, 0))});
@@ -209,13 +195,19 @@ static enum status each(struct postgres_repair *repair, const char *query,
     return status;
 }
 
-static enum status heal_journal(struct postgres_repair *repair) {
-    enum status status =
-        each(repair,
-             "SELECT ref, topic, head_seq, last FROM (SELECT t.ref, t.topic, t.head_seq, (SELECT "
-             "max(j.seq) FROM journal j WHERE j.topic_ref = t.ref) AS last FROM topics t WHERE "
-             "t.entity_ref IS NULL) ends WHERE last > head_seq ORDER BY ref",
-             skip_strays);
+/* ---- all of it ---- */
+
+static enum status heal_all(struct postgres_repair *repair) {
+    enum status status = heal_tables(repair);
+    if (status == STATUS_OK)
+        status = postgres_heal_topics(repair);
+    if (status == STATUS_OK)
+        status = each(
+            repair,
+            "SELECT ref, topic, head_seq, last FROM (SELECT t.ref, t.topic, t.head_seq, (SELECT "
+            "max(j.seq) FROM journal j WHERE j.topic_ref = t.ref) AS last FROM topics t WHERE "
+            "t.entity_ref IS NULL) ends WHERE last > head_seq ORDER BY ref",
+            skip_strays);
     if (status == STATUS_OK)
         status = each(
             repair,
@@ -226,36 +218,23 @@ static enum status heal_journal(struct postgres_repair *repair) {
             "IS NULL) ORDER BY r",
             drop_unknown);
     /* A journal that lost its rows with its table. */
-    return status == STATUS_OK
-               ? postgres_repair_run(
-                     repair, NULL,
-                     "UPDATE topics t SET oldest_seq = head_seq + 1, damaged_seq = head_seq WHERE "
-                     "entity_ref IS NULL AND oldest_seq <= head_seq AND NOT EXISTS (SELECT 1 FROM "
-                     "journal j WHERE j.topic_ref = t.ref)")
-               : status;
-}
-
-/* ---- all of it ---- */
-
-/* Documents are compared with the log from now on. All events so far had their frames, unless an
- * earlier mark says otherwise. */
-static enum status mark_unprojected(struct postgres_repair *repair) {
-    return postgres_repair_run(repair, NULL,
-                               "INSERT INTO meta (name, value) SELECT 'unprojected_from', "
-                               "(coalesce(max(log_id), 0) + 1)::text FROM events ON CONFLICT "
-                               "(name) DO NOTHING");
-}
-
-static enum status heal_all(struct postgres_repair *repair) {
-    enum status status = heal_tables(repair);
     if (status == STATUS_OK)
-        status = postgres_heal_topics(repair);
-    if (status == STATUS_OK)
-        status = heal_journal(repair);
+        status = postgres_repair_run(
+            repair, NULL,
+            "UPDATE topics t SET oldest_seq = head_seq + 1, damaged_seq = head_seq WHERE "
+            "entity_ref IS NULL AND oldest_seq <= head_seq AND NOT EXISTS (SELECT 1 FROM "
+            "journal j WHERE j.topic_ref = t.ref)");
     /* Nodes that follow look at all topics then. */
     if (status == STATUS_OK && repair->is_changed)
         status = postgres_repair_run(repair, NULL, POSTGRES_UNLISTED_COMMIT);
-    return status == STATUS_OK && repair->is_changed ? mark_unprojected(repair) : status;
+    /* Documents are compared with the log from now on. All events so far had their frames, unless
+     * an earlier mark says otherwise. */
+    if (status == STATUS_OK && repair->is_changed)
+        status = postgres_repair_run(repair, NULL,
+                                     "INSERT INTO meta (name, value) SELECT 'unprojected_from', "
+                                     "(coalesce(max(log_id), 0) + 1)::text FROM events ON CONFLICT "
+                                     "(name) DO NOTHING");
+    return status;
 }
 
 static enum status find_damaged(struct postgres_repair *repair, char name[64]) {

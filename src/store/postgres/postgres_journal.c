@@ -50,12 +50,14 @@ static enum status run(struct store_session *base, uint64_t now_ms,
     "journal WHERE topic_ref = t.ref AND seq <= t.head_seq) FROM topics t WHERE t.entity_ref IS "  \
     "NULL AND t.topic = $1"
 
-static uint64_t larger(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
-
-static enum status raise_floor(struct postgres_repair *repair, const char *topic,
-                               const PGresult *found, uint64_t lost_seq) {
+enum status postgres_journal_raise_floor(struct postgres_repair *repair, const char *topic,
+                                         uint64_t lost_seq) {
+    PGresult *found = NULL;
+    enum status status = postgres_repair_ask(repair, &found, LAST_HOLE, &topic, 1);
+    if (status != STATUS_OK || PQntuples(found) == 0) {
+        PQclear(found);
+        return status;
+    }
     uint64_t ref = postgres_repair_number(found, 0, 0);
     uint64_t head = postgres_repair_number(found, 0, 1);
     uint64_t oldest = postgres_repair_number(found, 0, 2);
@@ -63,15 +65,16 @@ static enum status raise_floor(struct postgres_repair *repair, const char *topic
     /* Rows at the end are missing. */
     if (oldest <= head && postgres_repair_number(found, 0, 4) < head)
         last = head;
-    if (lost_seq >= oldest && lost_seq <= head)
-        last = larger(last, lost_seq);
+    PQclear(found);
+    if (lost_seq >= oldest && lost_seq <= head && lost_seq > last)
+        last = lost_seq;
     if (last < oldest)
         return STATUS_OK;
     const struct postgres_note note = {.reason = REASON_JOURNAL_DAMAGED,
                                        .subject = slice_of(topic),
                                        .expected_seq = oldest,
                                        .actual_seq = last};
-    enum status status = postgres_repair_note(repair, &note);
+    status = postgres_repair_note(repair, &note);
     if (status != STATUS_OK)
         return status;
     return postgres_repair_run(repair, NULL,
@@ -79,16 +82,6 @@ static enum status raise_floor(struct postgres_repair *repair, const char *topic
                                " AND seq <= %" PRIu64 "; UPDATE topics SET oldest_seq = %" PRIu64
                                ", damaged_seq = %" PRIu64 " WHERE ref = %" PRIu64,
                                ref, last, last + 1, last, ref);
-}
-
-enum status postgres_journal_raise_floor(struct postgres_repair *repair, const char *topic,
-                                         uint64_t lost_seq) {
-    PGresult *found = NULL;
-    enum status status = postgres_repair_ask(repair, &found, LAST_HOLE, &topic, 1);
-    if (status == STATUS_OK && PQntuples(found) > 0)
-        status = raise_floor(repair, topic, found, lost_seq);
-    PQclear(found);
-    return status;
 }
 
 static enum status put_metadata(struct postgres_repair *repair, const char *entity_ref,

@@ -302,20 +302,6 @@ static enum status check_existing(struct postgres_store *store, struct store_mes
     return status;
 }
 
-/* With the role: settles the history, and repairs what is damaged. */
-static enum status enter_store(struct postgres_store *store, struct store_message *message) {
-    struct clock clock;
-    clock_init(&clock);
-    enum status status =
-        postgres_settle_role(store, store->writing, &store->term, NULL, message->text);
-    if (status == STATUS_OK)
-        status =
-            postgres_heal_damaged_tables(store, store->writing, clock_wall_ms(&clock), message);
-    return status == STATUS_OK && !store->is_joined
-               ? postgres_limit_silence(store, store->writing, false, message->text)
-               : status;
-}
-
 static enum status open_store(const char *location, enum opening opening,
                               struct postgres_store **store, struct store_message *message) {
     struct postgres_store *made = calloc(1, sizeof(*made));
@@ -344,8 +330,14 @@ static enum status open_store(const char *location, enum opening opening,
                  : opening == OPENING_MIGRATE
                      ? try_role(made, POSTGRES_SCHEMA_VERSION, &holder, message)
                      : await_role(made, POSTGRES_SCHEMA_VERSION, false, message);
-    if (status == STATUS_OK && made->term.number > 0)
-        status = enter_store(made, message);
+    /* With the role: settles the history, and repairs what is damaged. */
+    bool has_role = status == STATUS_OK && made->term.number > 0;
+    if (has_role)
+        status = postgres_settle_role(made, made->writing, &made->term, NULL, message->text);
+    if (status == STATUS_OK && has_role)
+        status = postgres_heal_damaged_tables(made, made->writing, clock_now().wall_ms, message);
+    if (status == STATUS_OK && has_role && !made->is_joined)
+        status = postgres_limit_silence(made, made->writing, false, message->text);
     if (status == STATUS_OK)
         *store = made;
     else

@@ -21,24 +21,6 @@ enum outbox_column {
     OUTBOX_WAITING,
 };
 
-static struct store_outbox_row row_of(struct postgres_row row) {
-    return (struct store_outbox_row){
-        .id = (int64_t)postgres_number(row, OUTBOX_ID),
-        .kind = postgres_text(row, OUTBOX_KIND),
-        .target = postgres_text(row, OUTBOX_TARGET),
-        .event_type = postgres_text(row, OUTBOX_EVENT_TYPE),
-        .payload = postgres_text(row, OUTBOX_PAYLOAD),
-        .event_id = postgres_text(row, OUTBOX_EVENT_ID),
-        .idempotency_key = postgres_text(row, OUTBOX_IDEMPOTENCY_KEY),
-        .owner = {.user_id = postgres_text(row, OUTBOX_USER_ID),
-                  .guest_scope = postgres_text(row, OUTBOX_GUEST_SCOPE),
-                  .org_id = postgres_text(row, OUTBOX_ORG_ID)},
-        .is_oversized = postgres_number(row, OUTBOX_FITS) == 0,
-        .age_ms = postgres_number(row, OUTBOX_AGE_MS),
-        .waiting_count = postgres_number(row, OUTBOX_WAITING),
-    };
-}
-
 /* Another server may have written its limits meanwhile, so each term writes its own. */
 static enum status put_limits(struct postgres_session *session,
                               const struct store_outbox_query *query) {
@@ -72,8 +54,23 @@ enum status postgres_read_outbox(struct store_session *base, const struct store_
     postgres_put_number(session, STORE_OUTBOX_COUNT_MAX);
     status = postgres_query(session, &result);
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
-        struct store_outbox_row row = row_of((struct postgres_row){result, i});
-        callback(user, &row);
+        struct postgres_row row = {result, i};
+        const struct store_outbox_row read = {
+            .id = (int64_t)postgres_number(row, OUTBOX_ID),
+            .kind = postgres_text(row, OUTBOX_KIND),
+            .target = postgres_text(row, OUTBOX_TARGET),
+            .event_type = postgres_text(row, OUTBOX_EVENT_TYPE),
+            .payload = postgres_text(row, OUTBOX_PAYLOAD),
+            .event_id = postgres_text(row, OUTBOX_EVENT_ID),
+            .idempotency_key = postgres_text(row, OUTBOX_IDEMPOTENCY_KEY),
+            .owner = {.user_id = postgres_text(row, OUTBOX_USER_ID),
+                      .guest_scope = postgres_text(row, OUTBOX_GUEST_SCOPE),
+                      .org_id = postgres_text(row, OUTBOX_ORG_ID)},
+            .is_oversized = postgres_number(row, OUTBOX_FITS) == 0,
+            .age_ms = postgres_number(row, OUTBOX_AGE_MS),
+            .waiting_count = postgres_number(row, OUTBOX_WAITING),
+        };
+        callback(user, &read);
     }
     PQclear(result);
     return status;

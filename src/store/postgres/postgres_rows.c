@@ -67,24 +67,6 @@ static enum status take(struct postgres_session *session, PGresult *answered, PG
     return STATUS_OK;
 }
 
-static enum status add_rows(struct postgres_session *session, const PGresult *result,
-                            struct store_page *page) {
-    struct store_value values[STORE_PAGE_COLUMNS_MAX];
-    enum status status = STATUS_OK;
-    for (int row = 0; status == STATUS_OK && row < PQntuples(result); row++) {
-        for (size_t i = 0; i < page->table->layout->column_count; i++)
-            postgres_read_value((struct postgres_row){result, row}, (int)i,
-                                &page->table->layout->columns[i], &values[i]);
-        status = store_page_add(page, values);
-    }
-    if (status == STATUS_INTERNAL_ERROR)
-        return postgres_damaged(session, page->table->name, page->row_count);
-    if (status != STATUS_OK)
-        snprintf(session->error, sizeof(session->error),
-                 "a row is larger than the memory reserved for it");
-    return status;
-}
-
 /* *count: the rows that the query answered. */
 static enum status query_rows(struct postgres_session *session,
                               const struct store_rows_query *query, const struct store_value *after,
@@ -94,11 +76,11 @@ static enum status query_rows(struct postgres_session *session,
     int sizes[STORE_PAGE_COLUMNS_MAX], formats[STORE_PAGE_COLUMNS_MAX];
     union number numbers[STORE_PAGE_COLUMNS_MAX];
     PGresult *result = NULL;
+    const struct store_layout *layout = query->table->layout;
     size_t key_count = after ? query->table->key_count : 0;
-    *count = 0;
     store_rows_sql(query, sql);
     for (size_t i = 0; i < key_count; i++) {
-        struct slice bytes = bytes_of(&query->table->layout->columns[i], &after[i], &numbers[i]);
+        struct slice bytes = bytes_of(&layout->columns[i], &after[i], &numbers[i]);
         data[i] = bytes.data;
         sizes[i] = (int)bytes.size;
         formats[i] = 1;
@@ -109,10 +91,19 @@ static enum status query_rows(struct postgres_session *session,
             session,
             PQexecParams(session->connection, sql, (int)key_count, NULL, data, sizes, formats, 1),
             &result);
-    if (status == STATUS_OK)
-        status = add_rows(session, result, page);
-    if (status == STATUS_OK)
-        *count = (size_t)PQntuples(result);
+    *count = status == STATUS_OK ? (size_t)PQntuples(result) : 0;
+    for (size_t row = 0; status == STATUS_OK && row < *count; row++) {
+        struct store_value values[STORE_PAGE_COLUMNS_MAX];
+        for (size_t i = 0; i < layout->column_count; i++)
+            postgres_read_value((struct postgres_row){result, (int)row}, (int)i,
+                                &layout->columns[i], &values[i]);
+        status = store_page_add(page, values);
+        if (status == STATUS_INTERNAL_ERROR)
+            status = postgres_damaged(session, page->table->name, page->row_count);
+        else if (status != STATUS_OK)
+            snprintf(session->error, sizeof(session->error),
+                     "a row is larger than the memory reserved for it");
+    }
     PQclear(result);
     return status;
 }
@@ -239,18 +230,6 @@ static enum status copy_in(struct postgres_session *session, const struct store_
     return status;
 }
 
-/* The next drift gets the number after the last one. */
-static enum status continue_numbers(struct postgres_session *session,
-                                    const struct store_page *page) {
-    char sql[STORE_ROWS_SQL_BYTES_MAX];
-    if (strcmp(page->table->name, "khala_projection_drifts") != 0 || page->row_count == 0)
-        return STATUS_OK;
-    snprintf(sql, sizeof(sql),
-             "SELECT setval(pg_get_serial_sequence('runtime.khala_projection_drifts', 'id'), %lld)",
-             (long long)store_page_row(page, page->row_count - 1)->number);
-    return execute(session, sql);
-}
-
 enum status postgres_write_rows(struct store_session *base, const struct store_page *page) {
     struct postgres_session *session = postgres_session_of(base);
     struct buffer text;
@@ -266,8 +245,16 @@ enum status postgres_write_rows(struct store_session *base, const struct store_p
             status = delete_rows(session, page->table);
         if (status == STATUS_OK)
             status = copy_in(session, page, buffer_slice(&text));
-        if (status == STATUS_OK)
-            status = continue_numbers(session, page);
+        bool is_numbered = strcmp(page->table->name, "khala_projection_drifts") == 0;
+        if (status == STATUS_OK && is_numbered && page->row_count > 0) {
+            char sql[STORE_ROWS_SQL_BYTES_MAX];
+            /* The next drift gets the number after the last one. */
+            snprintf(sql, sizeof(sql),
+                     "SELECT setval(pg_get_serial_sequence('runtime.khala_projection_drifts', "
+                     "'id'), %lld)",
+                     (long long)store_page_row(page, page->row_count - 1)->number);
+            status = execute(session, sql);
+        }
         status = postgres_write_end(session, status);
     }
     session->tail.known = false;

@@ -162,20 +162,6 @@ static enum status cursor_time(void *user, uint64_t entity_ref, uint64_t seq, ui
     return status;
 }
 
-/* The row is (seq, cursor, recorded_at) of an event, or (seq, published_at). */
-static enum status take_row(struct postgres_session *session, struct expiry_walk *walk,
-                            struct postgres_row row, bool is_event) {
-    struct uuid cursor;
-    uint64_t seq = postgres_number(row, 0);
-    if (!is_event)
-        expiry_take(walk, seq, postgres_number(row, 1));
-    else if (postgres_bytes(row, 1, cursor.bytes, sizeof(cursor.bytes)))
-        expiry_take(walk, seq, postgres_row_time(row, 2, &cursor));
-    else
-        return postgres_damaged(session, "the entity's event", seq);
-    return STATUS_OK;
-}
-
 static enum status walk_times(struct postgres_session *session, const struct store_topic *topic,
                               struct expiry_walk *walk) {
     bool is_event = topic->entity_ref > 0;
@@ -192,8 +178,18 @@ static enum status walk_times(struct postgres_session *session, const struct sto
         if (status != STATUS_OK)
             return status;
         int count = PQntuples(result);
-        for (int i = 0; status == STATUS_OK && !walk->is_ended && i < count; i++)
-            status = take_row(session, walk, (struct postgres_row){result, i}, is_event);
+        /* A row is (seq, cursor, recorded_at) of an event, or (seq, published_at). */
+        for (int i = 0; status == STATUS_OK && !walk->is_ended && i < count; i++) {
+            struct postgres_row row = {result, i};
+            struct uuid cursor;
+            uint64_t seq = postgres_number(row, 0);
+            if (!is_event)
+                expiry_take(walk, seq, postgres_number(row, 1));
+            else if (postgres_bytes(row, 1, cursor.bytes, sizeof(cursor.bytes)))
+                expiry_take(walk, seq, postgres_row_time(row, 2, &cursor));
+            else
+                status = postgres_damaged(session, "the entity's event", seq);
+        }
         if (count > 0)
             after_seq = postgres_number((struct postgres_row){result, count - 1}, 0);
         PQclear(result);

@@ -44,10 +44,6 @@ static const struct {
     ['u'] = {"uuid", OID_UUID},
 };
 
-static uint32_t element_type(char type) {
-    return types[tolower((unsigned char)type)].oid;
-}
-
 /* The text of a statement, NUL-terminated, with the parameters of its rows written out. */
 static const char *sql_of(enum statement_id id, char memory[SQL_BYTES_MAX]) {
     const struct postgres_statement *statement = &postgres_statements[id];
@@ -159,16 +155,6 @@ struct arguments {
     int formats[POSTGRES_PARAMETERS_MAX];
 };
 
-static void finish_array(struct postgres_parameter *parameter, char kind) {
-    uint32_t header[] = {htonl(parameter->count > 0), 0, htonl(element_type(kind)),
-                         htonl(parameter->count), htonl(1)};
-    _Static_assert(sizeof(header) == ARRAY_HEADER_BYTES, "as reserved");
-    memcpy(parameter->bytes.data, header, sizeof(header));
-    /* An array without elements has no dimension. */
-    if (parameter->count == 0)
-        parameter->bytes.size = 3 * sizeof(uint32_t);
-}
-
 static enum status finish_parameters(struct postgres_session *session,
                                      struct arguments *arguments) {
     const struct postgres_statement *statement = &postgres_statements[session->statement];
@@ -182,8 +168,16 @@ static enum status finish_parameters(struct postgres_session *session,
             session->reason = REASON_STORE_FAILED;
             return STATUS_OUT_OF_MEMORY;
         }
-        if (isupper((unsigned char)type))
-            finish_array(parameter, type);
+        if (isupper((unsigned char)type)) {
+            uint32_t header[] = {htonl(parameter->count > 0), 0,
+                                 htonl(types[tolower((unsigned char)type)].oid),
+                                 htonl(parameter->count), htonl(1)};
+            _Static_assert(sizeof(header) == ARRAY_HEADER_BYTES, "as reserved");
+            memcpy(parameter->bytes.data, header, sizeof(header));
+            /* An array without elements has no dimension. */
+            if (parameter->count == 0)
+                parameter->bytes.size = 3 * sizeof(uint32_t);
+        }
         arguments->values[i] = parameter->is_null          ? NULL
                                : parameter->bytes.size > 0 ? parameter->bytes.data
                                                            : "";
@@ -239,14 +233,10 @@ static void name_of(enum statement_id id, char name[16]) {
     snprintf(name, 16, "s%d", (int)id);
 }
 
-static bool is_good(const PGresult *result) {
-    ExecStatusType answered = PQresultStatus(result);
-    return answered == PGRES_COMMAND_OK || answered == PGRES_TUPLES_OK;
-}
-
 /* *result is NULL where the status is not STATUS_OK. */
 static enum status take(struct postgres_session *session, PGresult **result) {
-    if (is_good(*result))
+    ExecStatusType answered = PQresultStatus(*result);
+    if (answered == PGRES_COMMAND_OK || answered == PGRES_TUPLES_OK)
         return STATUS_OK;
     enum status status = postgres_fault(session, *result);
     PQclear(*result);
@@ -385,15 +375,6 @@ enum status postgres_pipeline_receive(struct postgres_session *session, PGresult
     return status;
 }
 
-/* A preparation stays, even if the caller does not need the result of its statement. */
-static void note_drained(struct postgres_session *session, const PGresult *result) {
-    if (session->received_count == session->sent_count)
-        return;
-    size_t index = session->received_count++;
-    if (session->sent[index].is_preparation && PQresultStatus(result) == PGRES_COMMAND_OK)
-        session->prepared[session->sent[index].id] = true;
-}
-
 /* After a failure the results up to the synchronisation point are notes that nothing ran. A NULL
  * stands between the results of two statements. */
 static bool drain(struct postgres_session *session) {
@@ -404,8 +385,12 @@ static bool drain(struct postgres_session *session) {
         PGresult *result = postgres_result(session->store, session->connection);
         bool is_end = result && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
         absent = result ? 0 : absent + 1;
-        if (result && !is_end)
-            note_drained(session, result);
+        if (result && !is_end && session->received_count < session->sent_count) {
+            size_t index = session->received_count++;
+            /* A preparation stays, even if the caller does not need the result of its statement. */
+            if (session->sent[index].is_preparation && PQresultStatus(result) == PGRES_COMMAND_OK)
+                session->prepared[session->sent[index].id] = true;
+        }
         PQclear(result);
         if (is_end)
             return true;

@@ -20,35 +20,28 @@ struct new_topic {
 
 /* The ref is one that neither a topic nor a journal row has. A topic that is there already stays.
  */
-static enum status insert(struct postgres_repair *repair, const struct new_topic *topic,
-                          uint64_t journal_epoch, bool *is_added) {
-    char epoch[NUMBER_MAX];
-    PGresult *result = NULL;
-    snprintf(epoch, sizeof(epoch), "%" PRIu64, journal_epoch);
-    const char *const values[] = {topic->ref, topic->name, topic->stream_id, topic->entity_ref,
-                                  epoch};
-    enum status status = postgres_repair_ask(
-        repair, &result,
-        "INSERT INTO topics (ref, topic, stream_id, entity_ref, oldest_seq, head_seq, "
-        "journal_epoch) SELECT coalesce(nullif($1::bigint, 0), greatest((SELECT max(ref) FROM "
-        "topics), (SELECT max(topic_ref) FROM journal), 0) + 1), $2, $3, nullif($4::bigint, 0), "
-        "CASE WHEN $4::bigint = 0 THEN coalesce((SELECT min(seq) FROM journal WHERE topic_ref = "
-        "$1::bigint), 1) ELSE 1 END, CASE WHEN $4::bigint = 0 THEN coalesce((SELECT max(seq) FROM "
-        "journal WHERE topic_ref = $1::bigint), 0) END, $5::bigint ON CONFLICT DO NOTHING "
-        "RETURNING ref",
-        values, 5);
-    *is_added = status == STATUS_OK && PQntuples(result) > 0;
-    PQclear(result);
-    return status;
-}
-
 static enum status add(struct postgres_repair *repair, const struct new_topic *topic) {
     bool is_of_entity = strcmp(topic->entity_ref, "0") != 0;
-    bool is_added = false;
     uint64_t epoch = 0;
+    char epoch_text[NUMBER_MAX];
+    PGresult *result = NULL;
     enum status status = is_of_entity ? STATUS_OK : postgres_repair_take_epoch(repair, &epoch);
+    snprintf(epoch_text, sizeof(epoch_text), "%" PRIu64, epoch);
+    const char *const values[] = {topic->ref, topic->name, topic->stream_id, topic->entity_ref,
+                                  epoch_text};
     if (status == STATUS_OK)
-        status = insert(repair, topic, epoch, &is_added);
+        status = postgres_repair_ask(
+            repair, &result,
+            "INSERT INTO topics (ref, topic, stream_id, entity_ref, oldest_seq, head_seq, "
+            "journal_epoch) SELECT coalesce(nullif($1::bigint, 0), greatest((SELECT max(ref) FROM "
+            "topics), (SELECT max(topic_ref) FROM journal), 0) + 1), $2, $3, nullif($4::bigint, "
+            "0), CASE WHEN $4::bigint = 0 THEN coalesce((SELECT min(seq) FROM journal WHERE "
+            "topic_ref = $1::bigint), 1) ELSE 1 END, CASE WHEN $4::bigint = 0 THEN "
+            "coalesce((SELECT max(seq) FROM journal WHERE topic_ref = $1::bigint), 0) END, "
+            "$5::bigint ON CONFLICT DO NOTHING RETURNING ref",
+            values, 5);
+    bool is_added = status == STATUS_OK && PQntuples(result) > 0;
+    PQclear(result);
     /* The drift of the table stands for all topics of entities. */
     if (status != STATUS_OK || !is_added || (is_of_entity && repair->are_topics_made))
         return status;
@@ -59,21 +52,6 @@ static enum status add(struct postgres_repair *repair, const struct new_topic *t
     return status == STATUS_OK && !is_of_entity
                ? postgres_journal_raise_floor(repair, topic->name, 0)
                : status;
-}
-
-static enum status add_built_in(struct postgres_repair *repair) {
-    PGresult *rows = NULL;
-    enum status status = postgres_repair_run(
-        repair, &rows,
-        "SELECT b.ref, b.topic, b.stream_id, coalesce(b.entity_ref, 0) FROM built_in_topics b "
-        "WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.topic = b.topic) ORDER BY b.ref");
-    for (int i = 0; status == STATUS_OK && i < PQntuples(rows); i++) {
-        struct new_topic topic = {PQgetvalue(rows, i, 0), PQgetvalue(rows, i, 1),
-                                  PQgetvalue(rows, i, 2), PQgetvalue(rows, i, 3)};
-        status = add(repair, &topic);
-    }
-    PQclear(rows);
-    return status;
 }
 
 /* The text with a NUL behind it. */
@@ -97,23 +75,21 @@ static enum status add_named(struct postgres_repair *repair, struct arena *arena
     return topic->name && topic->stream_id ? add(repair, topic) : STATUS_OUT_OF_MEMORY;
 }
 
-static enum topic_kind owned_topic(uint64_t entity_kind, bool is_user) {
-    for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++) {
-        const struct document_row *document = document_row((enum document_kind)i);
-        if ((uint64_t)document->entity == entity_kind)
-            return is_user ? document->user_topic : document->guest_topic;
-    }
-    return TOPIC_NONE;
-}
-
 /* The topics of one owner's documents have journal rows. Their owner is that of the entity of a
  * row. Rows without such an entity are dropped later, as rows of an unknown topic. */
 static enum status add_journaled(struct postgres_repair *repair, const PGresult *rows, int row) {
     bool is_user = !PQgetisnull(rows, row, 2);
     bool is_guest = !PQgetisnull(rows, row, 3);
-    enum topic_kind kind = owned_topic(postgres_repair_number(rows, row, 1), is_user);
+    enum topic_kind kind = TOPIC_NONE;
     struct slice name;
     struct arena arena;
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++) {
+        const struct document_row *document = document_row((enum document_kind)i);
+        if ((uint64_t)document->entity == postgres_repair_number(rows, row, 1))
+            kind = is_user ? document->user_topic : document->guest_topic;
+        if (kind != TOPIC_NONE)
+            break;
+    }
     if (kind == TOPIC_NONE || (!is_user && !is_guest))
         return STATUS_OK;
     struct new_topic topic = {.ref = PQgetvalue(rows, row, 0), .entity_ref = "0"};
@@ -142,21 +118,6 @@ static enum status add_of_entity(struct postgres_repair *repair, const PGresult 
     return status;
 }
 
-static enum status add_all_journaled(struct postgres_repair *repair) {
-    PGresult *rows = NULL;
-    enum status status = postgres_repair_run(
-        repair, &rows,
-        "WITH RECURSIVE refs(r) AS (SELECT min(topic_ref) FROM journal UNION ALL SELECT (SELECT "
-        "min(topic_ref) FROM journal WHERE topic_ref > r) FROM refs WHERE r IS NOT NULL) SELECT r, "
-        "n.kind, n.owner_user_id, n.owner_guest_scope FROM refs JOIN entities n ON n.ref = (SELECT "
-        "entity_ref FROM journal WHERE topic_ref = r ORDER BY seq DESC LIMIT 1) WHERE NOT EXISTS "
-        "(SELECT 1 FROM topics t WHERE t.ref = r)");
-    for (int i = 0; status == STATUS_OK && i < PQntuples(rows); i++)
-        status = add_journaled(repair, rows, i);
-    PQclear(rows);
-    return status;
-}
-
 static enum status add_all_of_entities(struct postgres_repair *repair) {
     uint64_t after = 0;
     int count = PAGE_ROWS;
@@ -179,8 +140,29 @@ static enum status add_all_of_entities(struct postgres_repair *repair) {
 }
 
 enum status postgres_heal_topics(struct postgres_repair *repair) {
-    enum status status = add_built_in(repair);
+    PGresult *rows = NULL;
+    /* The topics that every store has from its first migration on. */
+    enum status status = postgres_repair_run(
+        repair, &rows,
+        "SELECT b.ref, b.topic, b.stream_id, coalesce(b.entity_ref, 0) FROM built_in_topics b "
+        "WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.topic = b.topic) ORDER BY b.ref");
+    for (int i = 0; status == STATUS_OK && i < PQntuples(rows); i++) {
+        struct new_topic topic = {PQgetvalue(rows, i, 0), PQgetvalue(rows, i, 1),
+                                  PQgetvalue(rows, i, 2), PQgetvalue(rows, i, 3)};
+        status = add(repair, &topic);
+    }
+    PQclear(rows);
+    rows = NULL;
     if (status == STATUS_OK)
-        status = add_all_journaled(repair);
+        status = postgres_repair_run(
+            repair, &rows,
+            "WITH RECURSIVE refs(r) AS (SELECT min(topic_ref) FROM journal UNION ALL SELECT "
+            "(SELECT min(topic_ref) FROM journal WHERE topic_ref > r) FROM refs WHERE r IS NOT "
+            "NULL) SELECT r, n.kind, n.owner_user_id, n.owner_guest_scope FROM refs JOIN entities "
+            "n ON n.ref = (SELECT entity_ref FROM journal WHERE topic_ref = r ORDER BY seq DESC "
+            "LIMIT 1) WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.ref = r)");
+    for (int i = 0; status == STATUS_OK && i < PQntuples(rows); i++)
+        status = add_journaled(repair, rows, i);
+    PQclear(rows);
     return status == STATUS_OK ? add_all_of_entities(repair) : status;
 }

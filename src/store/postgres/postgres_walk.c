@@ -140,24 +140,6 @@ static enum status read_row(const struct walk *walk, struct postgres_row row,
     return STATUS_OK;
 }
 
-/* *bytes: the size of the rows. */
-static enum status call_page(struct walk *walk, const PGresult *result, size_t *bytes) {
-    enum status status = STATUS_OK;
-    *bytes = 0;
-    for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
-        struct postgres_row row = {result, i};
-        union store_row read;
-        for (int column = 0; column < PQnfields(result); column++)
-            *bytes += (size_t)PQgetlength(result, i, column);
-        status = read_row(walk, row, &read);
-        walk->query.after = postgres_number(row, queries[walk->query.id].number_column);
-        walk->query.after_name = postgres_text(row, queries[walk->query.id].name_column);
-        if (status == STATUS_OK)
-            status = walk->callback(walk->user, &read);
-    }
-    return status;
-}
-
 static uint64_t smaller(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
@@ -180,7 +162,17 @@ static enum status walk_pages(struct walk *walk, uint64_t row_count) {
             break;
         uint64_t count = (uint64_t)PQntuples(result);
         walk->left -= smaller(walk->left, count);
-        status = call_page(walk, result, &bytes);
+        for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
+            struct postgres_row row = {result, i};
+            union store_row read;
+            for (int column = 0; column < PQnfields(result); column++)
+                bytes += (size_t)PQgetlength(result, i, column);
+            status = read_row(walk, row, &read);
+            walk->query.after = postgres_number(row, queries[walk->query.id].number_column);
+            walk->query.after_name = postgres_text(row, queries[walk->query.id].name_column);
+            if (status == STATUS_OK)
+                status = walk->callback(walk->user, &read);
+        }
         is_last = !has_limit || (count < walk->query.limit && bytes < POSTGRES_WALK_PAGE_BYTES);
         /* The position is a text of the page before. */
         PQclear(before);
