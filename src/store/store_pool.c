@@ -55,10 +55,6 @@ struct store_pool {
 
 /* ---- queues, under the lock ---- */
 
-static size_t running_max(const struct store_pool *pool) {
-    return pool->options.thread_count > 1 ? pool->options.thread_count - 1 : 1;
-}
-
 static void debtor_remove(struct store_pool *pool, struct store_queue *queue) {
     list_remove(&queue->node);
     pool->debtor_count--;
@@ -116,7 +112,8 @@ static struct store_queue *queue_find(struct store_pool *pool, struct slice key)
 
 /* After a change of its tasks: whether a thread may take one. */
 static void queue_update(struct store_pool *pool, struct store_queue *queue) {
-    bool is_ready = queue->waiting_count > 0 && queue->running_count < running_max(pool);
+    size_t running_max = pool->options.thread_count > 1 ? pool->options.thread_count - 1 : 1;
+    bool is_ready = queue->waiting_count > 0 && queue->running_count < running_max;
     bool was_ready = list_node_is_linked(&queue->node);
     if (is_ready && !was_ready)
         list_push_back(&pool->ready, &queue->node);
@@ -138,69 +135,50 @@ static struct store_queue *next_queue(struct store_pool *pool) {
     return NULL;
 }
 
-static struct store_task *take_task(struct store_pool *pool) {
-    struct store_queue *queue = next_queue(pool);
-    if (!queue)
-        return NULL;
-    struct store_task *task = container_of(list_pop_front(&queue->tasks), struct store_task, node);
-    queue->waiting_count--;
-    queue->running_count++;
-    pool->waiting_count--;
-    pool->running_count++;
-    queue_update(pool, queue);
-    return task;
-}
-
 static void enqueue(struct store_pool *pool, struct store_queue *queue, struct store_task *task) {
     list_push_back(&queue->tasks, &task->node);
     queue->waiting_count++;
     pool->waiting_count++;
 }
 
-/* A slice of a task has run. unfinished: the task, if another slice follows, or NULL. */
-static void slice_done(struct store_pool *pool, struct store_queue *queue,
-                       struct store_task *unfinished, uint64_t took_ns) {
-    int64_t debt_max_ns = QUANTUM_NS * DEBT_ROUNDS_MAX;
-    queue->credit_ns -= took_ns < (uint64_t)debt_max_ns ? (int64_t)took_ns : debt_max_ns;
-    if (queue->credit_ns < -debt_max_ns)
-        queue->credit_ns = -debt_max_ns;
-    queue->running_count--;
-    pool->running_count--;
-    if (unfinished)
-        enqueue(pool, queue, unfinished);
-    queue_update(pool, queue);
-}
-
 /* ---- threads ---- */
-
-/* The memory of a task without further slices may be gone afterwards. */
-static bool run_slice(struct pool_thread *thread, struct store_task *task, uint64_t *took_ns) {
-    uint64_t started_ns = clock_now().mono_ns;
-    store_session_cancel_by(thread->session, &task->is_cancelled);
-    bool has_more = task->run(task, thread->session);
-    store_session_cancel_by(thread->session, NULL);
-    *took_ns = clock_now().mono_ns - started_ns;
-    metrics_observe(METRIC_STORE_READ_DURATION_SECONDS, METRIC_PLAIN, *took_ns, 1);
-    metrics_add(METRIC_STORE_READS, METRIC_PLAIN, 1);
-    return has_more;
-}
 
 static void *thread_main(void *user) {
     struct pool_thread *thread = user;
     struct store_pool *pool = thread->pool;
+    const int64_t debt_max_ns = QUANTUM_NS * DEBT_ROUNDS_MAX;
     pthread_mutex_lock(&pool->lock);
     while (!pool->is_stopping || pool->waiting_count > 0) {
-        struct store_task *task = take_task(pool);
-        if (!task) {
+        struct store_queue *queue = next_queue(pool);
+        if (!queue) {
             pthread_cond_wait(&pool->posted, &pool->lock);
             continue;
         }
-        struct store_queue *queue = task->queue;
+        struct store_task *task =
+            container_of(list_pop_front(&queue->tasks), struct store_task, node);
+        queue->waiting_count--;
+        queue->running_count++;
+        pool->waiting_count--;
+        pool->running_count++;
+        queue_update(pool, queue);
         pthread_mutex_unlock(&pool->lock);
-        uint64_t took_ns;
-        bool has_more = run_slice(thread, task, &took_ns);
+        uint64_t started_ns = clock_now().mono_ns;
+        store_session_cancel_by(thread->session, &task->is_cancelled);
+        /* The memory of a task without further slices may be gone afterwards. */
+        bool has_more = task->run(task, thread->session);
+        store_session_cancel_by(thread->session, NULL);
+        uint64_t took_ns = clock_now().mono_ns - started_ns;
+        metrics_observe(METRIC_STORE_READ_DURATION_SECONDS, METRIC_PLAIN, took_ns, 1);
+        metrics_add(METRIC_STORE_READS, METRIC_PLAIN, 1);
         pthread_mutex_lock(&pool->lock);
-        slice_done(pool, queue, has_more ? task : NULL, took_ns);
+        queue->credit_ns -= took_ns < (uint64_t)debt_max_ns ? (int64_t)took_ns : debt_max_ns;
+        if (queue->credit_ns < -debt_max_ns)
+            queue->credit_ns = -debt_max_ns;
+        queue->running_count--;
+        pool->running_count--;
+        if (has_more)
+            enqueue(pool, queue, task);
+        queue_update(pool, queue);
     }
     /* A thread sleeps while the last tasks of a queue run on the others. */
     pthread_cond_broadcast(&pool->posted);

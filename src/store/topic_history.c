@@ -141,22 +141,19 @@ static enum status read_row_time(void *user, const struct store_journal_row *row
     return STATUS_OK;
 }
 
-/* A row that is missing counts as late: the search goes on before it. */
-static enum status read_time(struct since_search *search, uint64_t seq) {
-    const struct store_topic *topic = search->topic;
-    search->is_before = false;
-    if (topic->entity_ref > 0)
-        return store_walk_entity_events(search->session, topic->entity_ref, seq - 1, 1, search,
-                                        read_event_time);
-    return store_walk_journal(search->session, topic->ref, seq - 1, 1, search, read_row_time);
-}
-
 /* The first frame from low on that is not before at_ms; one after the head when there is none. */
 static enum status find_first(struct since_search *search, uint64_t low, uint64_t *first_seq) {
-    uint64_t high = search->topic->head_seq + 1;
+    const struct store_topic *topic = search->topic;
+    uint64_t high = topic->head_seq + 1;
     while (low < high) {
         uint64_t probe = low + (high - low) / 2;
-        enum status status = read_time(search, probe);
+        /* A row that is missing counts as late: the search goes on before it. */
+        search->is_before = false;
+        enum status status = topic->entity_ref > 0
+                                 ? store_walk_entity_events(search->session, topic->entity_ref,
+                                                            probe - 1, 1, search, read_event_time)
+                                 : store_walk_journal(search->session, topic->ref, probe - 1, 1,
+                                                      search, read_row_time);
         if (status != STATUS_OK)
             return status;
         if (search->is_before)
