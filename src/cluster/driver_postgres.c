@@ -132,18 +132,6 @@ static void ignore_notice(void *user, const PGresult *notice) {
     (void)notice;
 }
 
-static enum status listen_to(struct postgres *postgres, char error[FANOUT_ERROR_BYTES_MAX]) {
-    /* A notification is a transaction. Hints need not survive a crash, so none waits for the disk.
-     */
-    static const char settings[] = "SET synchronous_commit = off";
-    char statement[CHANNEL_BYTES_MAX + sizeof(settings) + sizeof("; LISTEN \"\"")];
-    if (PQsetnonblocking(postgres->connection, 1) != 0)
-        return fail(error, PQerrorMessage(postgres->connection));
-    /* The channel has letters, digits and dots only. */
-    snprintf(statement, sizeof(statement), "%s; LISTEN \"%s\"", settings, postgres->port->channel);
-    return execute(postgres, statement, error);
-}
-
 static void postgres_close(void *connection) {
     struct postgres *postgres = connection;
     PQfinish(postgres->connection);
@@ -153,6 +141,10 @@ static void postgres_close(void *connection) {
 /* The URL decides about TLS, and wins over the keys before it. */
 static enum status postgres_connect(void **connection, const struct fanout_port *port,
                                     char error[FANOUT_ERROR_BYTES_MAX]) {
+    /* A notification is a transaction. Hints need not survive a crash, so none waits for the disk.
+     */
+    static const char settings[] = "SET synchronous_commit = off";
+    char statement[CHANNEL_BYTES_MAX + sizeof(settings) + sizeof("; LISTEN \"\"")];
     const char *const keys[] = {"application_name", "dbname", "client_encoding", NULL};
     const char *const values[] = {"khala-fanout", port->url, "UTF8", NULL};
     struct postgres *postgres = calloc(1, sizeof(*postgres));
@@ -164,7 +156,13 @@ static enum status postgres_connect(void **connection, const struct fanout_port 
         postgres->connection ? finish_connect(postgres, error) : fail(error, "out of memory");
     if (status == STATUS_OK) {
         PQsetNoticeReceiver(postgres->connection, ignore_notice, NULL);
-        status = listen_to(postgres, error);
+        if (PQsetnonblocking(postgres->connection, 1) != 0)
+            status = fail(error, PQerrorMessage(postgres->connection));
+    }
+    if (status == STATUS_OK) {
+        /* The channel has letters, digits and dots only. */
+        snprintf(statement, sizeof(statement), "%s; LISTEN \"%s\"", settings, port->channel);
+        status = execute(postgres, statement, error);
     }
     if (status == STATUS_OK)
         *connection = postgres;

@@ -155,12 +155,6 @@ void fanout_nudge(struct fanout *fanout, const char *epoch) {
     wake(fanout);
 }
 
-/* True: the node announced this position itself, or a later one. */
-static bool is_echo(const struct fanout *fanout, const struct hint *hint) {
-    return hint->log_id <= fanout->announced.log_id &&
-           memcmp(hint->epoch, fanout->announced.epoch, UUID_TEXT_SIZE) == 0;
-}
-
 static void pass_on(struct fanout *fanout, const struct hint *hint) {
     pthread_mutex_lock(&fanout->hint_lock);
     if (fanout->on_hint)
@@ -185,7 +179,10 @@ static void on_text(void *user, struct slice text) {
     struct hint hint;
     bool is_hint = hint_parse(text, &hint) == STATUS_OK;
     pthread_mutex_lock(&fanout->lock);
-    bool is_new = is_hint && !is_echo(fanout, &hint);
+    /* An echo: the node announced this position itself, or a later one. */
+    bool is_echo = is_hint && hint.log_id <= fanout->announced.log_id &&
+                   memcmp(hint.epoch, fanout->announced.epoch, UUID_TEXT_SIZE) == 0;
+    bool is_new = is_hint && !is_echo;
     fanout->status.received += is_new;
     fanout->status.ignored += !is_hint;
     pthread_mutex_unlock(&fanout->lock);

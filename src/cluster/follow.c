@@ -53,23 +53,6 @@ static void reach(struct follow *follow, const struct store_progress *progress) 
     follow->has_commit_id = true;
 }
 
-/* The topics with journal rows that changed since the last pass. */
-static enum status follow_topics(struct follow *follow, struct store_session *session,
-                                 const struct store_progress *progress) {
-    if (follow->has_commit_id && progress->commit_id == follow->commit_id)
-        return STATUS_OK;
-    bool is_listed = follow->has_commit_id && !progress->has_unlisted &&
-                     progress->commit_id_min <= follow->commit_id + 1;
-    enum status status =
-        is_listed ? store_walk_changed_topics(session, follow->commit_id, follow, announce_topic)
-                  : store_walk_topics(session, 0, UINT64_MAX, follow, announce_topic);
-    if (status != STATUS_OK)
-        return status;
-    follow->commit_id = progress->commit_id;
-    follow->has_commit_id = true;
-    return STATUS_OK;
-}
-
 enum status follow_pass(struct follow *follow, struct store_session *session) {
     const struct follow_hooks *hooks = &follow->hooks;
     struct store_progress progress;
@@ -107,7 +90,19 @@ enum status follow_pass(struct follow *follow, struct store_session *session) {
     }
     if (behind > 0)
         status = store_walk_log(session, follow->log_id, behind, follow, announce_event);
-    return status == STATUS_OK ? follow_topics(follow, session, &progress) : status;
+    if (status != STATUS_OK || (follow->has_commit_id && progress.commit_id == follow->commit_id))
+        return status;
+    /* The topics with journal rows that changed since the last pass. */
+    bool is_listed = follow->has_commit_id && !progress.has_unlisted &&
+                     progress.commit_id_min <= follow->commit_id + 1;
+    status = is_listed
+                 ? store_walk_changed_topics(session, follow->commit_id, follow, announce_topic)
+                 : store_walk_topics(session, 0, UINT64_MAX, follow, announce_topic);
+    if (status != STATUS_OK)
+        return status;
+    follow->commit_id = progress.commit_id;
+    follow->has_commit_id = true;
+    return STATUS_OK;
 }
 
 void follow_note(struct follow *follow, uint64_t log_id, const struct uuid *cursor) {

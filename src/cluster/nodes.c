@@ -110,23 +110,6 @@ static enum status take_row(void *user, const struct store_node *node) {
     return STATUS_OK;
 }
 
-static enum status read_table(struct nodes *nodes, struct store_session *side) {
-    struct reading reading = {.nodes = nodes};
-    enum status status = store_walk_nodes(side, &reading, take_row);
-    if (status != STATUS_OK)
-        return status;
-    bool has_others = false;
-    for (size_t i = 0; i < reading.count; i++)
-        has_others |= reading.rows[i].is_live && !reading.rows[i].address.is_self;
-    pthread_mutex_lock(&nodes->lock);
-    nodes->count = reading.count;
-    memcpy(nodes->rows, reading.rows, reading.count * sizeof(reading.rows[0]));
-    nodes->read_ns = clock_now().mono_ns;
-    pthread_mutex_unlock(&nodes->lock);
-    atomic_store(&nodes->has_others, has_others);
-    return STATUS_OK;
-}
-
 /* ---- waits ---- */
 
 void nodes_confirm_post(struct nodes *nodes, struct nodes_wait *wait) {
@@ -208,8 +191,20 @@ enum status nodes_beat(struct nodes *nodes, struct store_session *side,
     }
     metrics_set(METRIC_CLUSTER_FOLLOWED_LOG_ID, METRIC_PLAIN, beat->log_id);
     enum status status = put_self(nodes, side, beat, term, revocations_seen);
+    struct reading reading = {.nodes = nodes};
     if (status == STATUS_OK)
-        status = read_table(nodes, side);
+        status = store_walk_nodes(side, &reading, take_row);
+    if (status == STATUS_OK) {
+        bool has_others = false;
+        for (size_t i = 0; i < reading.count; i++)
+            has_others |= reading.rows[i].is_live && !reading.rows[i].address.is_self;
+        pthread_mutex_lock(&nodes->lock);
+        nodes->count = reading.count;
+        memcpy(nodes->rows, reading.rows, reading.count * sizeof(reading.rows[0]));
+        nodes->read_ns = clock_now().mono_ns;
+        pthread_mutex_unlock(&nodes->lock);
+        atomic_store(&nodes->has_others, has_others);
+    }
     nodes_note_failure(nodes, status, store_session_error(side));
     if (status == STATUS_OK)
         end_waits(nodes, true, false);
