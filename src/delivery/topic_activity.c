@@ -70,35 +70,30 @@ static size_t quietest_index(struct topic_activity *activity) {
     return quietest;
 }
 
-/* With the lock held; NULL without memory. */
-static struct entry *entry_of(struct topic_activity *activity, struct slice topic) {
-    struct entry *entry = map_find(&activity->by_name, topic);
-    if (entry || topic.size > TOPIC_NAME_BYTES_MAX)
-        return entry;
-    entry = calloc(1, sizeof(*entry) + topic.size);
-    if (!entry)
-        return NULL;
-    memcpy(entry->name, topic.data, topic.size);
-    entry->counts.topic = (struct slice){entry->name, topic.size};
-    bool is_full = activity->count == activity->capacity;
-    size_t index = is_full ? quietest_index(activity) : activity->count;
-    if (is_full) {
-        (void)map_remove(&activity->by_name, activity->entries[index]->counts.topic);
-        free(activity->entries[index]);
-        activity->entries[index] = activity->entries[--activity->count];
-        index = activity->count;
-    }
-    if (map_insert(&activity->by_name, entry->counts.topic, entry) != STATUS_OK) {
-        free(entry);
-        return NULL;
-    }
-    activity->entries[index] = entry;
-    activity->count++;
-    return entry;
-}
-
+/* With the lock held. Without memory the topic is not counted. */
 static void add(struct topic_activity *activity, struct slice topic, uint64_t count) {
-    struct entry *entry = entry_of(activity, topic);
+    struct entry *entry = map_find(&activity->by_name, topic);
+    if (!entry && topic.size <= TOPIC_NAME_BYTES_MAX) {
+        entry = calloc(1, sizeof(*entry) + topic.size);
+        if (!entry)
+            return;
+        memcpy(entry->name, topic.data, topic.size);
+        entry->counts.topic = (struct slice){entry->name, topic.size};
+        bool is_full = activity->count == activity->capacity;
+        size_t index = is_full ? quietest_index(activity) : activity->count;
+        if (is_full) {
+            (void)map_remove(&activity->by_name, activity->entries[index]->counts.topic);
+            free(activity->entries[index]);
+            activity->entries[index] = activity->entries[--activity->count];
+            index = activity->count;
+        }
+        if (map_insert(&activity->by_name, entry->counts.topic, entry) != STATUS_OK) {
+            free(entry);
+            return;
+        }
+        activity->entries[index] = entry;
+        activity->count++;
+    }
     if (entry && entry->counts.activity < ACTIVITY_MAX)
         entry->counts.activity += count;
 }
@@ -146,21 +141,6 @@ void topic_activity_stale(struct topic_activity *activity, struct slice topic,
     }
 }
 
-/* Consecutive events of one entity take one lookup. */
-static size_t see_entity(struct topic_activity *activity, const struct store_batch *batch,
-                         size_t begin) {
-    const struct store_event *first = &batch->events[begin];
-    size_t end = begin;
-    struct slice name;
-    while (end < batch->event_count && batch->events[end].entity_ref == first->entity_ref)
-        end++;
-    arena_reset(&activity->names);
-    if (topic_name_of_entity(&activity->names, first->entity_kind, first->entity_id, &name) ==
-        STATUS_OK)
-        add(activity, name, end - begin);
-    return end;
-}
-
 void topic_activity_committed(struct topic_activity *activity, const struct store_batch *batch) {
     size_t lookups = 0;
     pthread_mutex_lock(&activity->lock);
@@ -170,8 +150,19 @@ void topic_activity_committed(struct topic_activity *activity, const struct stor
         add(activity, batch->topics[i].name, 1);
         lookups++;
     }
-    for (size_t i = 0; i < batch->event_count && lookups < COMMIT_LOOKUPS_MAX; lookups++)
-        i = see_entity(activity, batch, i);
+    /* Consecutive events of one entity take one lookup. */
+    for (size_t i = 0, end; i < batch->event_count && lookups < COMMIT_LOOKUPS_MAX; i = end) {
+        const struct store_event *first = &batch->events[i];
+        struct slice name;
+        for (end = i + 1; end < batch->event_count; end++)
+            if (batch->events[end].entity_ref != first->entity_ref)
+                break;
+        arena_reset(&activity->names);
+        if (topic_name_of_entity(&activity->names, first->entity_kind, first->entity_id, &name) ==
+            STATUS_OK)
+            add(activity, name, end - i);
+        lookups++;
+    }
     pthread_mutex_unlock(&activity->lock);
 }
 

@@ -201,19 +201,6 @@ static enum relay_answer attempt_text(struct relay *relay, struct relay_message 
     return RELAY_UNREACHABLE;
 }
 
-static enum relay_answer attempt_frame(struct relay *relay, struct slice topic,
-                                       const struct frame *frame) {
-    char id[MESSAGE_ID_BYTES_MAX];
-    int size =
-        snprintf(id, sizeof(id), "%.*s/%" PRIu64, (int)topic.size, topic.data, frame->content.seq);
-    buffer_clear(&relay->text);
-    buffer_append_byte(&relay->text, '{');
-    buffer_append_slice(&relay->text, frame->forms[FRAME_FULL]);
-    buffer_append_byte(&relay->text, '}');
-    return attempt_text(relay, (struct relay_message){.topic = topic, .id = {id, (size_t)size}},
-                        buffer_status(&relay->text));
-}
-
 static enum relay_answer attempt_document(struct relay *relay,
                                           const struct store_document *document) {
     const struct relay_cursor *cursor = &relay->cursor;
@@ -307,20 +294,6 @@ static enum relay_answer resend(struct relay *relay, struct relay_held *held) {
     return answer;
 }
 
-static void hold(struct relay *relay, struct relay_held *held) {
-    enum label_sink sink = relay->options.target.sink;
-    held->is_suspect = false;
-    held->since_ms = clock_now().wall_ms;
-    held->delay_ms = HELD_DELAY_MS_MIN;
-    held->retry_ns = clock_now().mono_ns + HELD_DELAY_MS_MIN * CLOCK_NS_PER_MS;
-    relay->suspect_count--;
-    relay->is_unsaved = true;
-    memcpy(relay->state.refusal, relay->error, sizeof(relay->error));
-    log_event(LOG_WARN, "sink.document_held", log_str("sink", label_sink_name(sink)),
-              log_str("reason", relay->error), log_str("doc_key", held->key));
-    metrics_add(METRIC_SINK_REFUSED, METRIC_LABELS(sink), 1);
-}
-
 static struct relay_held *first_suspect(struct relay *relay) {
     struct relay_held *held = relay->state.held;
     while (!held->is_suspect)
@@ -349,9 +322,22 @@ static bool judge(struct relay *relay) {
     }
     if (is_ending(relay))
         return false;
-    for (size_t i = 0; i < relay->state.held_count; i++)
-        if (relay->state.held[i].is_suspect)
-            hold(relay, &relay->state.held[i]);
+    enum label_sink sink = relay->options.target.sink;
+    for (size_t i = 0; i < relay->state.held_count; i++) {
+        struct relay_held *held = &relay->state.held[i];
+        if (!held->is_suspect)
+            continue;
+        held->is_suspect = false;
+        held->since_ms = clock_now().wall_ms;
+        held->delay_ms = HELD_DELAY_MS_MIN;
+        held->retry_ns = clock_now().mono_ns + HELD_DELAY_MS_MIN * CLOCK_NS_PER_MS;
+        relay->suspect_count--;
+        relay->is_unsaved = true;
+        memcpy(relay->state.refusal, relay->error, sizeof(relay->error));
+        log_event(LOG_WARN, "sink.document_held", log_str("sink", label_sink_name(sink)),
+                  log_str("reason", relay->error), log_str("doc_key", held->key));
+        metrics_add(METRIC_SINK_REFUSED, METRIC_LABELS(sink), 1);
+    }
     publish_stats(relay);
     return true;
 }
@@ -590,13 +576,24 @@ static struct journal_read *read_page(struct relay *relay, enum document_kind ki
 static bool send_frames(struct relay *relay, enum document_kind kind,
                         const struct journal_read *read) {
     struct position position = {.epoch = read->epoch};
+    const struct slice topic = read->asked.topic;
     for (size_t i = 0; i < read->count && !relay->is_stopped; i++) {
         const struct frame *frame = read->frames[i];
         struct slice key = frame->content.document_key;
         position.seq = frame->content.seq;
-        if (!is_held_back(relay, key, position.seq) &&
-            !settle(relay, kind, key, attempt_frame(relay, read->asked.topic, frame)))
-            return false;
+        if (!is_held_back(relay, key, position.seq)) {
+            char id[MESSAGE_ID_BYTES_MAX];
+            int size = snprintf(id, sizeof(id), "%.*s/%" PRIu64, (int)topic.size, topic.data,
+                                position.seq);
+            const struct relay_message message = {.topic = topic, .id = {id, (size_t)size}};
+            buffer_clear(&relay->text);
+            buffer_append_byte(&relay->text, '{');
+            buffer_append_slice(&relay->text, frame->forms[FRAME_FULL]);
+            buffer_append_byte(&relay->text, '}');
+            enum relay_answer answer = attempt_text(relay, message, buffer_status(&relay->text));
+            if (!settle(relay, kind, key, answer))
+                return false;
+        }
         move(relay, kind, &position);
     }
     return !relay->is_stopped;

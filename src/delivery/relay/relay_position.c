@@ -130,17 +130,6 @@ static void take_text(struct relay_state *state, struct slice text) {
     }
 }
 
-static void take_file(struct relay_state *state, const char *folder, enum label_sink sink) {
-    char path[PATH_BYTES_MAX];
-    char text[FILE_BYTES_MAX];
-    FILE *file = path_of(path, folder, sink) ? fopen(path, "re") : NULL;
-    if (!file)
-        return;
-    size_t size = fread(text, 1, sizeof(text), file);
-    fclose(file);
-    take_text(state, (struct slice){text, size});
-}
-
 void relay_state_load(struct relay_state *state, struct store_session *session, const char *folder,
                       enum label_sink sink) {
     struct sink_name name = name_of(sink);
@@ -149,10 +138,17 @@ void relay_state_load(struct relay_state *state, struct store_session *session, 
     *state = (struct relay_state){.held = NULL};
     arena_init(&arena, RELAY_STATE_BYTES_MAX);
     enum status status = store_load_property(session, slice_of(name.text), &arena, &text);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         take_text(state, text);
-    else if (status == STATUS_NOT_FOUND)
-        take_file(state, folder, sink);
+    } else if (status == STATUS_NOT_FOUND) {
+        char path[PATH_BYTES_MAX];
+        char held[FILE_BYTES_MAX];
+        FILE *file = path_of(path, folder, sink) ? fopen(path, "re") : NULL;
+        size_t size = file ? fread(held, 1, sizeof(held), file) : 0;
+        if (file)
+            fclose(file);
+        take_text(state, (struct slice){held, size});
+    }
     arena_release(&arena);
 }
 
