@@ -206,29 +206,20 @@ static struct place *place_for(struct replay *replay, replay_place at) {
     return NULL;
 }
 
-/* The limits of each place, when the given one has frames too. */
-static struct window_limits limits_with(const struct replay *replay, const struct place *with,
-                                        size_t bytes_max) {
-    size_t count = 0;
-    for (size_t i = 0; i < HUB_REPLAY_PLACES_MAX; i++)
-        count += &replay->places[i] == with || replay->places[i].window.count > 0;
-    size_t bytes = bytes_max > sizeof(*replay) ? bytes_max - sizeof(*replay) : 0;
-    return (struct window_limits){SIZE_MAX, bytes / count};
-}
-
-/* A place that cannot hold a page would only take memory from the others. */
-static bool has_room(const struct replay_page *page, const struct window_limits *limits) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < page->count; i++)
-        bytes += page->frames[i]->bytes + 2 * sizeof(void *);
-    return bytes <= limits->bytes_max;
-}
-
 static bool fill(struct replay *replay, struct place *place, const struct replay_page *page,
                  size_t bytes_max) {
     uint64_t first_seq = page->frames[0]->content.seq;
-    const struct window_limits limits = limits_with(replay, place, bytes_max);
-    if (!has_room(page, &limits))
+    size_t place_count = 0;
+    size_t page_bytes = 0;
+    for (size_t i = 0; i < HUB_REPLAY_PLACES_MAX; i++)
+        place_count += &replay->places[i] == place || replay->places[i].window.count > 0;
+    size_t bytes = bytes_max > sizeof(*replay) ? bytes_max - sizeof(*replay) : 0;
+    /* The limits of each place, when this one has frames too. */
+    const struct window_limits limits = {SIZE_MAX, bytes / place_count};
+    for (size_t i = 0; i < page->count; i++)
+        page_bytes += page->frames[i]->bytes + 2 * sizeof(void *);
+    /* A place that cannot hold a page would only take memory from the others. */
+    if (page_bytes > limits.bytes_max)
         return false;
     if (place != place_before(replay, first_seq))
         forget(place);

@@ -259,25 +259,19 @@ void io_loop_end_post(struct io_loop *loop) {
 
 /* ---- life ---- */
 
-/* The limit of descriptors applies to one table. With its own table each loop has as many
- * connections as the process may have descriptors. A listening socket must be in one table only, or
- * it would keep listening after its loop has closed it. The main thread has already closed the
- * sockets of the loops that started before this one. */
-static void take_own_descriptors(struct io_loop *loop) {
-    if (unshare(CLONE_FILES) != 0) {
-        log_event(LOG_WARN, "loop.descriptors_shared", log_str("error", strerror(errno)));
-        loop->has_own_descriptors = false;
-        return;
-    }
-    for (size_t i = 0; i < loop->later_fd_count; i++)
-        if (loop->later_fds[i] >= 0)
-            close(loop->later_fds[i]);
-}
-
 static void loop_thread(void *user) {
     struct io_loop *loop = user;
-    if (loop->has_own_descriptors)
-        take_own_descriptors(loop);
+    /* The limit of descriptors applies to one table. With its own table each loop has as many
+     * connections as the process may have descriptors. A listening socket must be in one table
+     * only, or it would keep listening after its loop has closed it. The main thread has already
+     * closed the sockets of the loops that started before this one. */
+    if (loop->has_own_descriptors && unshare(CLONE_FILES) != 0) {
+        log_event(LOG_WARN, "loop.descriptors_shared", log_str("error", strerror(errno)));
+        loop->has_own_descriptors = false;
+    }
+    for (size_t i = 0; loop->has_own_descriptors && i < loop->later_fd_count; i++)
+        if (loop->later_fds[i] >= 0)
+            close(loop->later_fds[i]);
     uv_sem_post(&loop->started);
     io_loop_run(loop);
     loop->hooks->ended(loop);
@@ -343,15 +337,6 @@ static enum status sockets_open(struct io_loop *loop, const struct io_loop_optio
     return status;
 }
 
-/* The time of the last stored event is certain to have passed. The guard believes any later time
- * only after it has watched the clock for long enough. */
-static void guard_init(struct io_loop *loop, uint64_t log_ms) {
-    struct clock_reading first = loop->clock.reading;
-    if (first.wall_ms > log_ms)
-        first.wall_ms = log_ms;
-    (void)step_guard_read(&loop->guard, first);
-}
-
 enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *options) {
     loop->hooks = options->hooks;
     loop->owner = options->owner;
@@ -364,7 +349,12 @@ enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *opt
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
-    guard_init(loop, options->log_ms);
+    /* The time of the last stored event is certain to have passed. The guard believes any later
+     * time only after it has watched the clock for long enough. */
+    struct clock_reading first = loop->clock.reading;
+    if (first.wall_ms > options->log_ms)
+        first.wall_ms = options->log_ms;
+    (void)step_guard_read(&loop->guard, first);
     deadline_queue_init(&loop->deadlines);
     deadline_queue_define(&loop->deadlines, DEADLINE_ACCEPT, ACCEPT_RETRY_MS, on_accept_retry);
     mailbox_init(&loop->mailbox, LOOP_TASKS_MAX, loop, wake_loop);

@@ -278,21 +278,6 @@ static void on_handshake_failed(struct transport *transport) {
         lose(outbound, "no TLS with %s: %s", outbound->target.host, tls_failure());
 }
 
-static void begin_secure(struct outbound *outbound) {
-    struct tls_message message = {""};
-    struct tls_context *tls = outbound->group->tls;
-    set_state(outbound, OUTBOUND_HANDSHAKE);
-    if (!tls && tls_context_open_client(&outbound->own_tls, outbound->group->ca_file, &message) !=
-                    STATUS_OK) {
-        lose(outbound, "%s", *message.text ? message.text : "there is no memory for TLS");
-        return;
-    }
-    if (transport_secure_to(&outbound->transport, tls ? tls : outbound->own_tls,
-                            outbound->target.host) != STATUS_OK ||
-        !transport_read_start(&outbound->transport))
-        lose(outbound, "no TLS with %s: it could not start", outbound->target.host);
-}
-
 static void connect_next(struct outbound *outbound, int error);
 
 static void on_connected(struct transport *transport, int error) {
@@ -302,12 +287,25 @@ static void on_connected(struct transport *transport, int error) {
         return;
     }
     transport_set_nodelay(transport);
-    if (outbound->target.is_secure)
-        begin_secure(outbound);
-    else if (transport_read_start(transport))
-        on_opened(transport);
-    else
-        lose(outbound, "the loop cannot watch the socket");
+    if (!outbound->target.is_secure) {
+        if (transport_read_start(transport))
+            on_opened(transport);
+        else
+            lose(outbound, "the loop cannot watch the socket");
+        return;
+    }
+    struct tls_message message = {""};
+    struct tls_context *tls = outbound->group->tls;
+    set_state(outbound, OUTBOUND_HANDSHAKE);
+    if (!tls && tls_context_open_client(&outbound->own_tls, outbound->group->ca_file, &message) !=
+                    STATUS_OK) {
+        lose(outbound, "%s", *message.text ? message.text : "there is no memory for TLS");
+        return;
+    }
+    if (transport_secure_to(transport, tls ? tls : outbound->own_tls, outbound->target.host) !=
+            STATUS_OK ||
+        !transport_read_start(transport))
+        lose(outbound, "no TLS with %s: it could not start", outbound->target.host);
 }
 
 static const struct transport_events transport_events = {

@@ -179,30 +179,6 @@ static enum status context_make(const struct tls_options *options, SSL_CTX **mad
     return status;
 }
 
-static bool set_client_rules(SSL_CTX *made, const char *ca_file) {
-    SSL_CTX_set_verify(made, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_set_mode(made, SSL_MODE_RELEASE_BUFFERS);
-    if (SSL_CTX_set_min_proto_version(made, TLS1_2_VERSION) != 1)
-        return false;
-    if (!ca_file)
-        return SSL_CTX_set_default_verify_paths(made) == 1;
-    /* A named file is trusted as it is: it may hold the server's own certificate. */
-    X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(made), X509_V_FLAG_PARTIAL_CHAIN);
-    return SSL_CTX_load_verify_file(made, ca_file) == 1;
-}
-
-static enum status client_context_make(const char *ca_file, SSL_CTX **made,
-                                       struct tls_message *message) {
-    ERR_clear_error();
-    *made = SSL_CTX_new(TLS_client_method());
-    if (*made && set_client_rules(*made, ca_file))
-        return STATUS_OK;
-    SSL_CTX_free(*made);
-    *made = NULL;
-    return refuse(message, "%s holds no certificates as PEM that can be used: %s",
-                  ca_file ? ca_file : "the system's folder", tls_failure());
-}
-
 static int64_t not_after_s_of(SSL_CTX *made) {
     struct tm end = {.tm_sec = 0};
     const X509 *certificate = SSL_CTX_get0_certificate(made);
@@ -242,9 +218,25 @@ enum status tls_context_open(struct tls_context **context, const struct tls_opti
 
 enum status tls_context_open_client(struct tls_context **context, const char *ca_file,
                                     struct tls_message *message) {
-    SSL_CTX *made;
-    enum status status = client_context_make(ca_file, &made, message);
-    return status == STATUS_OK ? context_of(made, context) : status;
+    ERR_clear_error();
+    SSL_CTX *made = SSL_CTX_new(TLS_client_method());
+    bool is_set = made && SSL_CTX_set_min_proto_version(made, TLS1_2_VERSION) == 1;
+    if (is_set) {
+        SSL_CTX_set_verify(made, SSL_VERIFY_PEER, NULL);
+        SSL_CTX_set_mode(made, SSL_MODE_RELEASE_BUFFERS);
+    }
+    if (is_set && ca_file) {
+        /* A named file is trusted as it is: it may hold the server's own certificate. */
+        X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(made), X509_V_FLAG_PARTIAL_CHAIN);
+        is_set = SSL_CTX_load_verify_file(made, ca_file) == 1;
+    } else if (is_set) {
+        is_set = SSL_CTX_set_default_verify_paths(made) == 1;
+    }
+    if (is_set)
+        return context_of(made, context);
+    SSL_CTX_free(made);
+    return refuse(message, "%s holds no certificates as PEM that can be used: %s",
+                  ca_file ? ca_file : "the system's folder", tls_failure());
 }
 
 void tls_context_close(struct tls_context *context) {

@@ -249,21 +249,16 @@ static void count_handshake(const struct secure *secure, enum label_outcome outc
         metrics_add(METRIC_TLS_HANDSHAKES, METRIC_LABELS(outcome), 1);
 }
 
-static void send_close_alert(struct transport *transport) {
+void transport_close(struct transport *transport) {
     struct secure *secure = transport->secure;
-    if (!secure->was_open && secure->has_input)
+    if (secure && !secure->was_open && secure->has_input)
         count_handshake(secure, LABEL_OUTCOME_FAILED);
     /* A close alert after half a batch would be garbage. */
-    if (!transport_is_clear(transport))
-        return;
-    tls_end(&secure->tls);
-    if (secure->tls.out.size > 0)
-        (void)socket_try(transport, buffer_slice(&secure->tls.out));
-}
-
-void transport_close(struct transport *transport) {
-    if (transport->secure)
-        send_close_alert(transport);
+    if (secure && transport_is_clear(transport)) {
+        tls_end(&secure->tls);
+        if (secure->tls.out.size > 0)
+            (void)socket_try(transport, buffer_slice(&secure->tls.out));
+    }
     free(transport->sending);
     transport->sending = NULL;
     socket_set_drop(transport->set, &transport->watch);

@@ -29,17 +29,12 @@ static enum status key_accept(struct operator_key *key, struct slice text,
     return STATUS_OK;
 }
 
-static enum status path_set(struct operator_key *key, const char *folder) {
-    int size = snprintf(key->path, sizeof(key->path), "%s/" OPERATOR_KEY_FILE, folder);
-    return size > 0 && (size_t)size < sizeof(key->path) ? STATUS_OK : STATUS_INVALID_CONFIG;
-}
-
 enum status operator_key_read(struct operator_key *key, const char *folder) {
     /* One byte more than the largest key with its line end, so that a longer key is detected. */
     char text[OPERATOR_KEY_BYTES_MAX + 3];
-    enum status status = path_set(key, folder);
-    if (status != STATUS_OK)
-        return status;
+    int path_size = snprintf(key->path, sizeof(key->path), "%s/" OPERATOR_KEY_FILE, folder);
+    if (path_size <= 0 || (size_t)path_size >= sizeof(key->path))
+        return STATUS_INVALID_CONFIG;
     int file = open(key->path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_SYSTEM_ERROR;
@@ -55,15 +50,6 @@ enum status operator_key_read(struct operator_key *key, const char *folder) {
     return key_accept(key, (struct slice){text, (size_t)size}, OPERATOR_KEY_READ);
 }
 
-/* A truncated key would be valid. */
-static enum status key_write(const struct operator_key *key) {
-    char line[OPERATOR_KEY_BYTES_MAX + 2];
-    int size = snprintf(line, sizeof(line), "%s\n", key->text);
-    enum status status = file_replace(key->path, (struct slice){line, (size_t)size});
-    OPENSSL_cleanse(line, sizeof(line));
-    return status;
-}
-
 static enum status key_generate(struct operator_key *key) {
     uint8_t secret[RANDOM_BYTES];
     char text[BASE64URL_SIZE(RANDOM_BYTES)];
@@ -71,7 +57,14 @@ static enum status key_generate(struct operator_key *key) {
         return STATUS_SYSTEM_ERROR;
     size_t size = base64url_encode(secret, sizeof(secret), text);
     enum status status = key_accept(key, (struct slice){text, size}, OPERATOR_KEY_GENERATED);
-    return status == STATUS_OK ? key_write(key) : status;
+    if (status != STATUS_OK)
+        return status;
+    char line[OPERATOR_KEY_BYTES_MAX + 2];
+    int line_size = snprintf(line, sizeof(line), "%s\n", key->text);
+    /* A truncated key would be valid, so the file is replaced whole. */
+    status = file_replace(key->path, (struct slice){line, (size_t)line_size});
+    OPENSSL_cleanse(line, sizeof(line));
+    return status;
 }
 
 enum status operator_key_load(struct operator_key *key, const char *given, const char *folder) {
