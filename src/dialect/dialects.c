@@ -47,10 +47,19 @@ struct session *upgrade_to_session(struct exchange *exchange, struct session_opt
 
 /* ---- messages ---- */
 
+char *message_put_after(char *at, const struct frame *frame, enum frame_form form, uint64_t after) {
+    if (form == FRAME_LEAN && after + 1 == frame->content.seq)
+        return at;
+    at = PUT_LITERAL(at, "\"after\":");
+    at = decimal_write_u64(at, after);
+    *at++ = ',';
+    return at;
+}
+
 char *message_put_end(char *at, const struct frame *frame, enum frame_form form) {
-    at = PUT_LITERAL(at, ",\"sequence\":");
-    at = decimal_write_u64(at, frame->content.seq);
     if (form == FRAME_FULL) {
+        at = PUT_LITERAL(at, ",\"sequence\":");
+        at = decimal_write_u64(at, frame->content.seq);
         at = PUT_LITERAL(at, ",\"published_at\":");
         at = decimal_write_u64(at, frame->content.published_at_ms);
     }

@@ -70,6 +70,11 @@ struct session *upgrade_to_session(struct exchange *exchange, struct session_opt
 /* The object {…}. */
 MUST_CHECK enum status message_write(struct buffer *out, const struct frame *frame,
                                      enum frame_form form);
+/* The member "after", the position before the message, and a comma. A lean message has it only if
+ * frames before it are hidden or folded into it: otherwise it is seq - 1. Writes at most
+ * MESSAGE_AFTER_BYTES_MAX bytes and returns their end. */
+#define MESSAGE_AFTER_BYTES_MAX 40
+char *message_put_after(char *at, const struct frame *frame, enum frame_form form, uint64_t after);
 /* The members that follow the text of the frame, and the closing brace. Writes at most
  * MESSAGE_END_BYTES_MAX bytes and returns their end. */
 #define MESSAGE_END_BYTES_MAX 80

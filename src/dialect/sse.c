@@ -22,7 +22,9 @@
 /* ---- forms ---- */
 
 /* Everything besides the text of the frame: the line of the id, members and line ends. */
-#define OWN_BYTES_MAX (SSE_LINE_BEGIN_BYTES + POSITION_BYTES_MAX + MESSAGE_END_BYTES_MAX + 64)
+#define OWN_BYTES_MAX                                                                              \
+    (SSE_LINE_BEGIN_BYTES + POSITION_BYTES_MAX + MESSAGE_AFTER_BYTES_MAX + MESSAGE_END_BYTES_MAX + \
+     64)
 
 /* The id has the epoch too. Without it, a client would resume in another history after a restore.
  * Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
@@ -35,9 +37,8 @@ static enum status put_message(const struct page *page, const struct frame *fram
         return status;
     char *at = out->data + out->size;
     at = sse_put_line_begin(at, position_write(frame->content.seq, page->epoch.text, id));
-    at = PUT_LITERAL(at, "{\"after\":");
-    at = decimal_write_u64(at, after);
-    *at++ = ',';
+    *at++ = '{';
+    at = message_put_after(at, frame, form, after);
     at = message_put_end(put_slice(at, text), frame, form);
     out->size = (size_t)(PUT_LITERAL(at, SSE_LINE_END) - out->data);
     return STATUS_OK;

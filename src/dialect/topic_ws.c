@@ -21,7 +21,7 @@
 /* ---- forms ---- */
 
 /* The members before the text of the frame. */
-#define BEGIN_BYTES_MAX 64
+#define BEGIN_BYTES_MAX (32 + MESSAGE_AFTER_BYTES_MAX)
 
 /* after: the frames between it and this message are hidden from the subscriber. The ends of the
  * message are written first, so that the header is known before the text. */
@@ -30,11 +30,11 @@ static enum status put_message(struct delivery_loop *delivery, const struct page
     struct slice text = frame->forms[form->content];
     char begin[BEGIN_BYTES_MAX], end[MESSAGE_END_BYTES_MAX];
     uint8_t header[WS_HEADER_BYTES_MAX];
-    char *at = PUT_LITERAL(begin, "{\"type\":\"message\",\"after\":");
-    at = decimal_write_u64(at, after);
-    *at++ = ',';
+    enum frame_form content = (enum frame_form)form->content;
+    char *at = PUT_LITERAL(begin, "{\"type\":\"message\",");
+    at = message_put_after(at, frame, content, after);
     size_t begin_size = (size_t)(at - begin);
-    size_t end_size = (size_t)(message_put_end(end, frame, (enum frame_form)form->content) - end);
+    size_t end_size = (size_t)(message_put_end(end, frame, content) - end);
     size_t size = begin_size + text.size + end_size;
     size_t header_size = form->is_packed ? 0 : ws_frame_header(header, WS_TEXT, false, size);
     size_t message_begin = out->size;

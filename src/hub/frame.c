@@ -242,14 +242,24 @@ static struct slice put_entity(struct text *text, const struct frame_members *me
     id.size = (size_t)(text->at - id.data);
     text->at = PUT_LITERAL(text->at, ",\"entity_seq\":");
     put_number(text, &text->seq, event->seq);
-    if (members->first_seq == 0 || members->first_seq >= event->seq)
-        return id;
-    text->at = PUT_LITERAL(text->at, ",\"seq_range\":[");
+    return id;
+}
+
+/* The key and the version, and the range of events if the frame covers several of them. */
+static void put_document(struct text *text, struct slice key, const struct frame_members *members) {
+    uint64_t last_seq = members->event->seq;
+    text->at = PUT_LITERAL(text->at, "\"doc_key\":");
+    put_name(text, key);
+    text->at = PUT_LITERAL(text->at, ",\"doc_version\":");
+    put_number(text, &text->seq, members->document_version);
+    *text->at++ = ',';
+    if (members->first_seq == 0 || members->first_seq >= last_seq)
+        return;
+    text->at = PUT_LITERAL(text->at, "\"seq_range\":[");
     text->at = decimal_write_u64(text->at, members->first_seq);
     *text->at++ = ',';
-    text->at = decimal_write_u64(text->at, event->seq);
-    *text->at++ = ']';
-    return id;
+    text->at = decimal_write_u64(text->at, last_seq);
+    text->at = PUT_LITERAL(text->at, "],");
 }
 
 static void put_source_seq(struct text *text, const struct store_event *event) {
@@ -284,34 +294,38 @@ enum status frame_encode(const struct frame_content *content, const struct frame
                          struct frame_encoding *encoding) {
     const struct store_event *event = members->event;
     struct event_cursor cursor = event_cursor_of(&event->cursor);
-    /* The lean members stand together, from seq to the payload, so that they need no copy. */
+    /* The lean members stand together, from seq to the payload, so that they need no copy. The key
+     * of an event says nothing that its topic and seq do not say, so it stands before them. */
     struct text text = text_begin(encoding->head, sizeof(encoding->head));
     text.at = PUT_LITERAL(text.at, "\"topic\":");
     put_name(&text, members->topic);
     *text.at++ = ',';
+    if (!members->is_document)
+        put_document(&text, content->document_key, members);
     encoding->text.lean_begin = (size_t)(text.at - encoding->head);
     text.at = PUT_LITERAL(text.at, "\"seq\":");
     put_number(&text, &text.seq, content->seq);
     text.at = PUT_LITERAL(text.at, ",\"kind\":");
     put_name(&text, content->kind);
-    text.at = PUT_LITERAL(text.at, ",\"doc_key\":");
-    put_name(&text, content->document_key);
-    text.at = PUT_LITERAL(text.at, ",\"payload\":");
+    text.at = PUT_LITERAL(text.at, ",\"event_id\":\"");
+    uuid_format(&event->event_id, text.at);
+    text.at = PUT_LITERAL(text.at + UUID_TEXT_SIZE, "\",\"recorded_at\":");
+    put_number(&text, &text.time, event->recorded_at_ms);
+    *text.at++ = ',';
+    if (members->is_document)
+        put_document(&text, content->document_key, members);
+    text.at = PUT_LITERAL(text.at, "\"payload\":");
     encoding->text.head = (struct slice){encoding->head, (size_t)(text.at - encoding->head)};
     if (text.status != STATUS_OK)
         return text.status;
     text = text_begin(encoding->tail, sizeof(encoding->tail));
     text.at = PUT_LITERAL(text.at, ",\"payload_hash\":\"sha256:");
     hex_write(text.at, members->payload_hash, SHA256_BYTES);
-    text.at = PUT_LITERAL(text.at + 2 * SHA256_BYTES, "\",\"doc_version\":");
-    put_number(&text, &text.seq, members->document_version);
+    text.at = PUT_LITERAL(text.at + 2 * SHA256_BYTES, "\"");
     struct slice id = put_entity(&text, members);
-    text.at = PUT_LITERAL(text.at, ",\"event_id\":\"");
-    uuid_format(&event->event_id, text.at);
-    text.at = PUT_LITERAL(text.at + UUID_TEXT_SIZE, "\",\"cursor\":\"");
+    text.at = PUT_LITERAL(text.at, ",\"cursor\":\"");
     text.at += event_cursor_encode(&cursor, text.at);
-    text.at = PUT_LITERAL(text.at, "\",\"recorded_at\":");
-    put_number(&text, &text.time, event->recorded_at_ms);
+    *text.at++ = '"';
     put_source(&text, event, id);
     text.at = PUT_LITERAL(text.at, ",\"projected_at\":");
     put_number(&text, &text.time, content->published_at_ms);
@@ -435,6 +449,7 @@ enum status frame_of_row(const struct frame_topic *topic, const struct store_jou
         status = summary_document_key(kind, event->entity_id, key_init(&key));
         content.kind = slice_of(document_kind_name(kind));
         content.payload = row->payload;
+        members.is_document = true;
         members.document_version = row->document_version;
         members.first_seq = row->first_seq;
         if (status == STATUS_OK)

@@ -32,14 +32,14 @@ struct frame_content {
  * is the whole text. */
 struct frame_text {
     struct slice head;
-    size_t lean_begin; /* in head */
+    size_t lean_begin; /* in head: the members from there to the payload are the lean frame */
     struct slice tail;
 };
 
 /* How much of a frame a client asked for. */
 enum frame_form {
     FRAME_FULL,
-    FRAME_LEAN, /* seq, kind, doc_key and payload */
+    FRAME_LEAN, /* what an application needs of an event, or of a document */
     FRAME_FORM_COUNT,
 };
 
@@ -81,6 +81,7 @@ struct frame_members {
     const struct store_event *event; /* the event, or the last one that a document has folded */
     uint64_t first_seq;              /* the first event that the frame covers; 0: only the last */
     uint64_t document_version;
+    bool is_document; /* not an event */
     const uint8_t *payload_hash; /* SHA256_BYTES */
     struct slice projection_version;
 };

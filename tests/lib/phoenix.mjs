@@ -18,7 +18,8 @@ export class Run {
     if (this.at !== null) assert.equal(batch.after, this.at, `a batch of ${batch.topic} begins after ${batch.after}`);
     assert.ok(batch.through >= batch.after);
     this.at = batch.through;
-    this.head = batch.head_watermarks[0].watermark;
+    // A lean batch says where the head is only if it is not the end of the batch.
+    this.head = batch.head_watermarks?.[0].watermark ?? batch.head_watermark ?? batch.through;
     this.completes += batch.replay_complete ? 1 : 0;
     this.updates.push(...batch.updates);
   }
@@ -30,7 +31,7 @@ export class Run {
   }
 
   get sequences() {
-    return this.updates.map((one) => one.watermark);
+    return this.updates.map((one) => one.seq);
   }
 }
 

@@ -407,7 +407,8 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
     const struct phoenix_range range = {
         subscription->topic->name, subscription_epoch(subscription)->text, subscription->sent_seq,
         subscriber_position(subscriber), subscription->head_seq};
-    enum status status = phoenix_empty_batch(&range, &body);
+    bool is_lean = subscriber->form->content == PHOENIX_UPDATES_LEAN;
+    enum status status = phoenix_empty_batch(&range, is_lean ? FRAME_LEAN : FRAME_FULL, &body);
     if (status == STATUS_OK)
         status =
             phoenix_send_push(subscriber->session, SLICE("sync:update_batch"), buffer_slice(&body));

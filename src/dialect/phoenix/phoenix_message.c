@@ -29,16 +29,25 @@ static void begin_batch(const struct phoenix_range *range, struct buffer *out) {
                   range->through);
 }
 
-static enum status end_batch(const struct phoenix_range *range, struct buffer *out) {
-    buffer_printf(out, "],\"epoch\":\"%s\",\"replay_complete\":%s,\"head_watermarks\":[{\"topic\":",
-                  range->epoch, range->through >= range->head ? "true" : "false");
+/* A lean batch names its topic only once. Its end is the head unless it says where that is. */
+static enum status end_batch(const struct phoenix_range *range, enum frame_form form,
+                             struct buffer *out) {
+    bool is_complete = range->through >= range->head;
+    buffer_printf(out, "],\"epoch\":\"%s\",\"replay_complete\":%s", range->epoch,
+                  is_complete ? "true" : "false");
+    if (form == FRAME_LEAN && !is_complete)
+        buffer_printf(out, ",\"head_watermark\":%" PRIu64, range->head);
+    if (form == FRAME_LEAN)
+        return buffer_append_byte(out, '}');
+    buffer_append_slice(out, SLICE(",\"head_watermarks\":[{\"topic\":"));
     json_write_string(out, range->topic);
     return buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", range->head);
 }
 
-enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out) {
+enum status phoenix_empty_batch(const struct phoenix_range *range, enum frame_form form,
+                                struct buffer *out) {
     begin_batch(range, out);
-    return end_batch(range, out);
+    return end_batch(range, form, out);
 }
 
 /* Makes a message of the push in out behind begin + gap. */
@@ -76,14 +85,16 @@ static enum status put_batch(const struct page *page, struct delivery_loop *deli
             break;
         char *at = out->data + out->size;
         *at++ = '{';
-        at = PUT_LITERAL(put_slice(at, text), ",\"watermark\":");
-        at = decimal_write_u64(at, frame->content.seq);
-        if (form == FRAME_FULL)
+        at = put_slice(at, text);
+        if (form == FRAME_FULL) {
+            at = PUT_LITERAL(at, ",\"watermark\":");
+            at = decimal_write_u64(at, frame->content.seq);
             at = PUT_LITERAL(at, ",\"hydration_required\":false");
+        }
         *at++ = '}';
         out->size = (size_t)(at - out->data);
     }
-    end_batch(&range, out);
+    end_batch(&range, form, out);
     return end_push(delivery, out, begin, gap, compress);
 }
 

@@ -39,7 +39,8 @@ struct phoenix_range {
 };
 
 /* The payload of an empty sync:update_batch, the last one of a replay. */
-enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out);
+enum status phoenix_empty_batch(const struct phoenix_range *range, enum frame_form form,
+                                struct buffer *out);
 
 /* ---- sessions and requests ---- */
 

@@ -55,11 +55,38 @@ static void a_range_is_written_only_for_several_events(void **state) {
         assert_slice(member(frame, "entity_seq", &json), "4");
         assert_slice(member(frame, "runtime_source", &json),
                      "{\"entity\":\"run\",\"run_id\":\"r\",\"seq\":4}");
-        assert_slice(frame->forms[FRAME_LEAN],
-                     "\"seq\":7,\"kind\":\"k\",\"doc_key\":null,\"payload\":{\"a\":1}");
         frame_unref(frame);
     }
     buffer_release(&json);
+}
+
+#define EVENT_ID "018bcfe5-6800-7000-8000-000000000001"
+
+static void a_lean_event_has_no_document_and_a_lean_document_has_one(void **state) {
+    (void)state;
+    struct store_event event = event_of(SLICE("r"), 4);
+    event.recorded_at_ms = 9;
+    struct frame_members members = {.topic = SLICE("t"),
+                                    .event = &event,
+                                    .document_version = 4,
+                                    .payload_hash = hash,
+                                    .projection_version = SLICE("v")};
+    struct frame *frame = make_frame(&members, SLICE("k"));
+    assert_slice(frame->forms[FRAME_LEAN], "\"seq\":7,\"kind\":\"k\",\"event_id\":\"" EVENT_ID
+                                           "\",\"recorded_at\":9,\"payload\":{\"a\":1}");
+    assert_true(
+        slice_starts(frame->forms[FRAME_FULL],
+                     SLICE("\"topic\":\"t\",\"doc_key\":null,\"doc_version\":4,\"seq\":7,")));
+    frame_unref(frame);
+    members.is_document = true;
+    members.document_version = 2;
+    members.first_seq = 3;
+    frame = make_frame(&members, SLICE("k"));
+    assert_slice(frame->forms[FRAME_LEAN],
+                 "\"seq\":7,\"kind\":\"k\",\"event_id\":\"" EVENT_ID
+                 "\",\"recorded_at\":9,\"doc_key\":null,\"doc_version\":2,"
+                 "\"seq_range\":[3,4],\"payload\":{\"a\":1}");
+    frame_unref(frame);
 }
 
 /* Names may have characters that JSON escapes, but no control characters. */
@@ -98,6 +125,7 @@ static void names_beyond_the_limit_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_range_is_written_only_for_several_events),
+        cmocka_unit_test(a_lean_event_has_no_document_and_a_lean_document_has_one),
         cmocka_unit_test(the_longest_names_fit),
         cmocka_unit_test(names_beyond_the_limit_are_refused),
     };
