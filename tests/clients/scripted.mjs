@@ -97,6 +97,7 @@ export class ScriptedServer {
       const message = await next("sync:subscribe");
       const [resume] = message[4].resume_after ?? [];
       assert.deepEqual(message[4].topics, [this.#topic]);
+      for (const [name, value] of Object.entries(step.asks ?? {})) assert.deepEqual(message[4][name] ?? null, value, name);
       assert.deepEqual(resume ? { ...("epoch" in resume ? { epoch: resume.epoch } : {}), seq: resume.watermark } : null, step.subscribe);
       const window = { topic: this.#topic, stream_id: "runtime.topic.room.1", oldest_seq: 1, head_seq: 100, replay_budget_events: 100, qos_tier: "warm", ...step.window };
       const answer = { subscription_id: "s", epoch: window.epoch, topics: [this.#topic], current_watermarks: [], windows: step.pending ? [] : [window] };

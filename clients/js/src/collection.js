@@ -69,11 +69,16 @@ export class Collection {
     this.#notify({ type: "reset", reason });
   }
 
-  #set({ doc_key, doc_version, payload, payload_hash, seq }) {
+  /** A frame of the kind "removed" says that the document does not match the filter any more. */
+  #set({ kind, doc_key, doc_version, payload, seq }) {
     const known = this.#documents.get(doc_key);
     if (typeof doc_key !== "string" || known?.doc_version >= doc_version) return;
-    this.#documents.set(doc_key, { doc_key, doc_version, payload, payload_hash });
-    this.#notify({ type: "set", key: doc_key, value: payload, seq });
+    if (kind !== "removed") {
+      this.#documents.set(doc_key, { doc_key, doc_version, payload });
+      this.#notify({ type: "set", key: doc_key, value: payload, seq });
+    } else if (this.#documents.delete(doc_key)) {
+      this.#notify({ type: "removed", key: doc_key, seq });
+    }
   }
 
   #notify(change) {

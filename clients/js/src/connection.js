@@ -386,7 +386,7 @@ export class Connection {
   // ---- topics ----
 
   subscribe(subscription, position) {
-    this.#transport?.subscribe(subscription.name, position, { replay: subscription.replay, since: subscription.since });
+    this.#transport?.subscribe(subscription.name, position, { ...subscription.asks, since: subscription.since });
   }
 
   unsubscribe(subscription) {

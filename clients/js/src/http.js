@@ -1,7 +1,7 @@
 // Transports for networks that block WebSockets: an event stream or a long poll for each topic. Both
 // use fetch, so that the token is in a header and Node needs no package.
 import { errorOf, hintOf } from "./errors.js";
-import { readPosition, streamOf } from "./position.js";
+import { firstSeqOf, readPosition, streamOf } from "./position.js";
 import { causeOf, fetchOwn, newRequestId, refusalOf } from "./request.js";
 
 const TEXT_CHARS_MAX = 64 << 20;
@@ -9,12 +9,17 @@ const POLL_WAIT_MS = 20_000;
 const POLL_PAUSE_MS = 260; // the server's least time between polls that have caught up
 const POLL_PENDING_MS = 1000; // between polls of a topic that does not exist yet
 
+/** Parameters that change how much is sent, and not what a client has in the end. */
+const OPTIONAL = ["form", "fold", "conflate_ms"];
+
+const whereOf = (where) => (where ? { where: JSON.stringify(where) } : {});
+
 class HttpTransport {
   #token = null;
   #isClosed = false;
   streams = new Map(); // name → {abort, heardAt}
 
-  /** settings: {url, fetch, world, query}. */
+  /** settings: {url, fetch, world, query, unknown}; unknown: the names of parameters that the server does not know. */
   constructor(settings, events) {
     this.settings = settings;
     this.events = events;
@@ -72,7 +77,11 @@ class HttpTransport {
     if (!this.isCurrent(name, stream)) return;
     this.streams.delete(name);
     const error = cause?.refusal ?? { policy: "retry", code: "connection_lost", message: causeOf(cause) };
-    if (error.policy === "stale") this.events.stale(name, { reasons: (error.body?.details ?? error.body)?.reason_codes });
+    const parameter = error.code === "unknown_parameter" ? error.body?.details?.parameter : undefined;
+    if (OPTIONAL.includes(parameter) && !this.settings.unknown.has(parameter)) {
+      this.settings.unknown.add(parameter); // an older server sends more frames without it
+      this.subscribe(name, this.events.position(name), stream.options);
+    } else if (error.policy === "stale") this.events.stale(name, { reasons: (error.body?.details ?? error.body)?.reason_codes });
     else if (error.policy === "topic_final") this.events.refused(name, error);
     else if (error.status === 409 || error.status === 429) this.events.busy(name, error);
     else this.events.closed(error);
@@ -94,13 +103,13 @@ class HttpTransport {
     return response;
   }
 
-  /** Throws if the body is of another topic: something sent bytes of another answer. */
-  check(name, { topic }) {
+  /** Throws if the body is of another topic: something sent bytes of another answer. A lean frame names none. */
+  check(name, { topic = name }) {
     if (topic !== name && (typeof topic !== "string" || streamOf(topic) !== name)) throw new Error("The answer belongs to another request.");
   }
 
-  queryOf(position, { replay, since } = {}) {
-    const query = replay ? { replay } : {};
+  queryOf(position, { since, where, ...asks } = {}) {
+    const query = { ...Object.fromEntries(Object.entries(asks).filter(([parameter, value]) => value !== undefined && !this.settings.unknown.has(parameter))), ...whereOf(where) };
     if (position) Object.assign(query, { after_seq: position.seq }, position.epoch === undefined ? {} : { epoch: position.epoch });
     else if (since) Object.assign(query, since === "head" ? { from: "head" } : { since });
     return query;
@@ -169,7 +178,7 @@ class EventStreamTransport extends HttpTransport {
     if (["message", "bootstrap", "snapshot", "progress"].includes(type)) this.check(name, body);
     if (body.pending === true) this.events.pending(name);
     if (type === "message" || type === "progress") {
-      const { after, ...frame } = body;
+      const { after = firstSeqOf(body) - 1, ...frame } = body;
       const frames = type === "message" ? [frame] : [];
       // The first frame shows the position of a time.
       if (!stream.isStarted && stream.options.since) this.events.started(name, { epoch, from_seq: after + 1, truncated: false });
@@ -233,7 +242,7 @@ class PollTransport extends HttpTransport {
       this.events.started(name, { epoch, from_seq: bootstrap.from_seq, truncated: bootstrap.truncated === true });
       after = bootstrap.from_seq - 1;
     } else if (!position && stream.options.since) {
-      after = frames?.[0] ? frames[0].seq - 1 : through;
+      after = frames?.[0] ? firstSeqOf(frames[0]) - 1 : through;
       this.events.started(name, { epoch, from_seq: after + 1, truncated: false });
     } else if (isFirst) this.events.accepted(name, { epoch });
     this.events.range(name, { epoch, after, through, frames, complete: stream.isCaughtUp, bytes });
@@ -242,7 +251,7 @@ class PollTransport extends HttpTransport {
 
   async #snapshot(name, stream) {
     this.events.snapshot(name, {});
-    const response = await this.ask(name, "snapshot", {}, stream, "application/json");
+    const response = await this.ask(name, "snapshot", whereOf(stream.options.where), stream, "application/json");
     const text = await response.text();
     if (!this.isCurrent(name, stream)) return undefined;
     this.heard(stream);

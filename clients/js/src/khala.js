@@ -11,6 +11,8 @@ import { Log, Topic } from "./topic.js";
 export { KhalaError } from "./errors.js";
 export { indexedDbStorage, localStorageStorage, memoryStorage } from "./storage.js";
 
+const CONFLATE_MS = 250;
+const CONNECTIONS_MAX = 8; // of one client: collections of one topic with different filters
 const TRANSPORTS = ["websocket", "sse", "poll"];
 
 /** The start that the option from names: "head", a time, or undefined for the beginning. */
@@ -19,6 +21,11 @@ function sinceOf(from) {
   if (from === "head") return from;
   if (typeof from?.since === "string" && from.since !== "") return from.since;
   throw new TypeError("from must be \"start\", \"head\" or {since}");
+}
+
+/** What a subscription asks of the server. Members that are undefined are not sent. */
+function asksOf({ form = "lean", fold, where, conflateMs, replay }) {
+  return { form, fold: fold && !replay ? true : undefined, where, conflate_ms: conflateMs, replay };
 }
 
 /** A transport over HTTP, whose code is loaded when WebSockets are blocked. */
@@ -60,6 +67,8 @@ export class Khala {
   #world;
   #http;
   #connection;
+  #more = []; // further connections, for topics that the first one follows with another filter
+  #makeConnection;
   #collections = new Map();
   #logs = new Set(); // the followers of the whole log
   #listeners = new Set();
@@ -74,7 +83,7 @@ export class Khala {
     this.#world = world;
     this.#options = { ...options, url: base, fetch: (...call) => fetch(...call), storage: options.storage ?? memoryStorage() };
     const compatibility = { protocol_version: "khala.ws.v1", schema_version: 1, ...(options.clientBuildId ? { client_build_id: options.clientBuildId } : {}) };
-    const http = { url: base, fetch: this.#options.fetch, world, query: options.clientBuildId ? compatibility : {} };
+    const http = { url: base, fetch: this.#options.fetch, world, query: options.clientBuildId ? compatibility : {}, unknown: new Set() };
     this.#http = http;
     const makers = {
       websocket: WebSocket && ((events) => new PhoenixTransport({ url: base, WebSocket, join: compatibility, world }, events)),
@@ -85,19 +94,20 @@ export class Khala {
     if (usable.length === 0) throw new TypeError(`transports must name some of ${TRANSPORTS.join(", ")}`);
     this.#options.tokenTimeoutMs ??= 15_000;
     this.#options.connectTimeoutMs ??= 10_000;
-    this.#connection = new Connection({
+    this.#makeConnection = () => new Connection({
       ...this.#options, transports: usable, changed: () => this.#changed(), warn: (error) => this.#warn(error),
       // Without another transport and outside of pages, nothing depends on the answer.
       inquire: usable.length > 1 || globalThis.location ? async () => (await import("./request.js")).inquire(http.fetch, base, world) : undefined,
       warnHidden: async () => this.#warn((await import("./request.js")).hiddenError(base)),
     }, world);
+    this.#connection = this.#makeConnection();
     this.#listen();
   }
 
   /** A browser reports when its network is back or its page is shown again. */
   #listen() {
     if (typeof globalThis.addEventListener !== "function") return;
-    const wake = () => this.#connection.give("wake");
+    const wake = () => [this.#connection, ...this.#more].forEach((one) => one.give("wake"));
     for (const event of ["online", "pageshow"]) globalThis.addEventListener(event, wake);
     this.#unlisten = () => {
       for (const event of ["online", "pageshow"]) globalThis.removeEventListener(event, wake);
@@ -139,13 +149,24 @@ export class Khala {
     return new Topic(name, (...call) => this.#follow(...call), options);
   }
 
-  #checkOpen() {
-    if (this.#connection.state === "closed") throw this.#connection.error ?? new KhalaError("closed", "The client is closed.");
+  #checkOpen(connection = this.#connection) {
+    if (connection.state === "closed") throw connection.error ?? new KhalaError("closed", "The client is closed.");
   }
 
-  #follow(name, { replay, from, key = `khala:${name}`, storage = this.#options.storage }, given) {
-    const connection = this.#connection;
-    this.#checkOpen();
+  /** A connection that does not follow the topic yet: a server delivers a topic once to each connection. */
+  #connectionFor(name) {
+    let connection = [this.#connection, ...this.#more].find((one) => !one.subscriptions.has(name));
+    if (!connection && this.#more.length + 1 < CONNECTIONS_MAX) {
+      connection = this.#makeConnection();
+      this.#more.push(connection);
+    }
+    return connection ?? this.#connection;
+  }
+
+  #follow(name, options, given) {
+    const { from, key = `khala:${name}`, storage = this.#options.storage, isShared } = options;
+    const connection = isShared ? this.#connectionFor(name) : this.#connection;
+    this.#checkOpen(connection);
     if (connection.subscriptions.has(name)) throw new KhalaError("already_followed", `The topic ${name} is followed already.`);
     const link = {
       subscribe: (one, position) => connection.subscribe(one, position),
@@ -156,7 +177,8 @@ export class Khala {
       done: (one) => connection.remove(one),
     };
     const since = sinceOf(from);
-    const subscription = new Subscription(name, link, { storage: given === undefined ? storage : null, key, world: this.#world, replay, since });
+    const asks = asksOf({ ...options, form: options.form ?? this.#options.form });
+    const subscription = new Subscription(name, link, { storage: given === undefined ? storage : null, key, world: this.#world, asks, since });
     connection.add(subscription);
     void subscription.load(given);
     return subscription;
@@ -180,17 +202,20 @@ export class Khala {
     return follower;
   }
 
-  /** The documents of a summary topic. Every call for one name answers the same collection. */
-  collection(name) {
-    if (!this.#collections.has(name)) this.#collections.set(name, new Collection((options) => this.topic(name, options)));
-    return this.#collections.get(name);
+  /** The documents of a summary topic that the filter matches. Every call for one name and filter answers the same collection. */
+  collection(name, { where, conflateMs = CONFLATE_MS, form } = {}) {
+    const filter = where && Object.keys(where).length > 0 ? Object.fromEntries(Object.entries(where).sort(([one], [other]) => (one < other ? -1 : 1))) : undefined;
+    const key = JSON.stringify([name, filter, conflateMs, form]);
+    if (!this.#collections.has(key)) this.#collections.set(key, new Collection((options) => this.topic(name, { ...options, where: filter, conflateMs, form, isShared: true })));
+    return this.#collections.get(key);
   }
 
   /** Ends every topic and collection, and waits until their positions are stored. */
   async close() {
     this.#unlisten();
-    const subscriptions = [...this.#connection.subscriptions.values()];
-    this.#connection.give("stop");
+    const connections = [this.#connection, ...this.#more];
+    const subscriptions = connections.flatMap((one) => [...one.subscriptions.values()]);
+    for (const one of connections) one.give("stop");
     await Promise.all([...subscriptions.map((one) => one.saved), ...[...this.#logs].map((one) => one.stop())]);
   }
 }

@@ -16,7 +16,7 @@ export class PhoenixTransport {
   #socket = null;
   #ref = 0;
   #pushes = new Map(); // ref → what to do with the reply
-  #wanted = new Map(); // name → {position, replay, since, isAlone}
+  #wanted = new Map(); // name → {position, asks, isAlone}
   #names = new Map(); // topic or stream id of the server → name of the application
   #lastError = null;
   #isFlushing = false;
@@ -78,8 +78,10 @@ export class PhoenixTransport {
     socket.onclose = () => clearTimeout(timer);
   }
 
-  subscribe(name, position, { replay, since }) {
-    this.#wanted.set(name, { position, replay, since: position ? undefined : since });
+  subscribe(name, position, { since, ...asks }) {
+    // A time of the future is the head.
+    const start = since === "head" ? "9999-12-31T00:00:00Z" : since;
+    this.#wanted.set(name, { position, asks: position || !since ? asks : { ...asks, since: start } });
     this.#flushSoon();
   }
 
@@ -101,7 +103,7 @@ export class PhoenixTransport {
   #flush() {
     const groups = new Map();
     for (const [name, want] of this.#wanted) {
-      const key = want.isAlone ? `alone ${name}` : `${want.replay ?? ""} ${want.since ?? ""}`;
+      const key = want.isAlone ? `alone ${name}` : JSON.stringify(want.asks);
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push([name, want]);
     }
@@ -114,9 +116,7 @@ export class PhoenixTransport {
   #subscribeAll(wants) {
     const resume_after = wants.filter(([, { position }]) => position)
       .map(([topic, { position: { epoch, seq } }]) => ({ topic, watermark: seq, epoch }));
-    const { replay, since } = wants[0][1];
-    // A time of the future is the head.
-    const payload = { topics: wants.map(([name]) => name), resume_after, replay, since: since === "head" ? "9999-12-31T00:00:00Z" : since };
+    const payload = { topics: wants.map(([name]) => name), resume_after, ...wants[0][1].asks };
     this.#push("sync:subscribe", payload, ({ status, response }) => {
       if (status === "ok") this.#accepted(wants, response);
       else this.#refused(wants, response);

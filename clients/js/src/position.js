@@ -37,12 +37,17 @@ export function readPosition(given) {
   return typeof epoch === "string" && epoch.length > 0 && epoch.length <= 128 ? { epoch, seq } : null;
 }
 
-/** Whether the range is well-formed: its frames ascend and lie after its start, up to its end. */
+/** The first seq that a frame stands for: a folded one stands for several events. */
+export const firstSeqOf = ({ seq, folded }) => folded?.from_seq ?? seq;
+
+const isFold = ({ seq, folded }) => folded === undefined || (isSeq(folded?.from_seq) && folded.from_seq <= seq && folded.count === seq - folded.from_seq + 1);
+
+/** Whether the range is well-formed: its frames ascend, do not overlap, and lie after its start, up to its end. */
 export function isRange({ epoch, after, through, frames }) {
   if (typeof epoch !== "string" || !isSeq(after) || !isSeq(through) || through < after || !Array.isArray(frames)) return false;
   let last = after;
   return frames.every((frame) => {
-    const isNext = isSeq(frame?.seq) && frame.seq > last && frame.seq <= through;
+    const isNext = isSeq(frame?.seq) && isFold(frame) && firstSeqOf(frame) > last && frame.seq <= through;
     last = frame?.seq;
     return isNext;
   });
@@ -53,9 +58,13 @@ export function isOfEpoch(position, epoch) {
   return position.epoch === undefined || isSameEpoch(epoch, position.epoch);
 }
 
-/** Whether a range continues the position. It may begin earlier, and then repeats frames. */
+/**
+ * Whether a range continues the position. It may begin earlier, and then repeats frames. The position must not lie inside
+ * a folded frame: some of its events were applied, and the others stand in no other frame.
+ */
 export function continues(position, range) {
-  return position !== null && isRange(range) && isOfEpoch(position, range.epoch) && range.after <= position.seq;
+  return position !== null && isRange(range) && isOfEpoch(position, range.epoch) && range.after <= position.seq &&
+    !range.frames.some((frame) => firstSeqOf(frame) <= position.seq && position.seq < frame.seq);
 }
 
 /** Whether the topic is one of a run or a worker, which may not exist yet. */

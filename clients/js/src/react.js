@@ -9,8 +9,8 @@ export function useConnection(khala) {
 }
 
 /** {documents, isReady, error} of a summary topic; documents is a Map that is replaced at each change. */
-export function useCollection(khala, name) {
-  const collection = khala.collection(name);
+export function useCollection(khala, name, { where, conflateMs } = {}) {
+  const collection = khala.collection(name, { where, conflateMs });
   const subscribe = useCallback((listener) => collection.subscribe(listener), [collection]);
   const read = () => collection.snapshot();
   const documents = useSyncExternalStore(subscribe, read, read);
@@ -26,15 +26,17 @@ class TopicStore {
   #khala;
   #name;
   #limit;
+  #fold;
   #listeners = new Set();
   #topic = null;
   #isTelling = false;
   value = EMPTY;
 
-  constructor(khala, name, limit) {
+  constructor(khala, name, { limit, fold }) {
     this.#khala = khala;
     this.#name = name;
     this.#limit = limit;
+    this.#fold = fold;
   }
 
   subscribe(listener) {
@@ -48,7 +50,7 @@ class TopicStore {
   }
 
   async #run() {
-    const topic = this.#khala.topic(this.#name, { after: null, reset: (reset) => this.#set({ frames: [], reset, error: null }) });
+    const topic = this.#khala.topic(this.#name, { after: null, fold: this.#fold, reset: (reset) => this.#set({ frames: [], reset, error: null }) });
     this.#topic = topic;
     this.#set(EMPTY);
     try {
@@ -73,15 +75,18 @@ class TopicStore {
   }
 }
 
-/** {frames, reset, error} of a topic: its last frames, and the reset that its history began with. */
-export function useTopic(khala, name, { limit = 1000 } = {}) {
+/**
+ * {frames, reset, error} of a topic: its last frames, and the reset that its history began with. Older deltas are joined
+ * into folded frames unless fold is false.
+ */
+export function useTopic(khala, name, { limit = 1000, fold = true } = {}) {
   const store = useMemo(() => {
     if (!stores.has(khala)) stores.set(khala, new Map());
     const all = stores.get(khala);
-    const key = `${limit} ${name}`;
-    if (!all.has(key)) all.set(key, new TopicStore(khala, name, limit));
+    const key = `${limit} ${fold} ${name}`;
+    if (!all.has(key)) all.set(key, new TopicStore(khala, name, { limit, fold }));
     return all.get(key);
-  }, [khala, name, limit]);
+  }, [khala, name, limit, fold]);
   const subscribe = useCallback((listener) => store.subscribe(listener), [store]);
   const read = () => store.value;
   return useSyncExternalStore(subscribe, read, read);

@@ -108,8 +108,9 @@ export class Recent {
 
   /** Whether the frame repeats an earlier one. A new frame is remembered. */
   repeats(frame, now) {
-    const isDocument = typeof frame.doc_key === "string" && frame.kind?.endsWith?.("_summary") === true;
+    const isDocument = typeof frame.doc_key === "string" && (frame.kind === "removed" || frame.kind?.endsWith?.("_summary") === true);
     this.expire(now);
+    if (frame.folded) return false; // its range is new, and its event_id is that of the last event alone
     if (isDocument) return this.#repeatsDocument(frame.doc_key, Number(frame.doc_version), now);
     return typeof frame.event_id === "string" && this.#repeatsEvent(frame.event_id, now);
   }

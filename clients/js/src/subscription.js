@@ -33,9 +33,9 @@ export class Subscription {
   #timer = null;
 
   /** link: {subscribe, unsubscribe, isLive, warn, changed, done} of the connection. */
-  constructor(name, link, { storage, key, world, replay, since }) {
+  constructor(name, link, { storage, key, world, asks, since }) {
     this.name = name;
-    this.replay = replay;
+    this.asks = asks; // {form, fold, where, conflate_ms, replay}: how the server is to deliver the topic
     this.since = since; // the start instead of the beginning, until there is a position
     this.isPending = false; // the topic does not exist yet, or belongs to another owner
     this.received = null; // the end of the last range that arrived
@@ -131,6 +131,9 @@ export class Subscription {
     } else if (this.state !== "replaying" && this.state !== "live") {
       this.#machine.give(range.complete ? "caught_up" : "range", range);
     } else if (!continues(this.received, range)) {
+      this.fault("gap");
+    } else if (this.asks.form === "lean" && range.frames.some(({ event_id, kind }) => event_id === undefined && kind !== "removed")) {
+      this.asks = { ...this.asks, form: "full" }; // lean frames of a server before 0.3 have no event_id
       this.fault("gap");
     } else {
       this.#machine.give(range.complete ? "caught_up" : "range", range);

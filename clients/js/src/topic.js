@@ -36,9 +36,9 @@ export class Topic {
     return this.#subscription?.applied ?? null;
   }
 
-  #begin(given) {
+  #begin(given, options = this.#options) {
     if (this.#subscription && this.#subscription.state !== "closed") throw new KhalaError("already_followed", `The topic ${this.name} is followed already.`);
-    this.#subscription = this.#follow(this.name, this.#options, given);
+    this.#subscription = this.#follow(this.name, options, given);
     return this.#subscription;
   }
 
@@ -77,7 +77,7 @@ export class Topic {
     const given = await load();
     const stored = given ? readPosition(given) : null;
     if (given && !stored) throw new KhalaError("position_unreadable", "load() did not answer a position {epoch, seq} or null.");
-    const subscription = this.#begin(stored);
+    const subscription = this.#begin(stored, { ...this.#options, fold: false }); // each event has its own transaction
     try {
       for (let entry; (entry = await subscription.take());) {
         await transaction(async (tx) => {

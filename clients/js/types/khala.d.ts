@@ -13,22 +13,32 @@ export type GivenPosition = Position | { seq: number; epoch?: string | null } | 
 /** Where to start without a position: at the beginning, at the next new item, or at a time such as `2h` ago or `2026-11-16T08:00:00Z`. */
 export type From = "start" | "head" | { since: string };
 
+/**
+ * How much the server sends of each item. `lean` is the default: `seq`, `kind`, `event_id`, `recorded_at` and `payload`, and of a
+ * summary `doc_key`, `doc_version` and `seq_range`. The other members are there only with `full`.
+ */
+export type Form = "lean" | "full";
+
 /** One item of a topic. */
 export interface Frame<Payload = any> {
-  topic: string;
   seq: number;
   kind: string;
   payload: Payload;
-  doc_key: string | null;
+  event_id: string;
+  recorded_at: number;
+  /** This item stands for the events from `from_seq` to `seq`: their `delta` texts are joined. Only with `fold`. */
+  folded?: { from_seq: number; count: number };
+  /** The payload was erased, and is null. */
+  erased?: { erasure_id: string; at: number };
+  doc_key?: string | null;
   doc_version?: number;
+  seq_range?: [number, number];
+  topic?: string;
   payload_hash?: string;
   entity?: string;
   entity_id?: string;
   entity_seq?: number;
-  seq_range?: [number, number];
-  event_id?: string;
   cursor?: string;
-  recorded_at?: number;
   runtime_source?: Record<string, unknown>;
   projected_at?: number;
   projection_version?: string;
@@ -38,7 +48,7 @@ export interface Document<Payload = any> {
   doc_key: string;
   doc_version: number;
   payload: Payload;
-  payload_hash: string;
+  payload_hash?: string;
 }
 
 /** The history starts again: drop what was derived from earlier frames. */
@@ -97,6 +107,8 @@ export interface KhalaOptions {
   /** Answers a new token. An error with `final: true` closes the client. */
   token: () => string | Promise<string>;
   storage?: Storage;
+  /** The form of frames, where a topic or collection does not choose another; `lean`. */
+  form?: Form;
   /** In the order of preference. */
   transports?: TransportName[];
   /** The WebSocket of this platform, such as that of the package `ws` before Node 22. */
@@ -120,6 +132,11 @@ export interface TopicOptions {
   after?: GivenPosition | null;
   /** Reads the whole log, with the scope `runtime.replay_all`. */
   replay?: "all";
+  form?: Form;
+  /**
+   * Joins older events whose type ends in `.delta` into one frame; false. For views. `exactlyOnce` and `replay` never fold.
+   */
+  fold?: boolean;
   storage?: Storage;
   /** The key of the position in the storage. */
   key?: string;
@@ -189,8 +206,26 @@ export interface Log<Payload = any> extends AsyncIterable<LogEvent<Payload>> {
 
 export type Change<Payload = any> =
   | { type: "set"; key: string; value: Payload; seq: number }
+  /** The document does not match the filter of the collection any more. */
+  | { type: "removed"; key: string; seq: number }
   | { type: "reset"; reason: string }
   | { type: "error"; error: Error };
+
+/** Fields of summaries; a list means any of them. */
+export interface Where {
+  status?: string | string[];
+  tag?: string | string[];
+  parent_run_id?: string | string[];
+  worker_id?: string | string[];
+}
+
+export interface CollectionOptions {
+  /** The collection holds the documents that match; all without it. */
+  where?: Where;
+  /** The server sends the newest of each document at most this often; 250, at most 5000. */
+  conflateMs?: number;
+  form?: Form;
+}
 
 export interface Collection<Payload = any> {
   readonly name: string;
@@ -218,7 +253,7 @@ export class Khala {
   /** Errors that the client survives, in words. */
   onWarning(listener: (error: KhalaError) => void): () => void;
   topic<Payload = any>(name: string, options?: TopicOptions): Topic<Payload>;
-  collection<Payload = any>(name: string): Collection<Payload>;
+  collection<Payload = any>(name: string, options?: CollectionOptions): Collection<Payload>;
   /** Every event that the token may read, in the order of the commits. Needs `runtime.audit` or `runtime.read_all`. */
   log<Payload = any>(options?: LogOptions): Log<Payload>;
   close(): Promise<void>;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import ssl as tls
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 from weakref import WeakValueDictionary
 
 from ._collection import Collection, call
@@ -65,6 +67,8 @@ def start_text(from_: Union[str, Since]) -> Optional[str]:
 
 
 STORED = _Stored()
+CONFLATE_MS = 250
+CONNECTIONS_MAX = 8  # of one client: collections of one topic with different filters
 TRANSPORTS = ("websocket", "sse", "poll")  # the first one is preferred
 
 
@@ -83,6 +87,7 @@ class Khala:
         token_timeout: float = 15.0,
         connect_timeout: float = 10.0,
         client_build_id: Optional[str] = None,
+        form: str = "lean",
         ssl: Optional[tls.SSLContext] = None,
         world: Optional[World] = None,
     ) -> None:
@@ -92,7 +97,7 @@ class Khala:
         self._storage: Storage = storage if storage is not None else MemoryStorage()
         self._listeners: Set[Callable[[ConnectionState], Any]] = set()
         self._warners: Set[Callable[[KhalaError], Any]] = set()
-        self._collections: Dict[str, Collection] = {}
+        self._collections: Dict[Tuple[object, ...], Collection] = {}
         # Of each storage and key. One that still stores a position is kept by its task.
         self._keepers: WeakValueDictionary[Tuple[int, str], PositionKeeper] = WeakValueDictionary()
         self._logs: Set[LogFollower] = set()
@@ -112,7 +117,11 @@ class Khala:
         options = Options(
             token, usable, self._changed, self._warn, token_timeout, connect_timeout, back_off, prefer_again
         )
+        self._form = form
+        self._connection_options = options
         self._connection = Connection(options, self._world)
+        # Further connections, for topics that the first one follows with another filter.
+        self._more: List[Connection] = []
 
     def _makers(
         self, url: str, join: Dict[str, Any], context: Optional[tls.SSLContext], connect_timeout: float
@@ -158,7 +167,8 @@ class Khala:
 
     def wake(self) -> None:
         """Tries at once. Call it when the machine woke up or its network came back; the client notices sleep itself."""
-        self._connection.give("wake")
+        for connection in (self._connection, *self._more):
+            connection.give("wake")
 
     def topic(
         self,
@@ -168,6 +178,8 @@ class Khala:
         from_: Union[str, Since] = "start",
         after: Union[Position, str, int, None, _Stored] = STORED,
         replay: Optional[str] = None,
+        form: Optional[str] = None,
+        fold: bool = False,
         storage: Optional[Storage] = None,
         key: Optional[str] = None,
     ) -> Topic:
@@ -177,13 +189,17 @@ class Khala:
         lost frames ends the loop with an error. from_ says where a topic without a position starts:
         "start", "head" (the next new frame) or since(…). after is a position in place of the stored
         one, or None for none; the position is then not stored. replay="all" reads the whole log,
-        with the scope runtime.replay_all. key is the key of the position in the storage.
+        with the scope runtime.replay_all. form="full" asks for all members of frames. fold=True joins older
+        events whose type ends in ".delta" into one frame, for views; exactly_once and replay never
+        fold. key is the key of the position in the storage.
         """
+        start = Beginning(replay, start_text(from_), form or self._form, fold)
 
-        start = Beginning(replay, start_text(from_))
-
-        def follow(is_given: bool, position: Optional[Position]) -> Subscription:
-            return self._follow(name, start, None if is_given else storage or self._storage, key, position)
+        def follow(is_given: bool, position: Optional[Position], may_fold: bool) -> Subscription:
+            beginning = start if may_fold else dataclasses.replace(start, fold=False)
+            return self._follow(
+                self._connection, name, beginning, None if is_given else storage or self._storage, key, position
+            )
 
         is_given = after is not STORED
         position = read_position(after) if is_given else None
@@ -191,11 +207,26 @@ class Khala:
             raise ValueError("after must be a position or None")
         return Topic(name, follow, reset, is_given, position)
 
+    def _connection_for(self, name: str) -> Connection:
+        """A connection that does not follow the topic yet: a server delivers a topic once to each connection."""
+        for connection in (self._connection, *self._more):
+            if name not in connection.subscriptions:
+                return connection
+        if len(self._more) + 1 >= CONNECTIONS_MAX:
+            return self._connection
+        self._more.append(Connection(self._connection_options, self._world))
+        return self._more[-1]
+
     def _follow(
-        self, name: str, start: Beginning, storage: Optional[Storage], key: Optional[str], given: Optional[Position]
+        self,
+        connection: Connection,
+        name: str,
+        start: Beginning,
+        storage: Optional[Storage],
+        key: Optional[str],
+        given: Optional[Position],
     ) -> Subscription:
-        connection = self._connection
-        self._check_open()
+        self._check_open(connection)
         if name in connection.subscriptions:
             raise KhalaError("already_followed", f"The topic {name} is followed already.", topic=name)
         subscription = Subscription(name, connection, self._world, storage, key or f"khala:{name}", start)
@@ -209,9 +240,10 @@ class Khala:
             loading.add_done_callback(self._loading.discard)
         return subscription
 
-    def _check_open(self) -> None:
-        if self._connection.state == "closed":
-            raise self._connection.error or KhalaError("closed", "The client is closed.")
+    def _check_open(self, connection: Optional[Connection] = None) -> None:
+        connection = connection or self._connection
+        if connection.state == "closed":
+            raise connection.error or KhalaError("closed", "The client is closed.")
 
     def _keeper_before(self, storage: Storage, key: str, keeper: PositionKeeper) -> Optional[PositionKeeper]:
         """The keeper that may still store a position there. The next one is given to the one after."""
@@ -256,16 +288,35 @@ class Khala:
         error.__cause__ = cause
         self._warn(error)
 
-    def collection(self, name: str) -> Collection:
-        """The documents of a summary topic. Every call for one name answers the same collection."""
-        if name not in self._collections:
-            self._collections[name] = Collection(lambda reset: self.topic(name, after=None, reset=reset))
-        return self._collections[name]
+    def collection(
+        self,
+        name: str,
+        *,
+        where: Optional[Mapping[str, Union[str, Sequence[str]]]] = None,
+        conflate_ms: int = CONFLATE_MS,
+        form: Optional[str] = None,
+    ) -> Collection:
+        """The documents of a summary topic that match. Every call for one name and filter answers the same collection.
+
+        where has some of status, tag, parent_run_id and worker_id, each a text or a list of which one must
+        be equal. The server sends the newest of each document at most every conflate_ms.
+        """
+        text = json.dumps(dict(where), sort_keys=True, separators=(",", ":")) if where else None
+        start = Beginning(form=form or self._form, where=text, conflate_ms=conflate_ms)
+
+        def follow(is_given: bool, position: Optional[Position], may_fold: bool) -> Subscription:
+            return self._follow(self._connection_for(name), name, start, None, None, position)
+
+        if (name, start) not in self._collections:
+            self._collections[name, start] = Collection(lambda reset: Topic(name, follow, reset, True, None))
+        return self._collections[name, start]
 
     async def close(self) -> None:
         """Ends every topic and collection, and waits until their positions are stored."""
-        subscriptions: Sequence[Subscription] = list(self._connection.subscriptions.values())
-        self._connection.give("stop")
+        connections = [self._connection, *self._more]
+        subscriptions = [one for connection in connections for one in connection.subscriptions.values()]
+        for connection in connections:
+            connection.give("stop")
         for loading in list(self._loading):
             loading.cancel()
         for subscription in subscriptions:
@@ -275,7 +326,8 @@ class Khala:
             await follower.stopped()
         for collection in self._collections.values():
             await collection.close()
-        await self._connection.finished()
+        for connection in connections:
+            await connection.finished()
 
     async def __aenter__(self) -> Khala:
         return self

@@ -17,7 +17,11 @@ from ._topic import Topic
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a collection: `set` has key, value and seq, `reset` a reason, `error` an error."""
+    """A change of a collection.
+
+    `set` has key, value and seq, `removed` key and seq, `reset` a reason, `error` an error. A document
+    is removed when it does not match the filter of the collection any more.
+    """
 
     type: str
     key: Optional[str] = None
@@ -139,8 +143,11 @@ class Collection(Mapping[str, Any]):
         known = self._documents.get(key) if isinstance(key, str) else None
         if key is None or (known and known.doc_version >= version):
             return
-        self._documents[key] = Document(key, version, frame.payload, frame.members.get("payload_hash"))
-        self._tell(Change("set", key, frame.payload, frame.seq))
+        if frame.kind != "removed":
+            self._documents[key] = Document(key, version, frame.payload, frame.members.get("payload_hash"))
+            self._tell(Change("set", key, frame.payload, frame.seq))
+        elif self._documents.pop(key, None):
+            self._tell(Change("removed", key, seq=frame.seq))
 
     def _tell(self, change: Change) -> None:
         self._view = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Protocol, Sequence, Set, Union
 
 from ._errors import KhalaError, Refusal
@@ -551,7 +551,7 @@ class Connection:
 
     def subscribe(self, subscription: Subscription, position: Optional[Position]) -> None:
         if self.active:
-            start = Beginning(subscription.replay, None if position else subscription.since)
+            start = replace(subscription.start, since=None if position else subscription.since)
             self.active.subscribe(subscription.name, position, start)
 
     def unsubscribe(self, subscription: Subscription) -> None:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
 from urllib.parse import quote, urlencode
 
@@ -18,7 +18,7 @@ from ._frames import Position
 from ._http import Answer, BadAnswer, HttpClient
 from ._machine import World
 from ._phoenix import HEAD_TIME, reasons_of, start_of
-from ._position import Part, Range, is_seq, read_position, stream_of
+from ._position import Part, Range, first_seq_of, is_seq, read_position, stream_of
 from ._subscription import Beginning
 
 EVENT_CHARS_MAX = 64 << 20
@@ -26,6 +26,7 @@ POLL_WAIT_MS = 20_000
 POLL_PAUSE_SECONDS = 0.26  # the server's least time between polls that have caught up
 POLL_PENDING_SECONDS = 1.0  # between polls for a topic that does not exist yet
 POLL_FRAMES_MAX = 200
+OPTIONAL = ("form", "fold", "conflate_ms")  # they change how much is sent, and not what a client has in the end
 
 
 class Refused(Exception):
@@ -41,6 +42,7 @@ class Settings:
     url: str
     query: Mapping[str, Any]
     ssl: Optional[ssl.SSLContext]
+    unknown: Set[str] = field(default_factory=set)  # parameters that the server does not know
 
 
 class Stream:
@@ -170,9 +172,13 @@ class HttpTransport:
         if not self.is_current(stream):
             return
         del self._streams[stream.name]
-        if refusal.policy == "stale":
+        details = (refusal.body or {}).get("details")
+        parameter = details.get("parameter") if isinstance(details, dict) else None
+        if refusal.code == "unknown_parameter" and parameter in OPTIONAL and parameter not in self._settings.unknown:
+            self._settings.unknown.add(parameter)  # an older server sends more frames without it
+            self.subscribe(stream.name, self._events.position(stream.name), stream.start)
+        elif refusal.policy == "stale":
             body = refusal.body or {}
-            details = body.get("details")
             holder = details if isinstance(details, dict) else body
             self._events.stale(stream.name, reasons_of(holder.get("reason_codes")))
         elif refusal.policy == "topic_final":
@@ -191,17 +197,23 @@ class HttpTransport:
         path = f"/v1/topics/{quote(stream.name, safe='')}/{route}?{search}"
         return self._http.exchange("GET", path, {"Authorization": f"Bearer {self._token}"})
 
-    @staticmethod
-    def query_of(stream: Stream, position: Optional[Position]) -> Dict[str, Any]:
+    def query_of(self, stream: Stream, position: Optional[Position]) -> Dict[str, Any]:
         query: Dict[str, Any] = {"after_seq": position.seq} if position else {}
         if position and position.epoch is not None:
             query["epoch"] = position.epoch
-        return {**query, "replay": stream.start.replay} if stream.start.replay else query
+        for name, value in stream.start.asks().items():
+            if name not in self._settings.unknown:
+                query[name] = "true" if value is True else value
+        return {**query, **self.where_of(stream)}
+
+    @staticmethod
+    def where_of(stream: Stream) -> Dict[str, Any]:
+        return {"where": stream.start.where} if stream.start.where else {}
 
     @staticmethod
     def check(stream: Stream, body: Mapping[str, Any]) -> None:
-        """Raises if the body is of another topic: something sent bytes of another answer."""
-        topic = body.get("topic")
+        """Raises if the body is of another topic: something sent bytes of another answer. A lean frame names none."""
+        topic = body.get("topic", stream.name)
         if topic != stream.name and (not isinstance(topic, str) or stream_of(topic) != stream.name):
             raise BadAnswer("The answer belongs to another request.")
 
@@ -334,8 +346,9 @@ class EventStream:
             return  # progress names no topic, so a frame must have done so
         position = read_position(event.id)
         epoch = position.epoch if position else None
-        after = body.pop("after", None)
         is_frame = event.type == "message"
+        first = first_seq_of(body)
+        after = body.pop("after", first - 1 if is_frame and is_seq(first) else None)
         through = body.get("seq") if is_frame else body.get("through")
         self._events.range(self._stream.name, Range(epoch, after, through, [body] if is_frame else [], True, size))
 
@@ -392,7 +405,7 @@ class PollTransport(HttpTransport):
 
     async def _snapshot(self, stream: Stream) -> Optional[Position]:
         self._events.snapshot(stream.name)
-        body, size = await self.read(stream, "snapshot", {})
+        body, size = await self.read(stream, "snapshot", self.where_of(stream))
         if not self.is_current(stream):
             return None
         epoch, at = body.get("epoch"), read_position(body.get("watermark"))

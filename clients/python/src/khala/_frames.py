@@ -14,7 +14,11 @@ class Position(NamedTuple):
 
 
 class Frame:
-    """One item of a topic. Its members are attributes; `members` has all of them as the server sent them."""
+    """One item of a topic. Its members are attributes; `members` has all of them as the server sent them.
+
+    In the form "lean", the default, these are seq, kind, event_id, recorded_at and payload, and doc_key
+    and doc_version of a summary.
+    """
 
     __slots__ = ("members",)
 
@@ -30,8 +34,9 @@ class Frame:
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def topic(self) -> str:
-        return str(self.members.get("topic"))
+    def topic(self) -> Optional[str]:
+        """Only in the form "full"."""
+        return self.members.get("topic")
 
     @property
     def seq(self) -> int:
@@ -48,6 +53,11 @@ class Frame:
     @property
     def event_id(self) -> Optional[str]:
         return self.members.get("event_id")
+
+    @property
+    def folded(self) -> Optional[Mapping[str, int]]:
+        """The events that this item stands for, as {from_seq, count}: their delta texts are joined. None of one event."""
+        return self.members.get("folded")
 
     @property
     def doc_key(self) -> Optional[str]:
@@ -68,7 +78,7 @@ class Document(NamedTuple):
     doc_key: str
     doc_version: int
     payload: Any
-    payload_hash: Optional[str]
+    payload_hash: Optional[str] = None
 
 
 @dataclass(frozen=True)

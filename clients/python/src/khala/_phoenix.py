@@ -221,8 +221,9 @@ class PhoenixTransport:
             ],
         }
         start = wants[0].start
-        if start.replay:
-            payload["replay"] = start.replay
+        payload.update(start.asks())
+        if start.where:
+            payload["where"] = json.loads(start.where)
         if start.since:
             payload["since"] = HEAD_TIME if start.since == "head" else start.since
 

@@ -92,8 +92,21 @@ class Range:
     size: int = 0  # characters of the message
 
 
+def first_seq_of(frame: Mapping[str, Any]) -> Any:
+    """The first seq that a frame stands for: a folded one stands for several events."""
+    folded = frame.get("folded")
+    return folded.get("from_seq") if isinstance(folded, dict) else frame.get("seq")
+
+
+def _is_fold(frame: Mapping[str, Any]) -> bool:
+    folded, first, seq = frame.get("folded"), first_seq_of(frame), frame.get("seq")
+    if folded is None:
+        return True
+    return isinstance(folded, dict) and is_seq(first) and first <= seq and folded.get("count") == seq - first + 1
+
+
 def is_range(given: Range) -> bool:
-    """Whether the range is well-formed: its frames ascend and lie after its start, up to its end."""
+    """Whether the range is well-formed: its frames ascend, do not overlap, and lie after its start, up to its end."""
     if not isinstance(given.epoch, str) or not is_seq(given.after) or not is_seq(given.through):
         return False
     if given.through < given.after or not isinstance(given.frames, list):
@@ -101,19 +114,26 @@ def is_range(given: Range) -> bool:
     last = given.after
     for frame in given.frames:
         seq = frame.get("seq") if isinstance(frame, dict) else None
-        if type(seq) is not int or not last < seq <= given.through:
+        if type(seq) is not int or not seq <= given.through:
+            return False
+        if not _is_fold(frame) or not first_seq_of(frame) > last:
             return False
         last = seq
     return True
 
 
 def continues(position: Optional[Position], given: Range) -> bool:
-    """Whether a range continues the position. It may begin earlier, and then repeats frames."""
+    """Whether a range continues the position. It may begin earlier, and then repeats frames.
+
+    The position must not lie inside a folded frame: some of its events were applied, and the others
+    stand in no other frame.
+    """
     return (
         position is not None
         and is_range(given)
         and is_of_epoch(position, given.epoch)
         and given.after <= position.seq
+        and not any(first_seq_of(frame) <= position.seq < frame["seq"] for frame in given.frames)
     )
 
 

@@ -70,7 +70,9 @@ class Recent:
     def repeats(self, frame: Mapping[str, Any], now: float) -> bool:
         """Whether the frame repeats an earlier one. A new frame is remembered."""
         key, kind, event_id = frame.get("doc_key"), frame.get("kind"), frame.get("event_id")
-        if isinstance(key, str) and isinstance(kind, str) and kind.endswith("_summary"):
+        if frame.get("folded"):
+            return False  # its range is new, and its event_id is that of the last event alone
+        if isinstance(key, str) and isinstance(kind, str) and (kind.endswith("_summary") or kind == "removed"):
             version = frame.get("doc_version")
             return self._repeats_document(key, version if isinstance(version, (int, float)) else 0, now)
         return isinstance(event_id, str) and len(event_id) <= TEXT_CHARS_MAX and self._repeats_event(event_id, now)

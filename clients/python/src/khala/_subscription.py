@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Callable, Deque, List, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from ._errors import KhalaError
 from ._frames import Frame, Position, Reset
@@ -42,10 +42,20 @@ class Entry:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the application asks for: all frames of the log, or only those since a time or "head"."""
+    """What the application asks for: which frames of the log, since a time or "head", and how they are delivered."""
 
     replay: Optional[str] = None
     since: Optional[str] = None
+    form: str = "lean"
+    fold: bool = False
+    where: Optional[str] = None  # JSON
+    conflate_ms: Optional[int] = None
+
+    def asks(self) -> Dict[str, Any]:
+        """The members of a request, besides since and where. A replay of everything never folds."""
+        asks = {"form": self.form, "conflate_ms": self.conflate_ms, "replay": self.replay}
+        is_folded = self.fold and not self.replay
+        return {name: value for name, value in asks.items() if value is not None} | ({"fold": True} if is_folded else {})
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ class Subscription:
         self, name: str, link: Link, world: World, storage: Optional[Storage], key: str, start: Beginning
     ) -> None:
         self.name = name
-        self.replay = start.replay
+        self.start = start
         self.since = start.since  # used until there is a position
         self.is_pending = False
         self.received: Optional[Position] = None  # the end of the last range that arrived
@@ -185,6 +195,9 @@ class Subscription:
         elif self.state not in ("replaying", "live"):
             self._machine.give(name, given)
         elif not continues(self.received, given):
+            self.fault("gap")
+        elif self.start.form == "lean" and any("event_id" not in one and one.get("kind") != "removed" for one in given.frames):
+            self.start = replace(self.start, form="full")  # lean frames of a server before 0.3 have no event_id
             self.fault("gap")
         else:
             self._machine.give(name, given)

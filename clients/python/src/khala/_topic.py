@@ -13,7 +13,7 @@ from ._subscription import Entry, Subscription
 
 Tx = TypeVar("Tx")
 ResetHandler = Callable[[Reset], Any]
-Follow = Callable[[bool, Optional[Position]], Subscription]
+Follow = Callable[[bool, Optional[Position], bool], Subscription]  # the last: whether frames may be folded
 
 
 def _is_loss(reset: Reset) -> bool:
@@ -97,10 +97,10 @@ class Topic:
         """The position behind the last frame that the application applied."""
         return self._subscription.applied if self._subscription else None
 
-    def _begin(self, is_given: bool, after: Optional[Position]) -> Subscription:
+    def _begin(self, is_given: bool, after: Optional[Position], may_fold: bool = True) -> Subscription:
         if self.state != "closed":
             raise KhalaError("already_followed", f"The topic {self.name} is followed already.", topic=self.name)
-        self._subscription = self._follow(is_given, after)
+        self._subscription = self._follow(is_given, after, may_fold)
         return self._subscription
 
     def __aiter__(self) -> Frames:
@@ -138,7 +138,7 @@ class Topic:
         stored = read_position(given)
         if given is not None and stored is None:
             raise KhalaError("position_unreadable", "load() did not answer a position or None.", topic=self.name)
-        subscription = self._begin(True, stored)
+        subscription = self._begin(True, stored, may_fold=False)  # each event has its own transaction
         try:
             while True:
                 entry = await subscription.take()
