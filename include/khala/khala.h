@@ -60,7 +60,7 @@ struct khala_frame {
     uint64_t seq;
     struct khala_text kind;         /* a JSON string */
     struct khala_text payload;      /* JSON */
-    struct khala_text json;         /* the whole frame */
+    struct khala_text json;         /* the frame, as much as the form has of it */
     struct khala_position position; /* store it with what the application makes of the frame */
 };
 
@@ -96,6 +96,19 @@ struct khala_follow {
     void (*caught_up)(void *user);
     /* The last call for this topic. error is NULL if the application ended it. */
     void (*ended)(void *user, const struct khala_error *error);
+    /* What the server sends of each frame. NULL is "lean": seq, kind, event_id, recorded_at and
+     * payload, and of a summary doc_key, doc_version and seq_range. "full": everything. */
+    const char *form;
+    /* For views: older events whose type ends in ".delta" arrive joined, as one frame with the
+     * member folded {"from_seq", "count"}. Its seq is that of the last one. Not with replay. */
+    bool fold;
+    /* For summary topics: a JSON object of status, tag, parent_run_id and worker_id, each a text or
+     * a list of which any matches; NULL: all. A document that does not match any more arrives as a
+     * frame of the kind "removed" with doc_key and doc_version. */
+    const char *where;
+    /* For summary topics: the newest frame of each document, at most this often; 0: all, up to
+     * 5000. */
+    unsigned conflate_ms;
 };
 
 /* The answer to an event. */

@@ -1,6 +1,6 @@
 /* Requests of the channel are pushes, which wait in a list for their replies; a reply names its
  * push by reference. Followers that want to be subscribed are gathered until channel_flush, and
- * those with the same start and the same replay go in one push. A refusal of a push with several
+ * those that ask for the same go in one push. A refusal of a push with several
  * topics is divided: the topics that caused it get it, the others are subscribed again. */
 #include "client/channel.h"
 
@@ -205,7 +205,15 @@ static bool is_same_text(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* All followers of a group have the replay and the start of the first. */
+/* Whether one push can subscribe both: it asks for the same of all its topics. */
+static bool asks_the_same(const struct follower *a, const struct follower *b) {
+    return is_same_text(a->since, b->since) && is_same_text(a->form, b->form) &&
+           is_same_text(a->follow.replay, b->follow.replay) &&
+           is_same_text(a->follow.where, b->follow.where) && a->follow.fold == b->follow.fold &&
+           a->follow.conflate_ms == b->follow.conflate_ms;
+}
+
+/* All followers of a group ask for the same as the first. */
 static enum status write_subscription(struct buffer *out, struct follower **group, size_t count) {
     const struct follower *first = group[0];
     bool has_position = false;
@@ -240,6 +248,17 @@ static enum status write_subscription(struct buffer *out, struct follower **grou
         buffer_append_slice(out, SLICE(",\"replay\":"));
         json_write_string(out, slice_of(first->follow.replay));
     }
+    buffer_append_slice(out, SLICE(",\"form\":"));
+    json_write_string(out, slice_of(first->form));
+    /* A replay of everything has each event. */
+    if (first->follow.fold && !first->follow.replay)
+        buffer_append_slice(out, SLICE(",\"fold\":true"));
+    if (first->follow.where) {
+        buffer_append_slice(out, SLICE(",\"where\":"));
+        buffer_append_slice(out, slice_of(first->follow.where));
+    }
+    if (first->follow.conflate_ms > 0)
+        buffer_printf(out, ",\"conflate_ms\":%u", first->follow.conflate_ms);
     return buffer_append_byte(out, '}');
 }
 
@@ -253,9 +272,8 @@ enum status channel_flush(struct channel *channel) {
         for (; node && count < CLIENT_TOPICS_PER_PUSH_MAX; node = next) {
             struct follower *follower = container_of(node, struct follower, wanted_node);
             next = list_next(&channel->wanted, node);
-            if (count > 0 && (group[0]->is_alone || follower->is_alone ||
-                              !is_same_text(group[0]->follow.replay, follower->follow.replay) ||
-                              !is_same_text(group[0]->since, follower->since)))
+            if (count > 0 &&
+                (group[0]->is_alone || follower->is_alone || !asks_the_same(group[0], follower)))
                 continue;
             group[count++] = follower;
             list_remove(node);

@@ -10,6 +10,8 @@
 #define CLIENT_ANSWER_BYTES_MAX    (16u << 20)  /* the body of one HTTP answer */
 #define CLIENT_TOKEN_BYTES_MAX     (16u << 10)
 #define CLIENT_TOPIC_BYTES_MAX     512
+#define CLIENT_WHERE_BYTES_MAX     4096 /* the filter of a summary topic */
+#define CLIENT_CONFLATE_MS_MAX     5000
 #define CLIENT_PATH_BYTES_MAX      (16u << 10) /* path of one request */
 #define CLIENT_TOPICS_MAX          100000
 #define CLIENT_TOPICS_PER_PUSH_MAX 100

@@ -15,6 +15,8 @@
 
 /* A time of the future is the head. */
 #define SINCE_HEAD "9999-12-31T00:00:00Z"
+#define FORM_LEAN  "lean"
+#define FORM_FULL  "full"
 #define NO_VALUE   ((struct json_value){JSON_KIND_NULL, {"", 0}})
 
 /* The data of the inputs of this file. */
@@ -290,9 +292,10 @@ static struct identity identity_of(struct json_value frame) {
     struct slice kind;
     if (json_read_members(frame, fields, COUNT) != STATUS_OK)
         return identity;
-    bool is_document = json_string_slice(fields[KIND].value, &kind) &&
-                       slice_ends(kind, SLICE("_summary")) &&
-                       fields[DOC_KEY].value.kind == JSON_KIND_STRING;
+    bool is_document =
+        json_string_slice(fields[KIND].value, &kind) &&
+        (slice_ends(kind, SLICE("_summary")) || slice_equal(kind, SLICE("removed"))) &&
+        fields[DOC_KEY].value.kind == JSON_KIND_STRING;
     struct json_value key = fields[is_document ? DOC_KEY : EVENT_ID].value;
     if (key.kind == JSON_KIND_STRING)
         identity.key = key.raw;
@@ -309,12 +312,14 @@ static enum status deliver(struct follower *follower, const struct range *range)
     struct json_value frame;
     enum status status = STATUS_OK;
     while (!follower->is_over && json_next_element(&frames, &frame)) {
-        const struct entry entry = {.kind = ENTRY_FRAME,
-                                    .position = {range_frame_seq(frame), range->epoch},
-                                    .json = frame.raw};
+        struct frame_span span = range_frame_span(frame);
+        const struct entry entry = {
+            .kind = ENTRY_FRAME, .position = {span.seq, range->epoch}, .json = frame.raw};
         if (entry.position.seq <= from)
             continue;
-        struct identity identity = identity_of(frame);
+        /* The range of a folded frame is new, and its event_id is that of the last event alone. */
+        struct identity identity =
+            span.is_folded ? (struct identity){.version = 0} : identity_of(frame);
         uint64_t now = clock_mono_now_ms();
         bool is_repeated = identity.key.size > 0 &&
                            recent_has(&follower->recent, identity.key, identity.version, now);
@@ -548,6 +553,18 @@ enum status follower_started(struct follower *follower, struct json_value epoch,
     return give_start(follower, &after, is_truncated);
 }
 
+/* Some of the events of such a frame were applied, and the others stand in no other frame. */
+static bool has_frame_around(const struct range *range, uint64_t seq) {
+    struct json_iterator frames = json_iterate(range->frames);
+    struct json_value frame;
+    while (json_next_element(&frames, &frame)) {
+        struct frame_span span = range_frame_span(frame);
+        if (span.seq > seq)
+            return span.first <= seq;
+    }
+    return false;
+}
+
 enum status follower_range(struct follower *follower, struct json_value body) {
     const struct range range = range_read(body);
     enum topic_input input = range.is_complete ? TOPIC_INPUT_CAUGHT_UP : TOPIC_INPUT_RANGE;
@@ -563,8 +580,14 @@ enum status follower_range(struct follower *follower, struct json_value body) {
     /* A range continues the position. It may begin earlier, and then repeats frames. */
     const struct position *own = &follower->received.position;
     if (!range.is_valid || !follower->received.is_known ||
-        !range_is_same_epoch(&range.epoch, &own->epoch) || range.after > own->seq)
+        !range_is_same_epoch(&range.epoch, &own->epoch) || range.after > own->seq ||
+        (range.after < own->seq && has_frame_around(&range, own->seq)))
         return fault(follower, true, "");
+    /* Lean frames of a server before 0.3 have no event_id. */
+    if (!range.has_ids && strcmp(follower->form, FORM_LEAN) == 0) {
+        follower->form = FORM_FULL;
+        return fault(follower, true, "");
+    }
     follower->is_pending = false;
     status = give(follower, input, &range);
     if (status == STATUS_OK && range.is_complete) {
@@ -615,7 +638,7 @@ enum status follower_make(struct follower **follower, const struct khala_follow 
                           const struct follower_link *link, const struct khala_options *options) {
     const struct khala_position *after = follow->after;
     size_t size = client_text_size(follow->topic) + client_text_size(follow->replay) +
-                  client_text_size(follow->since) +
+                  client_text_size(follow->since) + client_text_size(follow->where) +
                   (after ? sizeof(*after) + client_text_size(after->epoch) : 0);
     struct follower *made = calloc(1, sizeof(*made));
     char *texts = calloc(1, size + 1);
@@ -638,6 +661,9 @@ enum status follower_make(struct follower **follower, const struct khala_follow 
     made->follow.topic = client_text_copy(&texts, follow->topic);
     made->follow.replay = client_text_copy(&texts, follow->replay);
     made->follow.since = client_text_copy(&texts, follow->since);
+    made->follow.where = client_text_copy(&texts, follow->where);
+    made->form = follow->form && strcmp(follow->form, FORM_FULL) == 0 ? FORM_FULL : FORM_LEAN;
+    made->follow.form = made->form;
     made->since = follow->from_head ? SINCE_HEAD : made->follow.since;
     made->machine = (struct machine){.table = &topic_machine,
                                      .state = TOPIC_STATE_LOADING,

@@ -83,6 +83,7 @@ struct follower {
     bool is_unsaved;
     bool is_pending;    /* the server has no such topic for this client yet */
     const char *since;  /* where to begin without a position; NULL: at the beginning */
+    const char *form;   /* of its frames, as it is asked for now */
     bool has_caught_up; /* report it to the application once the queue is empty */
     char reason[CLIENT_CODE_BYTES_MAX]; /* reason of the next reset; "": none */
     struct recent recent;

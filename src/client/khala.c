@@ -17,6 +17,7 @@
 #include "client/log_follower.h"
 #include "client/requester.h"
 #include "client/sender.h"
+#include "wire/json.h"
 
 static_assert(KHALA_STATE_CLOSED + 1 == CONNECTION_STATE_COUNT, "one for each state of the table");
 
@@ -186,10 +187,23 @@ static uint64_t next_number(void *user) {
     return number;
 }
 
+/* How the server is to deliver. The filter goes into a message as it is. */
+static bool is_delivery_valid(const struct khala_follow *follow) {
+    const struct json_limits limits = {CLIENT_WHERE_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_value where;
+    bool is_form_valid =
+        !follow->form || strcmp(follow->form, "lean") == 0 || strcmp(follow->form, "full") == 0;
+    bool is_where_valid =
+        !follow->where || (json_parse(slice_of(follow->where), &limits, &where) == STATUS_OK &&
+                           where.kind == JSON_KIND_OBJECT);
+    return is_form_valid && is_where_valid && follow->conflate_ms <= CLIENT_CONFLATE_MS_MAX;
+}
+
 enum khala_result khala_follow(struct khala *client, const struct khala_follow *follow,
                                uint64_t *number) {
     if (!follow->topic || !*follow->topic || strlen(follow->topic) > CLIENT_TOPIC_BYTES_MAX ||
-        !follow->frame || (follow->since && (follow->from_head || !*follow->since)))
+        !follow->frame || (follow->since && (follow->from_head || !*follow->since)) ||
+        !is_delivery_valid(follow))
         return KHALA_INVALID;
     struct follow_command *made = calloc(1, sizeof(*made));
     if (!made || follower_make(&made->follower, follow, &client->connection.link,

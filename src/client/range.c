@@ -31,12 +31,31 @@ bool range_is_same_epoch(const struct topic_epoch *a, const struct topic_epoch *
            topic_epoch_continues(a, b) || topic_epoch_continues(b, a);
 }
 
-uint64_t range_frame_seq(struct json_value frame) {
-    struct json_field field = {.name = SLICE("seq")};
-    uint64_t seq = 0;
-    if (frame.kind == JSON_KIND_OBJECT && json_read_members(frame, &field, 1) == STATUS_OK)
-        (void)range_read_seq(field.value, &seq);
-    return seq;
+static bool read_fold(struct json_value folded, struct frame_span *span) {
+    struct json_field fields[] = {{.name = SLICE("from_seq")}, {.name = SLICE("count")}};
+    uint64_t count;
+    span->is_folded = true;
+    return folded.kind == JSON_KIND_OBJECT && json_read_members(folded, fields, 2) == STATUS_OK &&
+           range_read_seq(fields[0].value, &span->first) &&
+           range_read_seq(fields[1].value, &count) && span->first <= span->seq &&
+           count == span->seq - span->first + 1;
+}
+
+struct frame_span range_frame_span(struct json_value frame) {
+    enum { SEQ, FOLDED, KIND, EVENT_ID, COUNT };
+    struct json_field fields[COUNT] = {[SEQ] = {.name = SLICE("seq")},
+                                       [FOLDED] = {.name = SLICE("folded")},
+                                       [KIND] = {.name = SLICE("kind")},
+                                       [EVENT_ID] = {.name = SLICE("event_id")}};
+    struct frame_span span = {.first = 0};
+    if (frame.kind != JSON_KIND_OBJECT || json_read_members(frame, fields, COUNT) != STATUS_OK ||
+        !range_read_seq(fields[SEQ].value, &span.seq))
+        return span;
+    span.first = span.seq;
+    if (fields[FOLDED].present && !read_fold(fields[FOLDED].value, &span))
+        span.first = 0;
+    span.has_id = fields[EVENT_ID].present || json_string_is(fields[KIND].value, SLICE("removed"));
+    return span;
 }
 
 enum { EPOCH, AFTER, THROUGH, BOUNDS_COUNT };
@@ -68,7 +87,7 @@ struct range range_read(struct json_value body) {
                                        {.name = SLICE("through")},
                                        {.name = SLICE("updates")},
                                        {.name = SLICE("replay_complete")}};
-    struct range range = {.is_valid = false};
+    struct range range = {.is_valid = false, .has_ids = true};
     if (json_read_members(body, fields, COUNT) != STATUS_OK)
         return range;
     range.is_complete = fields[COMPLETE].value.kind == JSON_KIND_TRUE;
@@ -80,9 +99,10 @@ struct range range_read(struct json_value body) {
     struct json_value frame;
     uint64_t last = range.after;
     while (range.is_valid && json_next_element(&frames, &frame)) {
-        uint64_t seq = range_frame_seq(frame);
-        range.is_valid = seq > last && seq <= range.through;
-        last = seq;
+        struct frame_span span = range_frame_span(frame);
+        range.is_valid = span.first > last && span.seq <= range.through;
+        range.has_ids = range.has_ids && span.has_id;
+        last = span.seq;
     }
     return range;
 }

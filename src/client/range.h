@@ -2,7 +2,8 @@
  * Thread: any.
  * Memory: frames and documents point into the message.
  * Errors: what is not well-formed is not valid; there are no other errors.
- * Invariant: the frames of a valid range ascend, and lie after its start and up to its end. */
+ * Invariant: the frames of a valid range ascend, do not overlap, and lie after its start and up to
+ * its end. */
 #ifndef CLIENT_RANGE_H
 #define CLIENT_RANGE_H
 
@@ -14,6 +15,7 @@
 struct range {
     bool is_valid;
     bool is_complete; /* the replay is; also set in a range that is not valid */
+    bool has_ids;     /* of the event of each frame */
     struct topic_epoch epoch;
     uint64_t after;
     uint64_t through;
@@ -35,8 +37,15 @@ bool range_read_seq(struct json_value value, uint64_t *seq);
  * there is one, else that of the text. */
 bool range_read_position(struct json_value value, struct json_value epoch,
                          struct position *position);
-/* The sequence of a frame of a valid range. */
-uint64_t range_frame_seq(struct json_value frame);
+/* The events that a frame stands for: one, or several that are folded. */
+struct frame_span {
+    uint64_t first; /* 0: the frame is not well-formed */
+    uint64_t seq;
+    bool is_folded;
+    bool has_id; /* of its event, or it needs none */
+};
+
+struct frame_span range_frame_span(struct json_value frame);
 /* Also when one of them has the number 0 and the other has none. The server accepted a position
  * whose epoch is not known: it is of every epoch. */
 bool range_is_same_epoch(const struct topic_epoch *a, const struct topic_epoch *b);
