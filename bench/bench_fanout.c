@@ -11,7 +11,7 @@
  * --subscribers N     only this number (default: 1000, then 10000)
  * --dialect NAME      phoenix (default), topic_ws or sse
  * --deflate           with permessage-deflate
- * --lean              with form=lean
+ * --lean              only with form=lean; otherwise each form has its rows
  * --loops N           io loops of the server (default 1)
  * --payload N         bytes of an event's payload (default 48)
  * --tenants N         idle tenants (default 10000); alone: only this measurement */
@@ -104,7 +104,8 @@ struct ratios {
     double to_same[ROUNDS];
 };
 
-static void measure_shape(struct fanout *fanout, unsigned subscribers, bool is_burst) {
+static void measure_shape(struct fanout *fanout, const struct receiver_options *options,
+                          bool is_burst) {
     struct ratios all;
     struct rates rates = {0};
     unsigned frames = is_burst ? FRAMES_PER_WRITE : 1;
@@ -118,11 +119,12 @@ static void measure_shape(struct fanout *fanout, unsigned subscribers, bool is_b
         all.to_same[round] =
             rates.cpu / bare_round(fanout, (size_t)rates.wire_bytes, frames, sweeps).cpu;
     }
-    printf("%11u  %-11s  %10.0f  %9.0f  %10.2f  %6.2f  %10.2f  %12.0f  %15.1f  %12.0f\n",
-           subscribers, is_burst ? "burst of 50" : "alone", bench_median(all.khala, ROUNDS),
-           bench_median(all.bare, ROUNDS), bench_median(all.to_bare, ROUNDS),
-           is_burst ? 0.60 : 0.85, bench_median(all.to_same, ROUNDS), rates.wire_bytes,
-           rates.updates_per_message, bench_median(all.wall, ROUNDS));
+    printf("%11u  %-4s  %-11s  %10.0f  %9.0f  %10.2f  %6.2f  %10.2f  %12.0f  %15.1f  %12.0f\n",
+           options->count, options->lean ? "lean" : "full", is_burst ? "burst of 50" : "alone",
+           bench_median(all.khala, ROUNDS), bench_median(all.bare, ROUNDS),
+           bench_median(all.to_bare, ROUNDS), is_burst ? 0.60 : 0.85,
+           bench_median(all.to_same, ROUNDS), rates.wire_bytes, rates.updates_per_message,
+           bench_median(all.wall, ROUNDS));
     fflush(stdout);
 }
 
@@ -136,8 +138,8 @@ static void measure_subscribers(struct fanout *fanout, struct receiver_options o
                                                         .process_count = options.process_count,
                                                         .frame_bytes = FRAME_BYTES});
     fanout->bare_frames = 0;
-    measure_shape(fanout, subscribers, false);
-    measure_shape(fanout, subscribers, true);
+    measure_shape(fanout, &options, false);
+    measure_shape(fanout, &options, true);
     bare_close(&fanout->bare);
     receivers_stop(&fanout->receivers);
 }
@@ -168,18 +170,18 @@ int main(int count, char **arguments) {
                                        .topic = TOPIC,
                                        .deflate = bench_option(arguments, "--deflate", 0),
                                        .lean = bench_option(arguments, "--lean", 0)};
+    bool is_lean = options.lean;
     printf("deliveries per CPU second, %s%s; the bare loop writes frames of %d bytes, 1 or %d per "
            "write, for khala/same as long as khala's\n",
-           dialect,
-           options.deflate ? " with deflate"
-           : options.lean  ? " lean"
-                           : "",
-           FRAME_BYTES, FRAMES_PER_WRITE);
-    printf("subscribers  published    khala/CPUs  bare/CPUs  khala/bare  target  khala/same  "
+           dialect, options.deflate ? " with deflate" : "", FRAME_BYTES, FRAMES_PER_WRITE);
+    printf("subscribers  form  published    khala/CPUs  bare/CPUs  khala/bare  target  khala/same  "
            "bytes/update  updates/message  khala/second\n");
-    measure_subscribers(&fanout, options, only ? only : 1000);
-    if (!only)
-        measure_subscribers(&fanout, options, 10000);
+    for (int form = is_lean; form < 2; form++) {
+        options.lean = form == 1;
+        measure_subscribers(&fanout, options, only ? only : 1000);
+        if (!only)
+            measure_subscribers(&fanout, options, 10000);
+    }
     publisher_close(&fanout.publisher);
     buffer_release(&token);
     bench_server_stop(&fanout.server);

@@ -53,9 +53,10 @@ static void load(struct replay *replay) {
 }
 
 static struct rates read_range(struct replay *replay, unsigned clients, uint64_t after_seq,
-                               uint64_t events) {
+                               uint64_t events, bool is_lean) {
     static struct receivers receivers;
     struct receiver_options options = replay->options;
+    options.lean = is_lean;
     double cpu = bench_cpu_seconds(replay->server.pid);
     options.count = clients;
     options.after_seq = after_seq;
@@ -103,19 +104,26 @@ static double bare_read(const struct replay *replay) {
 }
 
 static void cold(struct replay *replay) {
-    double one[ROUNDS], one_cpu[ROUNDS], bare[ROUNDS];
+    double one[ROUNDS], one_cpu[ROUNDS], lean[ROUNDS], lean_cpu[ROUNDS], bare[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        struct rates rates = read_range(replay, 1, 0, replay->events);
+        struct rates rates = read_range(replay, 1, 0, replay->events, false);
         one[round] = rates.wall;
         one_cpu[round] = rates.cpu;
+        rates = read_range(replay, 1, 0, replay->events, true);
+        lean[round] = rates.wall;
+        lean_cpu[round] = rates.cpu;
         bare[round] = bare_read(replay);
     }
-    struct rates many_rates = read_range(replay, replay->clients, replay->events / 4, replay->each);
+    struct rates many_rates =
+        read_range(replay, replay->clients, replay->events / 4, replay->each, false);
     double many = many_rates.wall;
     printf("bare SQLite loop: %.0f events/s\n", bench_median(bare, ROUNDS));
     printf("1 client, all %llu: %.0f events/s, khala/bare %.2f; per CPU second: %.0f\n",
            (unsigned long long)replay->events, bench_median(one, ROUNDS),
            bench_median(one, ROUNDS) / bench_median(bare, ROUNDS), bench_median(one_cpu, ROUNDS));
+    printf("1 client, all, lean: %.0f events/s, khala/bare %.2f; per CPU second: %.0f\n",
+           bench_median(lean, ROUNDS), bench_median(lean, ROUNDS) / bench_median(bare, ROUNDS),
+           bench_median(lean_cpu, ROUNDS));
     printf("%u clients at once, %llu each out of the middle: %.0f events/s in all, khala/bare "
            "%.2f; a CPU second: %.0f\n",
            replay->clients, (unsigned long long)replay->each, many,
@@ -127,8 +135,9 @@ static void hot(struct replay *replay, unsigned clients, int rounds) {
     struct rates hot[ROUNDS], cold[ROUNDS];
     double wall[ROUNDS], cpu[ROUNDS];
     for (int round = 0; round < rounds; round++) {
-        hot[round] = read_range(replay, clients, replay->events - replay->each, replay->each);
-        cold[round] = read_range(replay, clients, replay->events / 2, replay->each);
+        hot[round] =
+            read_range(replay, clients, replay->events - replay->each, replay->each, false);
+        cold[round] = read_range(replay, clients, replay->events / 2, replay->each, false);
         wall[round] = hot[round].wall / cold[round].wall;
         cpu[round] = hot[round].cpu / cold[round].cpu;
     }

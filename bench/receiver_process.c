@@ -241,7 +241,7 @@ static void on_phoenix(struct worker *worker, struct conn *conn, struct slice te
         /* Tenants of a shared topic do not see every frame of a range. */
         if (!worker->options->tokens &&
             (worker->options->count_all || (conn - worker->conns) % COUNT_EVERY == 0) &&
-            word_count(text, "\"doc_key\":") != through - after)
+            word_count(text, "\"event_id\":") != through - after)
             worker_fail(worker, "(%llu, %llu] has a wrong number of updates",
                         (unsigned long long)after, (unsigned long long)through);
         worker->shared->messages++;
