@@ -81,7 +81,7 @@ struct frame_members {
     const struct store_event *event; /* the event, or the last one that a document has folded */
     uint64_t first_seq;              /* the first event that the frame covers; 0: only the last */
     uint64_t document_version;
-    bool is_document; /* not an event */
+    bool is_document;            /* not an event */
     const uint8_t *payload_hash; /* SHA256_BYTES */
     struct slice projection_version;
 };

@@ -18,6 +18,28 @@ export function useCollection(khala, name, { where, conflateMs } = {}) {
   return useMemo(() => ({ documents, isReady, error }), [documents, isReady, error]);
 }
 
+const RUNS = "runtime.run_summaries";
+
+/** {runs, isReady, error}: the summaries of the runs that match, as a list in the order in which they came. */
+export function useRuns(khala, options) {
+  const { documents, isReady, error } = useCollection(khala, RUNS, options);
+  return useMemo(() => ({ runs: [...documents.values()], isReady, error }), [documents, isReady, error]);
+}
+
+/**
+ * {run, isReady, error}: the summary of a run; null while it does not exist, or is not this reader's. All of a page share
+ * one collection of the runs that its token may read. A component is rendered again only if its run changed.
+ */
+export function useRun(khala, id) {
+  const collection = khala.collection(RUNS);
+  const subscribe = useCallback((listener) => collection.subscribe(listener), [collection]);
+  const read = () => (collection.isReady ? collection.get(`runtime/run_summary:${id}`) ?? null : undefined);
+  const readError = () => collection.error;
+  const run = useSyncExternalStore(subscribe, read, read);
+  const error = useSyncExternalStore(subscribe, readError, readError);
+  return useMemo(() => ({ run: run ?? null, isReady: run !== undefined, error }), [run, error]);
+}
+
 const EMPTY = { frames: [], reset: null, error: null };
 const stores = new WeakMap(); // client → Map of stores by topic and limit
 

@@ -43,7 +43,7 @@ const PROGRAM = `
 import { Khala, KhalaError, localStorageStorage, type Frame, type Position } from "khala";
 import { fileStorage } from "khala/node";
 import { Producer } from "khala/producer";
-import { useCollection, useConnection, useTopic } from "khala/react";
+import { useCollection, useConnection, useRun, useRuns, useTopic } from "khala/react";
 
 interface Line { line: string }
 const khala = new Khala({ url: "http://x", token: async () => "t", storage: fileStorage("p"), transports: ["websocket", "poll"] });
@@ -55,7 +55,8 @@ for await (const frame of khala.topic<Line>("run:a:events", { reset: ({ reason, 
 await khala.topic<Line>("t").exactlyOnce<{ rows: Frame<Line>[]; at: Position | null }>({
   load: () => null, transaction: (work) => work({ rows: [], at: null }), apply: (frame, tx) => { tx.rows.push(frame); }, save: (at, tx) => { tx.at = at; },
 });
-const runs = khala.collection<{ status: string }>("runtime.run_summaries");
+const runs = khala.collection<{ status: string }>("runtime.run_summaries", { where: { status: ["running"], tag: "a" }, conflateMs: 100 });
+for await (const { folded, event_id } of khala.topic("t", { fold: true, form: "full" })) console.log((folded?.count ?? 1) + event_id.length);
 const status: string | undefined = runs.get("a")?.status;
 for await (const change of runs.changes()) if (change.type === "set") console.log(change.value.status, change.key);
 const answer = await new Producer({ url: "http://x", token: () => "t" }).append({ topic: "t", event_type: "said", payload: { a: 1 } });
@@ -69,6 +70,7 @@ khala.topic("t", { from: "head", after: "5@e" }).isPending;
 khala.topic("t", { from: "end" });
 export function board() {
   const { documents } = useCollection<{ status: string }>(khala, "runtime.run_summaries");
+  useRuns(khala, { where: { worker_id: "w" } }).runs.map(({ run_id }) => useRun(khala, run_id).run?.status);
   return [useConnection(khala).status === "live", documents.get("a")?.status, useTopic<Line>(khala, "t").frames[0]?.payload.line];
 }
 // @ts-expect-error a token callback is needed

@@ -12,7 +12,7 @@ const PROGRAM = `
 import { createElement as h, StrictMode, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { Khala } from "./src/khala.js";
-import { useCollection, useConnection, useTopic } from "./src/react.js";
+import { useCollection, useConnection, useRun, useRuns, useTopic } from "./src/react.js";
 
 const khala = new Khala({ url: window.server, token: async () => window.token });
 window.khala = khala;
@@ -28,10 +28,21 @@ function Board() {
   const { documents, isReady } = useCollection(khala, "runtime.run_summaries");
   return h("p", { id: "board" }, isReady ? [...documents.values()].map((run) => run.run_id + "=" + run.latest_seq).join() : "…");
 }
+function Runs() {
+  const { runs, isReady } = useRuns(khala);
+  return h("p", { id: "runs" }, isReady ? runs.map((run) => run.run_id + "=" + run.latest_seq).join() : "…");
+}
+function Run({ id }) {
+  const { run, isReady } = useRun(khala, id);
+  window.renders[id] = (window.renders[id] ?? 0) + 1;
+  return h("p", { id: "run-" + id }, isReady ? (run ? run.status + " " + run.latest_seq : "none") : "…");
+}
+window.renders = {};
 function App() {
   const [isOpen, setOpen] = useState(true);
   window.setOpen = setOpen;
-  return h("div", null, h(Status), isOpen && h(Log, { id: "one" }), isOpen && h(Log, { id: "two" }), isOpen && h(Board));
+  return h("div", null, h(Status), isOpen && h(Log, { id: "one" }), isOpen && h(Log, { id: "two" }), isOpen && h(Board),
+    isOpen && h(Runs), isOpen && h(Run, { id: "a" }), isOpen && h(Run, { id: "b" }));
 }
 window.render = () => createRoot(document.getElementById("root")).render(h(StrictMode, null, h(App)));
 `;
@@ -54,14 +65,23 @@ test("hooks share a topic, render each change, and end with their components", a
   const log = (...seqs) => JSON.stringify({ seqs, reason: "start", error: null });
   for (const id of ["one", "two"]) await shows(id, log(4, 5, 6, 7, 8));
   await shows("board", "a=8");
+  await shows("runs", "a=8");
+  await shows("run-a", "running 8");
+  await shows("run-b", "none");
   await shows("status", "live");
+  const renders = await page.evaluate(() => window.renders.b);
   await operator.batch(events(2));
   for (const id of ["one", "two"]) await shows(id, log(6, 7, 8, 9, 10));
   await shows("board", "a=10");
+  await shows("runs", "a=10");
+  await shows("run-a", "running 10");
+  assert.equal(await page.evaluate(() => window.renders.b), renders, "a component is not rendered for another run");
+  await operator.did("runs", { run_id: "b" }, 201);
+  await shows("run-b", "running 1");
   await page.evaluate(() => window.setOpen(false));
   await shows("status", "idle");
   await page.evaluate(() => window.setOpen(true));
   for (const id of ["one", "two"]) await shows(id, log(6, 7, 8, 9, 10));
-  await shows("board", "a=10");
+  await shows("board", "a=10,b=1");
   assert.deepEqual(problems, []);
 });
