@@ -257,16 +257,15 @@ bool usage_is_open(const struct store_entity *entity) {
            !worker_state_is_down(worker);
 }
 
-/* Summaries of runs have no metadata. Those of workers are a document and frames of
- * runtime.codex_worker_summaries and of the owner's fleet. */
+/* The summary of a run is a document and a frame of runtime.run_summaries. That of a worker is a
+ * document and frames of runtime.codex_worker_summaries and of the owner's fleet. */
 uint64_t usage_metadata_copied(const struct store_entity *entity, bool is_new_version,
                                bool is_first_event) {
     uint64_t bytes = entity->metadata.size;
-    if (entity->kind != ENTITY_WORKER)
-        return 0;
+    uint64_t copies = entity->kind == ENTITY_RUN ? 2 : 3;
     if (bytes >= STORE_METADATA_CUT_BYTES)
         return is_new_version ? bytes : 0;
-    return is_first_event ? 3 * bytes : 0;
+    return is_first_event ? copies * bytes : 0;
 }
 
 /* ---- rates ---- */

@@ -16,7 +16,7 @@
 struct projector;
 
 struct projector_options {
-    struct slice projection_version; /* absent: khala_summary_v1 */
+    struct slice projection_version; /* absent: khala_summary_v2 */
     const struct sink *sink;         /* NULL: tables */
     size_t cache_bytes_max;          /* 0: the default */
 };

@@ -26,7 +26,7 @@ struct reproject_options {
     struct slice id;
     bool apply;
     uint64_t now_ms;
-    struct slice projection_version; /* absent: khala_summary_v1 */
+    struct slice projection_version; /* absent: khala_summary_v2 */
     uint64_t unprojected_from;       /* > 0: the events before this log id have their frames */
     void *user;
     /* Each may be NULL. events_total is an estimate while a server appends. */

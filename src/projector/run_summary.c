@@ -4,28 +4,42 @@
 #include "base/list.h"
 
 #define COMMON(member) offsetof(struct run_summary, common.member)
+#define RUN(member)    offsetof(struct run_summary, member)
 
 static const struct summary_field run_fields[] = {
+    SUMMARY_FIELD("current_step", SUMMARY_OBJECT, RUN(current_step)),
     SUMMARY_FIELD("document_id", SUMMARY_DOCUMENT_ID, 0),
+    SUMMARY_FIELD("error", SUMMARY_OBJECT, RUN(error)),
     SUMMARY_FIELD("event_count", SUMMARY_COUNT, COMMON(event_count)),
     SUMMARY_FIELD("kind", SUMMARY_KIND, 0),
     SUMMARY_FIELD("latest_event_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
     SUMMARY_FIELD("latest_event_type", SUMMARY_TEXT, COMMON(latest_event_type)),
     SUMMARY_FIELD("latest_seq", SUMMARY_COUNT, COMMON(latest_seq)),
+    SUMMARY_FIELD("metadata", SUMMARY_OBJECT, RUN(metadata)),
+    SUMMARY_FIELD("open_steps", SUMMARY_COUNT, RUN(open_steps)),
     SUMMARY_FIELD("org_id", SUMMARY_TEXT, COMMON(org_id)),
+    SUMMARY_FIELD("other_open_steps", SUMMARY_ARRAY, RUN(other_open_steps)),
     SUMMARY_FIELD("owner_guest_scope", SUMMARY_TEXT, COMMON(owner_guest_scope)),
     SUMMARY_FIELD("owner_user_id", SUMMARY_TEXT, COMMON(owner_user_id)),
+    SUMMARY_FIELD("parent_run_id", SUMMARY_TEXT, RUN(parent_run_id)),
     SUMMARY_FIELD("projected_at", SUMMARY_PROJECTED_AT, 0),
     SUMMARY_FIELD("projection_version", SUMMARY_VERSION, 0),
     SUMMARY_FIELD("run_id", SUMMARY_ENTITY_ID, 0),
     SUMMARY_FIELD("runtime_source", SUMMARY_SOURCE, 0),
+    /* A run starts when it is created. */
+    SUMMARY_FIELD("started_at", SUMMARY_TIME_MS, COMMON(created_at_ms)),
     SUMMARY_FIELD("status", SUMMARY_TEXT, COMMON(status)),
+    SUMMARY_FIELD("tags", SUMMARY_ARRAY, RUN(tags)),
     SUMMARY_FIELD("terminal_at", SUMMARY_TIME_MS, COMMON(terminal_at_ms)),
     SUMMARY_FIELD("terminal_reason", SUMMARY_TEXT, COMMON(terminal_reason)),
     SUMMARY_FIELD("terminal_reason_class", SUMMARY_TEXT, COMMON(terminal_reason_class)),
-    SUMMARY_FIELD("thread_id", SUMMARY_TEXT, offsetof(struct run_summary, thread_id)),
+    SUMMARY_FIELD("thread_id", SUMMARY_TEXT, RUN(thread_id)),
+    SUMMARY_FIELD("title", SUMMARY_TEXT, RUN(title)),
     /* Only events change a summary. */
     SUMMARY_FIELD("updated_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
+    SUMMARY_FIELD("usage", SUMMARY_OBJECT, RUN(usage)),
+    SUMMARY_FIELD("waiting", SUMMARY_OBJECT, RUN(waiting)),
+    SUMMARY_FIELD("worker_id", SUMMARY_TEXT, RUN(worker_id)),
 };
 
 static const struct outcome {
@@ -46,20 +60,27 @@ static enum status fold(struct summary *common, const struct store_event *event,
     struct run_summary *summary = container_of(common, struct run_summary, common);
     bool done = true;
     /* The first event names the owner of the run. Later events of the same type are no-ops that any
-     * producer may append, so their owner is ignored. */
+     * producer may append, so their payload is ignored. */
     if (common->latest_seq == 0) {
         struct json_field fields[] = {
-            {.name = SLICE("thread_id")},
-            {.name = SLICE("owner_user_id")},
-            {.name = SLICE("owner_guest_scope")},
-            {.name = SLICE("org_id")},
+            {.name = SLICE("owner_user_id")}, {.name = SLICE("owner_guest_scope")},
+            {.name = SLICE("org_id")},        {.name = SLICE("parent_run_id")},
+            {.name = SLICE("thread_id")},     {.name = SLICE("worker_id")},
+            {.name = SLICE("title")},         {.name = SLICE("tags")},
+            {.name = SLICE("metadata")},
         };
         common->status = SLICE("\"created\"");
+        common->created_at_ms = event->recorded_at_ms;
         summary_payload_fields(event->payload, fields, sizeof(fields) / sizeof(fields[0]));
-        done = summary_take_text(&fields[0], arena, &summary->thread_id) &&
-               summary_take_text(&fields[1], arena, &common->owner_user_id) &&
-               summary_take_text(&fields[2], arena, &common->owner_guest_scope) &&
-               summary_take_text(&fields[3], arena, &common->org_id);
+        done = summary_take_text(&fields[0], arena, &common->owner_user_id) &&
+               summary_take_text(&fields[1], arena, &common->owner_guest_scope) &&
+               summary_take_text(&fields[2], arena, &common->org_id) &&
+               summary_take_text(&fields[3], arena, &summary->parent_run_id) &&
+               summary_take_text(&fields[4], arena, &summary->thread_id) &&
+               summary_take_text(&fields[5], arena, &summary->worker_id) &&
+               summary_take_text(&fields[6], arena, &summary->title) &&
+               summary_take_array(&fields[7], arena, &summary->tags) &&
+               summary_take_object(&fields[8], arena, &summary->metadata);
     }
     if (slice_equal(event->type, SLICE(RUN_EVENT_STARTED))) {
         if (slice_equal(common->status, SLICE("\"created\"")))

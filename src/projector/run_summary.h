@@ -10,7 +10,20 @@
 
 struct run_summary {
     struct summary common;
+    struct slice parent_run_id;
     struct slice thread_id;
+    struct slice worker_id;
+    struct slice title;
+    struct slice tags;
+    struct slice metadata; /* an object, or null */
+    /* The newest open step {name, started_at, step_id}; null: the run has none. */
+    struct slice current_step;
+    /* The newest of the open steps before it, at most RUN_OPEN_STEPS_KEPT_MAX, the newest last. */
+    struct slice other_open_steps;
+    uint64_t open_steps;
+    struct slice waiting; /* {for, question, since}; null: for nothing */
+    struct slice usage;   /* {cost, input_tokens, model, output_tokens}; null: none was told */
+    struct slice error;   /* {code, message}; null: the run has not failed, or did not say why */
 };
 
 extern const struct summary_layout run_summary_layout;

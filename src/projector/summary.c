@@ -18,13 +18,20 @@ static uint64_t *number_at(struct summary *summary, size_t offset) {
     return (uint64_t *)(void *)((char *)summary + offset);
 }
 
+/* Whether the summary holds the member as JSON text. */
+static bool is_text(const struct summary_field *field) {
+    return field->kind == SUMMARY_TEXT || field->kind == SUMMARY_OBJECT ||
+           field->kind == SUMMARY_ARRAY;
+}
+
 void summary_init(const struct summary_layout *layout, struct summary *summary,
                   struct slice entity_id) {
     memset(summary, 0, layout->summary_size);
     for (size_t i = 0; i < layout->field_count; i++) {
         const struct summary_field *field = &layout->fields[i];
-        if (field->kind == SUMMARY_TEXT || field->kind == SUMMARY_OBJECT)
-            *text_at(summary, field->offset) = SLICE("null");
+        if (is_text(field))
+            *text_at(summary, field->offset) =
+                field->kind == SUMMARY_ARRAY ? SLICE("[]") : SLICE("null");
     }
     summary->entity_id = entity_id;
 }
@@ -74,6 +81,7 @@ static void write_value(struct buffer *out, const struct summary_field *field,
     switch (field->kind) {
     case SUMMARY_TEXT:
     case SUMMARY_OBJECT:
+    case SUMMARY_ARRAY:
         buffer_append_slice(out, *(const struct slice *)(const void *)at);
         break;
     case SUMMARY_COUNT:
@@ -174,7 +182,7 @@ void summary_settle(const struct summary_layout *layout, const struct summary_ma
                     const char *document, struct summary *summary) {
     for (size_t i = 0; i < layout->field_count; i++) {
         const struct summary_field *field = &layout->fields[i];
-        if (field->kind == SUMMARY_TEXT || field->kind == SUMMARY_OBJECT)
+        if (is_text(field))
             text_at(summary, field->offset)->data = document + marks->values[i];
     }
 }
@@ -207,6 +215,9 @@ static bool read_held(struct summary *summary, const struct summary_field *field
     case SUMMARY_OBJECT:
         *text_at(summary, field->offset) = value.raw;
         return is_null || value.kind == JSON_KIND_OBJECT;
+    case SUMMARY_ARRAY:
+        *text_at(summary, field->offset) = value.raw;
+        return value.kind == JSON_KIND_ARRAY;
     case SUMMARY_COUNT:
         return json_u64(value, JSON_INTEGER_MAX, number_at(summary, field->offset));
     case SUMMARY_TIME_MS:
@@ -280,7 +291,7 @@ enum status summary_hash(struct slice document, uint8_t hash[SHA256_BYTES]) {
 
 static bool take(const struct json_field *field, enum json_kind kind, struct arena *arena,
                  struct slice *text) {
-    *text = SLICE("null");
+    *text = kind == JSON_KIND_ARRAY ? SLICE("[]") : SLICE("null");
     if (!field->present || field->value.kind != kind)
         return true;
     struct slice copy = arena_copy(arena, field->value.raw);
@@ -296,6 +307,10 @@ bool summary_take_text(const struct json_field *field, struct arena *arena, stru
 
 bool summary_take_object(const struct json_field *field, struct arena *arena, struct slice *text) {
     return take(field, JSON_KIND_OBJECT, arena, text);
+}
+
+bool summary_take_array(const struct json_field *field, struct arena *arena, struct slice *text) {
+    return take(field, JSON_KIND_ARRAY, arena, text);
 }
 
 void summary_payload_fields(struct slice payload, struct json_field *fields, size_t count) {

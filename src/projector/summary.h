@@ -1,7 +1,7 @@
 /* The common part of all summaries, and the codec between summaries and documents.
  * Thread: one at a time for a summary.
  * Memory: texts are slices of canonical JSON ("null" if absent) in the document read or in the
- * arena of the fold.
+ * arena of the fold. What a fold must remember is in the document.
  * Errors: STATUS_INVALID_REQUEST for a document of another form; STATUS_OUT_OF_MEMORY.
  * Invariant: the log alone determines a summary. Two folds of the same events differ in
  * projected_at only, however the events were split into commits. */
@@ -13,7 +13,7 @@
 #include "store/store.h"
 #include "wire/json.h"
 
-#define PROJECTION_VERSION_DEFAULT "khala_summary_v1"
+#define PROJECTION_VERSION_DEFAULT "khala_summary_v2"
 #define SUMMARY_FIELDS_MAX         32
 
 /* Embedded in struct run_summary and struct worker_summary. */
@@ -28,13 +28,15 @@ struct summary {
     struct slice terminal_reason;
     uint64_t latest_seq; /* 0: no event folded yet */
     uint64_t event_count;
+    uint64_t created_at_ms; /* a time of 0 is null */
     uint64_t latest_event_at_ms;
-    uint64_t terminal_at_ms; /* a time of 0 is null */
+    uint64_t terminal_at_ms;
 };
 
 enum summary_field_kind {
     SUMMARY_TEXT,
     SUMMARY_OBJECT,
+    SUMMARY_ARRAY, /* [] instead of null */
     SUMMARY_COUNT,
     SUMMARY_TIME_MS,
     /* Derived from other fields; not stored in the summary. */
@@ -84,7 +86,7 @@ struct summary_marks {
     size_t projected_at_end;
 };
 
-/* No events yet; every text is null. */
+/* No events yet; every text is null, every array empty. */
 void summary_init(const struct summary_layout *layout, struct summary *summary,
                   struct slice entity_id);
 /* Folds the part of an event that all types have in common. */
@@ -114,9 +116,10 @@ MUST_CHECK enum status summary_document_key(enum document_kind kind, struct slic
                                             struct buffer *out);
 
 /* For folds: copies a member of a payload into the arena as JSON text. An absent member, or one of
- * another type, becomes null. False without memory. */
+ * another type, becomes null, or an empty array. False without memory. */
 bool summary_take_text(const struct json_field *field, struct arena *arena, struct slice *text);
 bool summary_take_object(const struct json_field *field, struct arena *arena, struct slice *text);
+bool summary_take_array(const struct json_field *field, struct arena *arena, struct slice *text);
 /* Reads members of a payload. A payload that is no object has no members. */
 void summary_payload_fields(struct slice payload, struct json_field *fields, size_t count);
 

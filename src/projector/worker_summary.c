@@ -11,6 +11,7 @@
 static const struct summary_field worker_fields[] = {
     SUMMARY_FIELD("adapter", SUMMARY_TEXT, WORKER(adapter)),
     SUMMARY_FIELD("codex_home_ref", SUMMARY_TEXT, WORKER(codex_home_ref)),
+    SUMMARY_FIELD("created_at", SUMMARY_TIME_MS, COMMON(created_at_ms)),
     SUMMARY_FIELD("document_id", SUMMARY_DOCUMENT_ID, 0),
     SUMMARY_FIELD("event_count", SUMMARY_COUNT, COMMON(event_count)),
     SUMMARY_FIELD("kind", SUMMARY_KIND, 0),
@@ -81,6 +82,8 @@ static enum status fold(struct summary *common, const struct store_event *event,
     struct worker_summary *summary = container_of(common, struct worker_summary, common);
     uint64_t now_ms = event->recorded_at_ms;
     bool done = true;
+    if (common->latest_seq == 0)
+        common->created_at_ms = now_ms;
     if (slice_equal(event->type, SLICE(WORKER_EVENT_REGISTERED))) {
         struct json_field fields[] = {
             {.name = SLICE("status")},

@@ -556,7 +556,7 @@ const struct setting config_settings[] = {
     {.name = "RUNTIME_KHALA_PROJECTION_VERSION",
      .type = SETTING_TEXT,
      .offset = FIELD(projection_version),
-     .fallback = "khala_summary_v1",
+     .fallback = "khala_summary_v2",
      .help = "the version that summaries and frames name; after a change the server rebuilds all "
              "summaries "
              "while it runs"},

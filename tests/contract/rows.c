@@ -106,7 +106,7 @@ struct store_checkpoint rows_checkpoint(enum document_kind kind, uint64_t entity
                                           .entity_ref = entity_ref,
                                           .document_id = SLICE("runtime/run_summary:x"),
                                           .last_runtime_seq = seq,
-                                          .projection_version = SLICE("khala_summary_v1"),
+                                          .projection_version = SLICE("khala_summary_v2"),
                                           .last_projected_at_ms = TIME_MS + seq};
     rows_hash(checkpoint.summary_hash, seq);
     return checkpoint;

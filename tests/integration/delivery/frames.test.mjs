@@ -135,7 +135,7 @@ function checkFrame(row, frame, seq, log) {
   assert.equal(frame.kind, row.kind ?? row.kinds[seq - 1]);
   assert.deepEqual([frame.entity, frame.entity_id, frame.doc_key], [row.entity, row.id, row.key(frame.entity_seq)]);
   assert.deepEqual(frame.runtime_source, { entity: row.entity, [MEMBER[row.entity]]: row.id, seq: frame.entity_seq });
-  assert.equal(frame.projection_version, "khala_summary_v1");
+  assert.equal(frame.projection_version, "khala_summary_v2");
   assert.equal(frame.payload_hash, hashOf(frame.payload), `the hash of ${row.topic} ${seq}`);
   for (const name of ["event_id", "cursor", "recorded_at"]) assert.equal(frame[name], event[name], name);
   assert.ok(Number.isSafeInteger(frame.projected_at) && frame.projected_at >= frame.recorded_at);

@@ -207,7 +207,7 @@ test("summaries and checkpoints follow the log", async (t) => {
   assert.equal(summary.latest_event_type, "run.log");
   assert.equal(summary.owner_user_id, "u");
   assert.deepEqual(summary.runtime_source, { entity: "run", run_id: "s", seq: 2 });
-  assert.equal(summary.projection_version, "khala_summary_v1");
+  assert.equal(summary.projection_version, "khala_summary_v2");
   const checkpoint = await operator.read("projectors/checkpoints/run_summary/s");
   assert.equal(checkpoint.projection_name, "run_summary");
   assert.equal(checkpoint.entity_id, "s");

@@ -430,24 +430,24 @@ test("a changed projection version rebuilds every summary while the server runs"
   const first = await operate(t, { data });
   for (const run_id of ["a", "b"]) await first.did("runs", { run_id }, 201);
   await first.did("workers", { worker_id: "w", owner_user_id: "ada" }, 201);
-  await first.server.saw("log", /projection\.rebuilt version=khala_summary_v1 status=ok/);
+  await first.server.saw("log", /projection\.rebuilt version=khala_summary_v2 status=ok/);
   await first.server.stop();
-  const settings = { RUNTIME_KHALA_PROJECTION_VERSION: "summary_v2" };
+  const settings = { RUNTIME_KHALA_PROJECTION_VERSION: "summary_v9" };
   const second = await operate(t, { data, settings });
-  await second.server.saw("log", /projection\.rebuilt version=summary_v2 status=ok summaries=3/);
+  await second.server.saw("log", /projection\.rebuilt version=summary_v9 status=ok summaries=3/);
   for (const path of ["run-summary/a", "run-summary/b", "worker-summary/w"]) {
-    assert.equal((await second.read(`projectors/${path}`)).projection_version, "summary_v2");
+    assert.equal((await second.read(`projectors/${path}`)).projection_version, "summary_v9");
   }
   const { drift } = await second.read("projectors/drift");
   assert.equal(drift.filter((one) => one.reason_code === "projection_version_changed").length, 3);
   const { messages } = JSON.parse((await second.poll("runtime.run_summaries", "after_seq=0")).body);
   assert.deepEqual(messages.map((one) => [one.doc_key.at(-1), one.doc_version, one.projection_version]),
-    [["a", 1, "khala_summary_v1"], ["b", 1, "khala_summary_v1"], ["a", 2, "summary_v2"], ["b", 2, "summary_v2"]]);
+    [["a", 1, "khala_summary_v2"], ["b", 1, "khala_summary_v2"], ["a", 2, "summary_v9"], ["b", 2, "summary_v9"]]);
   assert.equal(run(["reproject", "--all", "--verify", "--data-dir", data], { settings }).code, 0);
   await second.server.stop();
   const third = await operate(t, { data, settings });
   await third.did("runs", { run_id: "c" }, 201);
-  assert.equal((await third.read("projectors/run-summary/c")).projection_version, "summary_v2");
+  assert.equal((await third.read("projectors/run-summary/c")).projection_version, "summary_v9");
   assert.doesNotMatch(third.server.log, /projection\.rebuilt/, "the rebuild was complete");
 });
 

@@ -193,13 +193,13 @@ static void metadata_is_counted_as_it_is_written(void **state) {
     char text[STORE_METADATA_CUT_BYTES];
     const struct store_entity large = {.kind = ENTITY_WORKER, .metadata = {text, sizeof(text)}};
     const struct store_entity little = {.kind = ENTITY_WORKER, .metadata = {text, 255}};
-    const struct store_entity run = {.kind = ENTITY_RUN, .metadata = {text, sizeof(text)}};
+    const struct store_entity run = {.kind = ENTITY_RUN, .metadata = {text, 255}};
     assert_int_equal(usage_metadata_copied(&large, true, true), 256);
     assert_int_equal(usage_metadata_copied(&large, true, false), 256);
     assert_int_equal(usage_metadata_copied(&large, false, true), 0);
     assert_int_equal(usage_metadata_copied(&little, false, true), 3 * 255);
     assert_int_equal(usage_metadata_copied(&little, true, false), 0);
-    assert_int_equal(usage_metadata_copied(&run, true, true), 0);
+    assert_int_equal(usage_metadata_copied(&run, false, true), 2 * 255);
 }
 
 int main(void) {

@@ -332,7 +332,7 @@ static void frames_of_events_name_the_projection_version(void **state) {
     struct hub_watch watch;
     struct frame *frame;
     bench_open(&bench, &roomy);
-    assert_slice(hub_projection_version(bench.hub), "khala_summary_v1");
+    assert_slice(hub_projection_version(bench.hub), "khala_summary_v2");
     hub_set_projection_version(bench.hub, SLICE("v9"));
     assert_ok(hub_watch(&bench.ear.listener, SLICE(RUN_TOPIC), &watch));
     publisher_commit(bench.publisher, 1);

@@ -3,18 +3,24 @@
 static void a_started_run_has_every_field(void **state) {
     (void)state;
     struct history history = history_begin(DOCUMENT_RUN_SUMMARY, "r1");
-    history_add(
-        &history, "run.started",
-        "{\"org_id\":\"o1\",\"owner_user_id\":\"u1\",\"run_id\":\"r1\",\"thread_id\":\"t1\"}");
+    history_add(&history, "run.started",
+                "{\"metadata\":{\"a\":1},\"org_id\":\"o1\",\"owner_user_id\":\"u1\",\"parent_run_"
+                "id\":\"r0\","
+                "\"run_id\":\"r1\",\"tags\":[\"x\"],\"thread_id\":\"t1\",\"title\":\"T\",\"worker_"
+                "id\":\"w1\"}");
     history_expect(
         &history,
-        "{\"document_id\":\"runtime/run_summary:r1\",\"event_count\":1,\"kind\":\"run_summary\","
-        "\"latest_event_at\":1700000000001,\"latest_event_type\":\"run.started\",\"latest_seq\":1,"
-        "\"org_id\":\"o1\",\"owner_guest_scope\":null,\"owner_user_id\":\"u1\",\"projected_at\":1,"
-        "\"projection_version\":\"khala_summary_v1\",\"run_id\":\"r1\","
+        "{\"current_step\":null,\"document_id\":\"runtime/run_summary:r1\",\"error\":null,"
+        "\"event_count\":1,\"kind\":\"run_summary\",\"latest_event_at\":1700000000001,"
+        "\"latest_event_type\":\"run.started\",\"latest_seq\":1,\"metadata\":{\"a\":1},"
+        "\"open_steps\":0,\"org_id\":\"o1\",\"other_open_steps\":[],"
+        "\"owner_guest_scope\":null,\"owner_user_id\":\"u1\",\"parent_run_id\":\"r0\","
+        "\"projected_at\":1,\"projection_version\":\"khala_summary_v2\",\"run_id\":\"r1\","
         "\"runtime_source\":{\"entity\":\"run\",\"run_id\":\"r1\",\"seq\":1},"
-        "\"status\":\"running\",\"terminal_at\":null,\"terminal_reason\":null,"
-        "\"terminal_reason_class\":null,\"thread_id\":\"t1\",\"updated_at\":1700000000001}");
+        "\"started_at\":1700000000001,\"status\":\"running\",\"tags\":[\"x\"],"
+        "\"terminal_at\":null,\"terminal_reason\":null,\"terminal_reason_class\":null,"
+        "\"thread_id\":\"t1\",\"title\":\"T\",\"updated_at\":1700000000001,\"usage\":null,"
+        "\"waiting\":null,\"worker_id\":\"w1\"}");
     arena_release(&history.arena);
 }
 

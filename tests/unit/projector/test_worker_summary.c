@@ -10,12 +10,13 @@ static void a_registered_worker_has_every_field(void **state) {
     history_add(&history, "worker.registered", REGISTERED);
     history_expect(&history,
                    "{\"adapter\":\"in_memory\",\"codex_home_ref\":null,"
-                   "\"document_id\":\"runtime/codex_worker_summary:w1\",\"event_count\":1,"
+                   "\"created_at\":1700000000001,\"document_id\":\"runtime/"
+                   "codex_worker_summary:w1\",\"event_count\":1,"
                    "\"kind\":\"codex_worker_summary\",\"last_heartbeat_at\":null,"
                    "\"latest_event_at\":1700000000001,\"latest_event_type\":\"worker.registered\","
                    "\"latest_seq\":1,\"metadata\":{\"a\":1,\"b\":2},\"org_id\":null,"
                    "\"owner_guest_scope\":null,\"owner_user_id\":\"u1\",\"projected_at\":1,"
-                   "\"projection_version\":\"khala_summary_v1\","
+                   "\"projection_version\":\"khala_summary_v2\","
                    "\"runtime_source\":{\"entity\":\"worker\",\"seq\":1,\"worker_id\":\"w1\"},"
                    "\"started_at\":1700000000001,\"status\":\"starting\",\"stopped_at\":null,"
                    "\"terminal_at\":null,\"terminal_reason\":null,\"terminal_reason_class\":null,"
