@@ -63,3 +63,51 @@ bool decimal_parse_u64(struct slice text, uint64_t *number) {
     *number = value;
     return true;
 }
+
+/* ---- amounts ---- */
+
+bool decimal_parse_amount(struct slice text, struct decimal_amount *amount) {
+    const char *point = memchr(text.data, '.', text.size);
+    struct slice whole = text, fraction = SLICE("0");
+    if (point) {
+        whole.size = (size_t)(point - text.data);
+        fraction = slice_from(text, whole.size + 1);
+    }
+    struct decimal_amount parsed = {0};
+    if (whole.size > DECIMAL_AMOUNT_DIGITS_MAX || fraction.size > DECIMAL_AMOUNT_DIGITS_MAX ||
+        fraction.size == 0 || !decimal_parse_u64(whole, &parsed.whole))
+        return false;
+    for (size_t i = 0; i < DECIMAL_AMOUNT_DIGITS_MAX; i++) {
+        char digit = i < fraction.size ? fraction.data[i] : '0';
+        if (digit < '0' || digit > '9')
+            return false;
+        parsed.fraction = 10 * parsed.fraction + (uint64_t)(digit - '0');
+    }
+    *amount = parsed;
+    return true;
+}
+
+struct decimal_amount decimal_add(struct decimal_amount a, struct decimal_amount b) {
+    const uint64_t one = powers[DECIMAL_AMOUNT_DIGITS_MAX];
+    struct decimal_amount sum = {a.whole + b.whole, a.fraction + b.fraction};
+    if (sum.fraction >= one) {
+        sum.fraction -= one;
+        sum.whole++;
+    }
+    if (sum.whole >= one)
+        sum = (struct decimal_amount){one - 1, one - 1};
+    return sum;
+}
+
+char *decimal_write_amount(char *at, struct decimal_amount amount) {
+    at = decimal_write_u64(at, amount.whole);
+    if (amount.fraction == 0)
+        return at;
+    *at++ = '.';
+    for (uint64_t rest = amount.fraction; rest > 0;) {
+        uint64_t unit = powers[DECIMAL_AMOUNT_DIGITS_MAX - 1];
+        *at++ = (char)('0' + rest / unit);
+        rest = rest % unit * 10;
+    }
+    return at;
+}
