@@ -80,10 +80,13 @@ struct append_request {
     struct owner owner;
     struct slice worker_id;
     struct slice thread_id;
+    struct slice parent_run_id;
+    struct slice title;
+    struct slice tags; /* canonical JSON array */
     struct slice workspace_ref;
     struct slice codex_home_ref;
     struct slice adapter;
-    struct slice metadata; /* canonical JSON object; the patch of a heartbeat */
+    struct slice metadata; /* canonical JSON object; the patch of a heartbeat or a run.updated */
     struct slice status_name;
     struct slice reason;
     /* NULL: a new event. Otherwise the event becomes exactly this one, without checks of limits and

@@ -10,6 +10,7 @@
 
 #include "authority/entity_state.h"
 #include "authority/producer.h"
+#include "authority/run_report.h"
 #include "base/hex.h"
 #include "base/utf8.h"
 #include "topic/topic_name.h"
@@ -35,6 +36,9 @@ enum field {
     FIELD_OWNER_GUEST_SCOPE,
     FIELD_ORG_ID,
     FIELD_THREAD_ID,
+    FIELD_PARENT_RUN_ID,
+    FIELD_TITLE,
+    FIELD_TAGS,
     FIELD_WORKSPACE_REF,
     FIELD_CODEX_HOME_REF,
     FIELD_ADAPTER,
@@ -64,6 +68,9 @@ static const struct json_field field_names[FIELD_COUNT] = {
     [FIELD_OWNER_GUEST_SCOPE] = FIELD("owner_guest_scope"),
     [FIELD_ORG_ID] = FIELD("org_id"),
     [FIELD_THREAD_ID] = FIELD("thread_id"),
+    [FIELD_PARENT_RUN_ID] = FIELD("parent_run_id"),
+    [FIELD_TITLE] = FIELD("title"),
+    [FIELD_TAGS] = FIELD("tags"),
     [FIELD_WORKSPACE_REF] = FIELD("workspace_ref"),
     [FIELD_CODEX_HOME_REF] = FIELD("codex_home_ref"),
     [FIELD_ADAPTER] = FIELD("adapter"),
@@ -84,7 +91,7 @@ void append_parser_init(struct append_parser *parser, size_t body_bytes_max) {
     canonical_scratch_init(&parser->scratch, body_bytes_max);
     buffer_init(&parser->text, parser->scratch.text.size_max);
     parser->producer = NULL;
-    parser->takes_reserved = false;
+    parser->takes_reserved = parser->takes_any_shape = false;
 }
 
 void append_parser_release(struct append_parser *parser) {
@@ -109,13 +116,19 @@ bool append_type_is_reserved(struct slice type) {
 
 /* ---- refusing ---- */
 
-static enum status refuse_field(struct reading *reading, enum field field, const char *problem) {
+static enum status refuse_member(struct reading *reading, enum status status, const char *place,
+                                 const struct run_fault *fault) {
     char *message = arena_alloc(reading->arena, MESSAGE_BYTES_MAX);
     if (!message)
         return STATUS_OUT_OF_MEMORY;
-    (void)snprintf(message, MESSAGE_BYTES_MAX, "%s %s.", field_names[field].name.data, problem);
+    (void)snprintf(message, MESSAGE_BYTES_MAX, "%s%s %s.", place, fault->member, fault->problem);
     reading->request->refusal.message = message;
-    return STATUS_INVALID_REQUEST;
+    return status;
+}
+
+static enum status refuse_field(struct reading *reading, enum field field, const char *problem) {
+    const struct run_fault fault = {field_names[field].name.data, problem};
+    return refuse_member(reading, STATUS_INVALID_REQUEST, "", &fault);
 }
 
 static enum status refuse_text(struct reading *reading, enum field field, size_t bytes_max) {
@@ -166,14 +179,15 @@ static enum status read_text(struct reading *reading, enum field field, size_t b
     return keep(reading, decoded, text);
 }
 
-/* An object in canonical form. digest may be NULL. */
-static enum status read_object(struct reading *reading, enum field field, struct slice *text,
-                               uint8_t *digest) {
+/* A value in canonical form, an object or an array. digest may be NULL. */
+static enum status read_canonical(struct reading *reading, enum field field, enum json_kind kind,
+                                  struct slice *text, uint8_t *digest) {
     if (!is_given(reading, field))
         return STATUS_OK;
     struct json_value value = reading->fields[field].value;
-    if (value.kind != JSON_KIND_OBJECT)
-        return refuse_field(reading, field, "must be an object");
+    if (value.kind != kind)
+        return refuse_field(reading, field,
+                            kind == JSON_KIND_OBJECT ? "must be an object" : "must be an array");
     struct buffer *canonical = &reading->parser->scratch.text;
     buffer_clear(canonical);
     enum status status = canonical_write(value, &reading->parser->scratch, canonical);
@@ -182,6 +196,11 @@ static enum status read_object(struct reading *reading, enum field field, struct
     if (digest)
         sha256(canonical->data, canonical->size, digest);
     return keep(reading, buffer_slice(canonical), text);
+}
+
+static enum status read_object(struct reading *reading, enum field field, struct slice *text,
+                               uint8_t *digest) {
+    return read_canonical(reading, field, JSON_KIND_OBJECT, text, digest);
 }
 
 /* ---- groups of fields ---- */
@@ -263,12 +282,48 @@ static enum status read_run_create(struct reading *reading) {
     if (status == STATUS_OK)
         status = read_text(reading, FIELD_THREAD_ID, APPEND_ID_BYTES_MAX, &request->thread_id);
     if (status == STATUS_OK)
+        status =
+            read_text(reading, FIELD_PARENT_RUN_ID, APPEND_ID_BYTES_MAX, &request->parent_run_id);
+    if (status == STATUS_OK)
+        status = read_text(reading, FIELD_TITLE, RUN_TITLE_BYTES_MAX, &request->title);
+    if (status == STATUS_OK)
+        status = read_canonical(reading, FIELD_TAGS, JSON_KIND_ARRAY, &request->tags, NULL);
+    if (status == STATUS_OK)
         status = read_repeat(reading);
     if (status == STATUS_OK)
         status = read_owner(reading);
     if (status == STATUS_OK)
         status = read_object(reading, FIELD_METADATA, &request->metadata, NULL);
+    struct run_fault fault;
+    if (status == STATUS_OK && request->tags.data) {
+        status = run_member_check(RUN_MEMBER_TAGS,
+                                  (struct json_value){JSON_KIND_ARRAY, request->tags}, &fault);
+        if (status != STATUS_OK)
+            return refuse_member(reading, status, "", &fault);
+    }
+    if (status == STATUS_OK && request->metadata.data && !reading->parser->takes_any_shape) {
+        status = run_member_check(RUN_MEMBER_METADATA_PATCH,
+                                  (struct json_value){JSON_KIND_OBJECT, request->metadata}, &fault);
+        fault.member = field_names[FIELD_METADATA].name.data;
+        if (status != STATUS_OK)
+            return refuse_member(reading, status, "", &fault);
+    }
     return status;
+}
+
+/* What the event says of its run. The log of another server may hold the type with other members.
+ */
+static enum status read_report(struct reading *reading) {
+    struct append_request *request = reading->request;
+    struct run_report report;
+    struct run_fault fault;
+    enum status status = run_report_read(request->event_type, request->payload, &report, &fault);
+    if (status != STATUS_OK && !reading->parser->takes_any_shape)
+        return refuse_member(reading, status, "payload.", &fault);
+    if (status == STATUS_OK && report.kind == RUN_REPORT_UPDATED &&
+        report.members[RUN_MEMBER_METADATA_PATCH].present)
+        request->metadata = report.members[RUN_MEMBER_METADATA_PATCH].value.raw;
+    return STATUS_OK;
 }
 
 /* The state that a run.finished names. */
@@ -396,8 +451,8 @@ static enum status read_kind(struct reading *reading) {
     case APPEND_RUN_EVENT:
         status = read_event(reading);
         if (status == STATUS_OK && slice_equal(*type, SLICE(RUN_EVENT_FINISHED)))
-            status = read_outcome(reading);
-        return status;
+            return read_outcome(reading);
+        return status == STATUS_OK ? read_report(reading) : status;
     case APPEND_WORKER_EVENT:
         status = read_event(reading);
         if (status != STATUS_OK)

@@ -5,7 +5,7 @@
  * arena (the group's), so the JSON may be freed afterwards.
  * Errors: STATUS_INVALID_REQUEST with a message that names the field; STATUS_INVALID_TOPIC; the
  * codes of JSON for duplicate keys and numbers out of range; STATUS_RESERVED_EVENT_TYPE;
- * STATUS_OUT_OF_MEMORY if the arena is full.
+ * STATUS_PAYLOAD_TOO_LARGE for metadata of a run; STATUS_OUT_OF_MEMORY if the arena is full.
  * Invariant: the request holds the status too, so that a refused request can be posted with the
  * others. */
 #ifndef AUTHORITY_APPEND_READ_H
@@ -19,6 +19,7 @@ struct append_parser {
     struct buffer text;
     const struct principal *producer; /* producer of the next requests; NULL: the operator */
     bool takes_reserved;              /* reads events of another log, which had these types */
+    bool takes_any_shape;             /* reads such events, which may be older than a rule */
 };
 
 /* body_bytes_max: the largest JSON text that will be read. */

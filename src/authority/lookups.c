@@ -1,8 +1,9 @@
-/* Gathering walks the requests of a batch in order. Each adds at most one lookup of its entity and
- * three of events: the one with its idempotency key, the one with its event id, and the first event
- * of an entity that it would create. What the entity cache and the recent ids answer is not asked
- * for. One store_prefetch fetches the rest. Then the owners are known, and their usages are fetched
- * in the same way. The rules read the answers in the order of gathering. */
+/* Gathering walks the requests of a batch in order. Each adds at most one lookup of its entity, one
+ * of the run that it names as its parent, and three of events: the one with its idempotency key,
+ * the one with its event id, and the first event of an entity that it would create. What the entity
+ * cache and the recent ids answer is not asked for. One store_prefetch fetches the rest. Then the
+ * owners are known, and their usages are fetched in the same way. The rules read the answers in the
+ * order of gathering. */
 #include "authority/lookups.h"
 
 #include <assert.h>
@@ -14,6 +15,8 @@
 #include "topic/topic_name.h"
 #include "wire/json.h"
 
+/* Its own entity, and a parent. */
+#define ENTITIES_OF_REQUEST_MAX 2
 /* An idempotency key, an event id, and a first event or a key as it was stored before. */
 #define EVENTS_OF_REQUEST_MAX 3
 /* Six texts, of which each byte may need an escape. */
@@ -23,8 +26,10 @@
 enum status lookups_init(struct lookups *lookups) {
     *lookups = (struct lookups){
         .requests = calloc(BATCH_REQUESTS_MAX, sizeof(*lookups->requests)),
-        .entities = calloc(BATCH_REQUESTS_MAX, sizeof(*lookups->entities)),
-        .entries = calloc(BATCH_REQUESTS_MAX, sizeof(struct entity_entry *)),
+        .entities =
+            calloc(BATCH_REQUESTS_MAX, sizeof(*lookups->entities) * ENTITIES_OF_REQUEST_MAX),
+        .entries =
+            calloc(BATCH_REQUESTS_MAX, sizeof(struct entity_entry *) * ENTITIES_OF_REQUEST_MAX),
         .events = calloc(BATCH_REQUESTS_MAX, sizeof(*lookups->events) * EVENTS_OF_REQUEST_MAX),
     };
     if (lookups->requests && lookups->entities && lookups->entries && lookups->events)
@@ -48,37 +53,47 @@ void lookups_begin(struct lookups *lookups) {
 
 /* ---- gathering ---- */
 
-/* Requests of a batch often append to one entity, which is then looked up once. */
-static enum status gather_entity(struct lookups *lookups, const struct lookup_sources *sources,
-                                 struct request_lookup *lookup) {
-    const struct request_lookup *last = lookups->request_count > 1 ? lookup - 1 : NULL;
-    if (last && last->status == STATUS_OK && last->request->kind == lookup->request->kind &&
-        slice_equal(last->request->entity_id, lookup->request->entity_id)) {
-        lookup->entry = last->entry;
-        return STATUS_OK;
-    }
-    enum entity_kind kind = append_entity_kind(lookup->request->kind);
-    struct slice id = append_entity_id(lookup->request);
+/* The entry of an entity. The store is asked for it unless it is in memory. */
+static enum status expect_entity(struct lookups *lookups, const struct lookup_sources *sources,
+                                 enum entity_kind kind, struct slice id,
+                                 struct entity_entry **entry) {
     struct slice stream_id = {NULL, 0};
     bool is_added = false;
-    if (!id.data)
-        return STATUS_OK;
-    enum status status = entity_cache_expect(sources->cache, kind, id, &lookup->entry, &is_added);
+    enum status status = entity_cache_expect(sources->cache, kind, id, entry, &is_added);
     if (status != STATUS_OK || !is_added)
         return status;
     /* The id of an application topic is its name. */
     if (kind == ENTITY_TOPIC)
         status = topic_stream(sources->names, id, &stream_id);
     if (status != STATUS_OK) {
-        lookup->entry->status = status;
+        (*entry)->status = status;
         return status;
     }
-    assert(lookups->entity_count < BATCH_REQUESTS_MAX);
-    lookup->entry->lookup_index = lookups->entity_count;
-    lookups->entries[lookups->entity_count] = lookup->entry;
+    assert(lookups->entity_count < (size_t)BATCH_REQUESTS_MAX * ENTITIES_OF_REQUEST_MAX);
+    (*entry)->lookup_index = lookups->entity_count;
+    lookups->entries[lookups->entity_count] = *entry;
     lookups->entities[lookups->entity_count++] =
         (struct store_entity_lookup){.kind = kind, .id = id, .stream_id = stream_id};
     return STATUS_OK;
+}
+
+/* Requests of a batch often append to one entity, which is then looked up once. */
+static enum status gather_entity(struct lookups *lookups, const struct lookup_sources *sources,
+                                 struct request_lookup *lookup) {
+    const struct append_request *request = lookup->request;
+    const struct request_lookup *last = lookups->request_count > 1 ? lookup - 1 : NULL;
+    struct slice id = append_entity_id(request);
+    enum status status = STATUS_OK;
+    if (last && last->status == STATUS_OK && last->request->kind == request->kind &&
+        slice_equal(last->request->entity_id, request->entity_id))
+        lookup->entry = last->entry;
+    else if (id.data)
+        status =
+            expect_entity(lookups, sources, append_entity_kind(request->kind), id, &lookup->entry);
+    if (status == STATUS_OK && request->parent_run_id.data && !request->import)
+        status =
+            expect_entity(lookups, sources, ENTITY_RUN, request->parent_run_id, &lookup->parent);
+    return status;
 }
 
 static uint32_t add_event(struct lookups *lookups, const struct store_event_lookup *lookup) {

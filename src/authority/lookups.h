@@ -1,5 +1,6 @@
 /* The questions of one batch to the store, gathered from its requests and asked at once.
- * A request asks for its entity unless the cache holds it, for the events that have its idempotency
+ * A request asks for its entity and for the parent of a new run unless the cache holds them, for
+ * the events that have its idempotency
  * key and its event id unless memory rules them out, and for the first event of an entity that it
  * would create. A creation asks for the entities of those events too.
  * Thread: the writer's.
@@ -21,6 +22,7 @@ struct request_lookup {
     enum status status; /* the result of gathering */
     /* NULL: the request names no entity. Otherwise its status says whether the entity exists. */
     struct entity_entry *entry;
+    struct entity_entry *parent; /* the run that a creation names as its parent; NULL: none */
     struct usage *usage; /* its owner's; NULL: none, or the owner is not known before the rules */
     struct slice key;    /* the idempotency key as it is stored; data NULL: none was given */
     uint32_t first_event;

@@ -8,6 +8,12 @@
 
 #include "projector/summary.h"
 
+/* Open steps beyond these are counted, and forgotten: the oldest first. */
+#define RUN_OPEN_STEPS_KEPT_MAX 32
+/* The error of a failed run is cut at these sizes. */
+#define RUN_ERROR_CODE_BYTES_MAX    128
+#define RUN_ERROR_MESSAGE_BYTES_MAX 1024
+
 struct run_summary {
     struct summary common;
     struct slice parent_run_id;
@@ -18,9 +24,9 @@ struct run_summary {
     struct slice metadata; /* an object, or null */
     /* The newest open step {name, started_at, step_id}; null: the run has none. */
     struct slice current_step;
-    /* The newest of the open steps before it, at most RUN_OPEN_STEPS_KEPT_MAX, the newest last. */
+    /* The open steps before it, the newest last; those that were forgotten are absent. */
     struct slice other_open_steps;
-    uint64_t open_steps;
+    uint64_t open_steps;  /* all of them */
     struct slice waiting; /* {for, question, since}; null: for nothing */
     struct slice usage;   /* {cost, input_tokens, model, output_tokens}; null: none was told */
     struct slice error;   /* {code, message}; null: the run has not failed, or did not say why */

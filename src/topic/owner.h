@@ -13,4 +13,14 @@ struct owner {
     struct slice org_id;
 };
 
+static inline bool owner_text_equal(struct slice a, struct slice b) {
+    return a.data && b.data ? slice_equal(a, b) : !a.data && !b.data;
+}
+
+static inline bool owner_equal(const struct owner *a, const struct owner *b) {
+    return owner_text_equal(a->user_id, b->user_id) &&
+           owner_text_equal(a->guest_scope, b->guest_scope) &&
+           owner_text_equal(a->org_id, b->org_id);
+}
+
 #endif

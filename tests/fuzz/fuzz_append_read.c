@@ -1,6 +1,7 @@
 /* What is read as a request keeps the promises of its fields; what is refused has a reason and a
  * message; and reading it through the two doors, alone or as a batch item, agrees. */
 #include "authority/append_read.h"
+#include "authority/run_report.h"
 #include "base/utf8.h"
 #include "fuzz.h"
 #include "topic/topic_name.h"
@@ -41,12 +42,16 @@ static void check_taken(const struct append_request *request) {
     check_text(request->owner.org_id, APPEND_ID_BYTES_MAX);
     check_text(request->worker_id, APPEND_ID_BYTES_MAX);
     check_text(request->thread_id, APPEND_ID_BYTES_MAX);
+    check_text(request->parent_run_id, APPEND_ID_BYTES_MAX);
+    check_text(request->title, RUN_TITLE_BYTES_MAX);
     check_text(request->adapter, APPEND_ID_BYTES_MAX);
     require(!(request->owner.user_id.data && request->owner.guest_scope.data));
     require(is_creation || request->event_type.data);
     require(!request->has_event_id || uuid7_valid(&request->event_id));
     require(!request->has_expected_seq || request->expected_previous_seq <= JSON_INTEGER_MAX);
     check_object(request->metadata, NULL);
+    require(request->kind != APPEND_RUN_CREATE || request->metadata.size <= RUN_METADATA_BYTES_MAX);
+    require(request->kind != APPEND_RUN_EVENT || request->metadata.size <= RUN_METADATA_BYTES_MAX);
     if (!is_creation && request->kind != APPEND_WORKER_STATUS) {
         require(request->payload.data != NULL);
         check_object(request->payload, request->payload_hash);
@@ -64,8 +69,8 @@ static void check_request(enum status status, const struct append_request *reque
     else if (status == STATUS_INVALID_REQUEST)
         require(request->refusal.message && *request->refusal.message);
     else
-        require(status == STATUS_INVALID_TOPIC || status == STATUS_JSON_DUPLICATE_KEY ||
-                status == STATUS_JSON_NUMBER_OUT_OF_RANGE);
+        require(status == STATUS_INVALID_TOPIC || status == STATUS_PAYLOAD_TOO_LARGE ||
+                status == STATUS_JSON_DUPLICATE_KEY || status == STATUS_JSON_NUMBER_OUT_OF_RANGE);
 }
 
 /* An item read again as the body of its own endpoint is the same request. */

@@ -89,17 +89,17 @@ void import_check_begin_part(struct import_check *check, uint64_t part) {
     check->count = 0;
 }
 
-/* The head of the event's entity, which may be new. STATUS_OK with *head NULL: the entity belongs
- * to another part. */
-static enum status find_head(struct import_check *check, const struct store_event *event,
-                             struct head **head) {
-    const uint8_t kind = (uint8_t)event->entity_kind;
+/* The head of an entity, which may be new: its seq is 0. STATUS_OK with *head NULL: the entity
+ * belongs to another part. */
+static enum status find_head(struct import_check *check, enum entity_kind entity_kind,
+                             struct slice entity_id, struct head **head) {
+    const uint8_t kind = (uint8_t)entity_kind;
     uint8_t digest[SHA256_BYTES];
     struct sha256 hash;
     uint64_t number;
     sha256_init(&hash);
     sha256_update(&hash, &kind, 1);
-    sha256_update(&hash, event->entity_id.data, event->entity_id.size);
+    sha256_update(&hash, entity_id.data, entity_id.size);
     sha256_final(&hash, digest);
     sha256_release(&hash);
     memcpy(&number, digest + KEY_BYTES, sizeof(number));
@@ -136,12 +136,41 @@ static void owner_hash(const struct store_event *event, uint8_t digest[SHA256_BY
     sha256_release(&hash);
 }
 
+/* A run may name a run of its owner as its parent, which is before it in the log. The parent's part
+ * of the entities checks that. */
+static enum status check_parent(struct import_check *check, const struct store_event *event,
+                                const char **reason) {
+    const struct json_limits limits = {SIZE_MAX, JSON_DEPTH_MAX};
+    struct json_field field = {.name = SLICE("parent_run_id")};
+    uint8_t owner[SHA256_BYTES];
+    struct head *parent;
+    struct buffer id;
+    if (event->entity_kind != ENTITY_RUN || event->seq != 1 ||
+        json_read_object(event->payload, &limits, &field, 1) != STATUS_OK || !field.present)
+        return STATUS_OK;
+    buffer_init(&id, APPEND_ID_BYTES_MAX);
+    enum status status = json_string_decode(field.value, &id);
+    if (status != STATUS_OK && status != STATUS_OUT_OF_MEMORY)
+        status = refuse_log(reason, "parent_run_id is not the id of a run");
+    if (status == STATUS_OK)
+        status = find_head(check, ENTITY_RUN, buffer_slice(&id), &parent);
+    buffer_release(&id);
+    if (status != STATUS_OK || !parent)
+        return status;
+    owner_hash(event, owner);
+    if (parent->seq == 0 || memcmp(parent->owner, owner, SHA256_BYTES) != 0)
+        return refuse_log(reason, "parent_run_id names no earlier run of the owner");
+    return STATUS_OK;
+}
+
 enum status import_check_link(struct import_check *check, const struct store_event *event,
                               const char **reason) {
     struct head *head;
     uint8_t owner[SHA256_BYTES];
     check->count++;
-    enum status status = find_head(check, event, &head);
+    enum status status = check_parent(check, event, reason);
+    if (status == STATUS_OK)
+        status = find_head(check, event->entity_kind, event->entity_id, &head);
     if (status != STATUS_OK || !head)
         return status;
     if (event->seq != head->seq + 1)

@@ -39,7 +39,8 @@ MUST_CHECK enum status import_check_line(struct import_check *check, const struc
 /* After the last line of the first pass. */
 MUST_CHECK enum status import_check_end(struct import_check *check, const char **reason);
 
-/* Begins a pass over the links of a part; the parts are 0 to part_count - 1. */
+/* Begins a pass over the links of a part, and over the runs whose parent is in the part; the parts
+ * are 0 to part_count - 1. */
 void import_check_begin_part(struct import_check *check, uint64_t part);
 MUST_CHECK enum status import_check_link(struct import_check *check,
                                          const struct store_event *event, const char **reason);

@@ -257,9 +257,9 @@ enum status import_request_read(struct append_parser *parser, struct json_value 
         body = (struct json_value){JSON_KIND_OBJECT, event->payload};
     if (!may_exist(event, kind))
         return STATUS_IMPORT_REFUSED;
-    parser->takes_reserved = true;
+    parser->takes_reserved = parser->takes_any_shape = true;
     enum status status = append_read(parser, kind, event->entity_id, body, arena, request);
-    parser->takes_reserved = false;
+    parser->takes_reserved = parser->takes_any_shape = false;
     if (status == STATUS_OUT_OF_MEMORY)
         return status;
     if (status != STATUS_OK)

@@ -107,18 +107,10 @@ static bool is_same_status(const struct append_request *request, struct slice pa
            (!has_reason || json_string_is(fields[1].value, request->reason));
 }
 
-static bool is_same_text(struct slice a, struct slice b) {
-    return a.data && b.data ? slice_equal(a, b) : !a.data && !b.data;
-}
-
 /* The owner of a run or worker never changes, and was compared before. */
 static bool is_same_owner(const struct draft *draft, const struct store_event *event) {
-    const struct owner *given = &draft->request->owner;
-    const struct owner *actual = &event->owner;
     return !entity_row(draft->entity.kind)->has_event_owner ||
-           (is_same_text(given->user_id, actual->user_id) &&
-            is_same_text(given->guest_scope, actual->guest_scope) &&
-            is_same_text(given->org_id, actual->org_id));
+           owner_equal(&draft->request->owner, &event->owner);
 }
 
 /* The original if the content is the same, otherwise the conflict. */

@@ -1,4 +1,5 @@
 #include "authority/append_read.h"
+#include "authority/run_report.h"
 #include "test.h"
 
 #define BODY_BYTES_MAX 65536
@@ -83,6 +84,62 @@ static void every_field_of_an_event_is_read(void **state) {
     assert_true(request->has_expected_seq);
     assert_int_equal(request->expected_previous_seq, 41);
     assert_slice(request->owner.org_id, "o");
+}
+
+static void a_creation_says_what_the_run_is(void **state) {
+    struct fixture *fixture = *state;
+    const struct append_request *request =
+        taken(fixture, APPEND_RUN_CREATE, NULL,
+              "{\"parent_run_id\":\"p\",\"title\":\"T \\u00e9\",\"tags\":[ \"b\", \"\\u0061\" ],"
+              "\"metadata\":{\"k\":1}}");
+    assert_slice(request->parent_run_id, "p");
+    assert_slice(request->title, "T \xc3\xa9");
+    assert_slice(request->tags, "[\"b\",\"a\"]");
+    refused(fixture, APPEND_RUN_CREATE, NULL, "{\"parent_run_id\":1}", "parent_run_id");
+    refused(fixture, APPEND_RUN_CREATE, NULL, "{\"title\":\"\"}", "title");
+    refused(fixture, APPEND_RUN_CREATE, NULL, "{\"tags\":\"a\"}", "tags");
+    refused(fixture, APPEND_RUN_CREATE, NULL, "{\"tags\":[\"a\",\"\\u0061\"]}", "tags");
+}
+
+static void metadata_of_a_run_has_a_limit(void **state) {
+    struct fixture *fixture = *state;
+    static char body[RUN_METADATA_BYTES_MAX + 200];
+    static const char *const openings[] = {
+        "{\"metadata\":{\"a\":\"",
+        "{\"event_type\":\"run.updated\",\"payload\":{\"metadata_patch\":{\"a\":\""};
+    static const char *const ends[] = {"\"}}", "\"}}}"};
+    static const enum append_kind kinds[] = {APPEND_RUN_CREATE, APPEND_RUN_EVENT};
+    for (size_t i = 0; i < 2; i++) {
+        size_t size = RUN_METADATA_BYTES_MAX - 7;
+        memset(body, 'x', sizeof(body));
+        memcpy(body, openings[i], strlen(openings[i]));
+        strcpy(body + strlen(openings[i]) + size, ends[i]);
+        const struct append_request *request = read_body(fixture, kinds[i], "r1", body);
+        assert_int_equal(request->status, STATUS_PAYLOAD_TOO_LARGE);
+        assert_non_null(strstr(request->refusal.message, "metadata"));
+        /* The log of another server may hold it. */
+        fixture->reader.takes_any_shape = true;
+        assert_ok(read_body(fixture, kinds[i], "r1", body)->status);
+        fixture->reader.takes_any_shape = false;
+        strcpy(body + strlen(openings[i]) + size - 1, ends[i]);
+        assert_int_equal(taken(fixture, kinds[i], "r1", body)->metadata.size,
+                         RUN_METADATA_BYTES_MAX);
+    }
+}
+
+static void what_a_run_says_has_a_shape(void **state) {
+    struct fixture *fixture = *state;
+    const char *body = "{\"event_type\":\"run.usage\",\"payload\":{\"input_tokens\":-1}}";
+    refused(fixture, APPEND_RUN_EVENT, "r1", body, "payload.input_tokens");
+    fixture->reader.takes_any_shape = true;
+    taken(fixture, APPEND_RUN_EVENT, "r1", body);
+    fixture->reader.takes_any_shape = false;
+    taken(fixture, APPEND_TOPIC_EVENT, "topic", body);
+    assert_slice(taken(fixture, APPEND_RUN_EVENT, "r1",
+                       "{\"event_type\":\"run.updated\",\"payload\":{\"metadata_patch\":{\"a\":1},"
+                       "\"title\":\"T\"}}")
+                     ->metadata,
+                 "{\"a\":1}");
 }
 
 static void absent_and_null_fields_stay_absent(void **state) {
@@ -377,6 +434,9 @@ static void a_full_arena_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_field_of_an_event_is_read),
+        TEST(a_creation_says_what_the_run_is),
+        TEST(metadata_of_a_run_has_a_limit),
+        TEST(what_a_run_says_has_a_shape),
         TEST(absent_and_null_fields_stay_absent),
         TEST(an_invalid_body_is_refused_with_the_name_of_the_field),
         TEST(texts_above_their_limits_are_refused),

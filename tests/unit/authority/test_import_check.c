@@ -71,6 +71,29 @@ static void every_link_is_followed_in_one_of_the_parts(void **state) {
     }
 }
 
+static void a_parent_is_an_earlier_run_of_the_owner(void **state) {
+    (void)state;
+    const char *refusal = "parent_run_id names no earlier run of the owner";
+    struct lines lines;
+    for (size_t child = 0; child < ENTITIES; child++) {
+        for (size_t parent = 0; parent < ENTITIES + 1; parent++) {
+            char payload[64];
+            make_lines(&lines);
+            struct store_event *event = &lines.all[child].event;
+            snprintf(payload, sizeof(payload), "{\"parent_run_id\":\"r%zu\"}", parent);
+            event->payload = slice_of(payload);
+            assert_int_equal(refusing_parts(&lines, refusal), parent >= child);
+            /* The same owner in all events of the child, so that only the parent differs. */
+            for (size_t i = child; i < EVENTS; i += ENTITIES)
+                lines.all[i].event.owner.user_id = SLICE("u");
+            assert_int_equal(refusing_parts(&lines, refusal), 1);
+        }
+    }
+    make_lines(&lines);
+    lines.all[5].event.payload = SLICE("{\"parent_run_id\":7}");
+    assert_int_equal(refusing_parts(&lines, "parent_run_id is not the id of a run"), PARTS);
+}
+
 static const char *refusal_of(struct import_check *check, const struct import_line *line) {
     const char *reason = NULL;
     enum status status = import_check_line(check, line, SLICE("{}"), &reason);
@@ -116,6 +139,7 @@ static void the_manifest_ends_the_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_link_is_followed_in_one_of_the_parts),
+        cmocka_unit_test(a_parent_is_an_earlier_run_of_the_owner),
         cmocka_unit_test(cursors_rise_and_versions_do_not_fall),
         cmocka_unit_test(the_manifest_ends_the_file),
     };

@@ -1,6 +1,7 @@
 /* The rules of the authority for runs and for the conditions of an append, through the writer, on a
  * real store. */
 #include "authority/rules_fixture.h"
+#include "authority/run_report.h"
 
 #define ID_A "018f3b7e-0000-7000-8000-00000000000a"
 
@@ -87,6 +88,81 @@ static void a_run_moves_through_its_states(void **state) {
     assert_slice(done->event.payload, "{\"status\":\"canceled\",\"why\":1}");
     ask_ok(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"late.note\"}");
     assert_int_equal(checked_log(fixture), 7);
+}
+
+static void a_child_needs_a_parent_of_its_owner(void **state) {
+    struct fixture *fixture = *state;
+    const char *child = "{\"run_id\":\"c1\",\"owner_user_id\":\"u1\",\"org_id\":\"o1\","
+                        "\"parent_run_id\":\"p1\",\"title\":\"T\",\"tags\":[\"b\",\"a\"]}";
+    refused(fixture, APPEND_RUN_CREATE, NULL, child, STATUS_RUN_NOT_FOUND);
+    ask_ok(fixture, APPEND_RUN_CREATE, NULL,
+           "{\"run_id\":\"p1\",\"owner_user_id\":\"u1\",\"org_id\":\"o1\"}");
+    for (int round = 0; round < 2; round++) {
+        refused(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"c2\",\"parent_run_id\":\"p1\"}",
+                STATUS_RUN_NOT_FOUND);
+        refused(fixture, APPEND_RUN_CREATE, NULL,
+                "{\"run_id\":\"c2\",\"owner_user_id\":\"u1\",\"parent_run_id\":\"p1\"}",
+                STATUS_RUN_NOT_FOUND);
+        refused(fixture, APPEND_RUN_CREATE, NULL,
+                "{\"run_id\":\"c2\",\"owner_user_id\":\"u2\",\"org_id\":\"o1\","
+                "\"parent_run_id\":\"p1\"}",
+                STATUS_RUN_NOT_FOUND);
+        refused(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"c2\",\"parent_run_id\":\"c2\"}",
+                STATUS_RUN_NOT_FOUND);
+        const struct append_request *made = ask_ok(fixture, APPEND_RUN_CREATE, NULL, child);
+        assert_int_equal(made->deduplicated, round > 0);
+        assert_slice(made->event.payload,
+                     "{\"org_id\":\"o1\",\"owner_user_id\":\"u1\",\"parent_run_id\":\"p1\","
+                     "\"run_id\":\"c1\",\"tags\":[\"b\",\"a\"],\"title\":\"T\"}");
+        fixture_restart(fixture);
+    }
+    assert_int_equal(checked_log(fixture), 2);
+}
+
+static void a_parent_may_be_made_in_the_same_batch(void **state) {
+    struct fixture *fixture = *state;
+    gate_shut(fixture);
+    struct asked *early =
+        post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"c0\",\"parent_run_id\":\"p1\"}");
+    struct asked *parent = post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"p1\"}");
+    struct asked *child =
+        post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"c1\",\"parent_run_id\":\"p1\"}");
+    struct asked *grandchild =
+        post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"c2\",\"parent_run_id\":\"c1\"}");
+    gate_open(fixture);
+    assert_int_equal(wait_for(early)->status, STATUS_RUN_NOT_FOUND);
+    assert_true(wait_for(parent)->created);
+    assert_true(wait_for(child)->created);
+    assert_true(wait_for(grandchild)->created);
+}
+
+static void patches_change_the_metadata_of_a_run(void **state) {
+    struct fixture *fixture = *state;
+    static char large[RUN_METADATA_BYTES_MAX], body[2 * RUN_METADATA_BYTES_MAX];
+    ask_ok(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r1\",\"metadata\":{\"a\":{\"b\":1}}}");
+    ask_ok(fixture, APPEND_RUN_EVENT, "r1",
+           "{\"event_type\":\"run.updated\",\"payload\":{\"metadata_patch\":{\"a\":{\"c\":2}}}}");
+    fixture_restart(fixture);
+    ask_ok(
+        fixture, APPEND_RUN_EVENT, "r1",
+        "{\"event_type\":\"run.updated\",\"payload\":{\"metadata_patch\":{\"a\":{\"b\":null}}}}");
+    assert_slice(ask_ok(fixture, APPEND_RUN_CREATE, NULL,
+                        "{\"run_id\":\"r1\",\"metadata\":{\"a\":{\"b\":1}}}")
+                     ->entity.metadata,
+                 "{\"a\":{\"c\":2}}");
+    memset(large, 'x', sizeof(large) - 15);
+    snprintf(body, sizeof(body),
+             "{\"event_type\":\"run.updated\",\"payload\":{\"metadata_patch\":{\"b\":\"%s\"}}}",
+             large);
+    refused(fixture, APPEND_RUN_EVENT, "r1", body, STATUS_PAYLOAD_TOO_LARGE);
+    ask_ok(fixture, APPEND_RUN_EVENT, "r1",
+           "{\"event_type\":\"run.updated\",\"payload\":{\"metadata_patch\":{\"a\":null}}}");
+    ask_ok(fixture, APPEND_RUN_EVENT, "r1", body);
+    refused(
+        fixture, APPEND_RUN_EVENT, "r1",
+        "{\"event_type\":\"run.updated\",\"payload\":{\"metadata_patch\":{\"c\":\"0123456789\"}}}",
+        STATUS_PAYLOAD_TOO_LARGE);
+    assert_int_equal(checked_log(fixture), 5);
 }
 
 static void an_unknown_entity_is_not_found_before_any_other_check(void **state) {
@@ -253,6 +329,9 @@ int main(void) {
         TEST(creating_a_run_twice_stores_one_run),
         TEST(creating_a_run_twice_in_one_batch_stores_one_run),
         TEST(a_run_moves_through_its_states),
+        TEST(a_child_needs_a_parent_of_its_owner),
+        TEST(a_parent_may_be_made_in_the_same_batch),
+        TEST(patches_change_the_metadata_of_a_run),
         TEST(an_unknown_entity_is_not_found_before_any_other_check),
         TEST(a_run_of_another_owner_takes_no_events),
         TEST(a_repeated_event_id_stores_one_event),
