@@ -119,7 +119,7 @@ static void queue_update(struct store_pool *pool, struct store_queue *queue) {
         list_push_back(&pool->ready, &queue->node);
     else if (!is_ready && was_ready)
         list_remove(&queue->node);
-    if (queue->waiting_count + queue->running_count == 0)
+    if (queue->waiting_count == 0 && queue->running_count == 0)
         queue_emptied(pool, queue);
 }
 
@@ -160,6 +160,7 @@ static void *thread_main(void *user) {
         queue->running_count++;
         pool->waiting_count--;
         pool->running_count++;
+        assert(queue->running_count > 0); /* the queue stays while its task runs */
         queue_update(pool, queue);
         pthread_mutex_unlock(&pool->lock);
         uint64_t started_ns = clock_now().mono_ns;
