@@ -1,18 +1,62 @@
 /* The current state of runs and workers, and the receipt of a run. */
+#include "api/api.h"
 #include "api/handlers.h"
 #include "authority/event_write.h"
+#include "delivery/repair.h"
 #include "http/store_read.h"
+#include "projector/summary.h"
+#include "topic/topic_name.h"
 #include "wire/object_writer.h"
+
+/* A run of another owner is answered like one that does not exist. */
+static enum status load_entitled(struct store_read *read, struct store_session *store,
+                                 struct store_entity *entity) {
+    struct slice topic;
+    enum status status = store_read_entity(read, store, entity);
+    if (status != STATUS_OK || read->exchange->view != GRANT_VIEW_PENDING)
+        return status;
+    status = topic_name_of_entity(&read->arena, entity->kind, entity->id, &topic);
+    if (status == STATUS_OK)
+        status = grant_check(read->exchange->principal, topic, &entity->owner).status;
+    return status == STATUS_OWNER_MISMATCH ? entity_row(entity->kind)->not_found : status;
+}
+
+/* The run with what its events say of it. A store without summaries has the first half only, and
+ * one that is rebuilt for a new version may lack members until then. */
+static enum status write_run(struct store_read *read, struct store_session *store,
+                             const struct store_entity *entity) {
+    struct store_document document;
+    struct json_field members[] = {
+        {.name = SLICE("parent_run_id")}, {.name = SLICE("title")},
+        {.name = SLICE("tags")},          {.name = SLICE("current_step")},
+        {.name = SLICE("open_steps")},    {.name = SLICE("waiting")},
+        {.name = SLICE("usage")},         {.name = SLICE("error")},
+        {.name = SLICE("updated_at")},
+    };
+    const size_t count = sizeof(members) / sizeof(members[0]);
+    enum status status = repair_load_document(api_of(read->exchange)->writer, store, entity,
+                                              &read->arena, &document);
+    if (status == STATUS_OK)
+        summary_payload_fields(document.payload, members, count);
+    else if (status != STATUS_NOT_FOUND)
+        return status;
+    struct object_writer run = object_begin(&read->out);
+    run_put_members(&run, entity);
+    for (size_t i = 0; i < count; i++)
+        object_json(&run, members[i].name,
+                    members[i].present ? members[i].value.raw : SLICE("null"));
+    return object_end(&run);
+}
 
 static void read_entity(struct store_read *read, struct store_session *store) {
     struct store_entity entity;
     struct buffer *out = &read->out;
-    read->status = store_read_entity(read, store, &entity);
+    read->status = load_entitled(read, store, &entity);
     if (read->status != STATUS_OK)
         return;
     buffer_printf(out, "{\"%s\":", entity_kind_name(entity.kind));
-    buffer_note(out, entity.kind == ENTITY_RUN ? run_write_json(out, &entity)
-                                               : worker_write_json(out, &entity, read->now_ms));
+    read->status = entity.kind == ENTITY_RUN ? write_run(read, store, &entity)
+                                             : worker_write_json(out, &entity, read->now_ms);
     buffer_append_slice(out, SLICE("}\n"));
 }
 

@@ -9,31 +9,13 @@
 #define DRIFT_LIMIT_DEFAULT 100
 #define DRIFT_LIMIT_MAX     1000
 
-/* A document that is missing or altered is repaired before it is answered. */
-static enum status load_summary(struct store_read *read, struct store_session *store,
-                                const struct store_entity *entity,
-                                struct store_document *document) {
-    struct writer *writer = api_of(read->exchange)->writer;
-    enum document_kind kind = entity_row(entity->kind)->summary;
-    const struct store_damage damage = {.kind = kind, .entity_ref = entity->ref};
-    enum status status = store_load_document(store, kind, entity->ref, &read->arena, document);
-    bool is_lost = store_is_lost(status) && repair_finds_missing(writer);
-    if (!is_lost && (status != STATUS_OK || store_document_is_whole(document)))
-        return status;
-    status = repair(writer, &damage);
-    if (status != STATUS_OK && status != STATUS_NOT_FOUND)
-        return status;
-    status = store_load_document(store, kind, entity->ref, &read->arena, document);
-    return status != STATUS_OK || store_document_is_whole(document) ? status
-                                                                    : STATUS_STORE_UNAVAILABLE;
-}
-
 static void read_summary(struct store_read *read, struct store_session *store) {
     struct store_entity entity;
     struct store_document document;
     enum status status = store_read_entity(read, store, &entity);
     if (status == STATUS_OK)
-        status = load_summary(read, store, &entity, &document);
+        status = repair_load_document(api_of(read->exchange)->writer, store, &entity, &read->arena,
+                                      &document);
     if (status == STATUS_OK)
         buffer_append_slice(&read->out, document.payload);
     buffer_append_byte(&read->out, '\n');

@@ -54,6 +54,8 @@ static const struct route routes[] = {
     APPEND_POST("/runs", handle_run_create),
     OPERATOR_GET("/runs", handle_runs, ENTITIES),
     OPERATOR_GET("/runs/{run_id}", handle_run, NONE),
+    {HTTP1_METHOD_GET, "/v1/runs/{run_id}", handle_run, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_RUN,
+     ROLE_READ, NONE},
     APPEND_POST("/runs/{run_id}/events", handle_run_append),
     OPERATOR_GET("/runs/{run_id}/events", handle_run_events, EVENTS),
     OPERATOR_GET("/runs/{run_id}/replay", handle_run_replay, NONE),

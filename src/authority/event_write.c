@@ -7,7 +7,6 @@
 #include "wire/canonical.h"
 #include "wire/csv.h"
 #include "wire/json.h"
-#include "wire/object_writer.h"
 #include "wire/put.h"
 
 /* The text of an event without its payload, ids and owner. */
@@ -91,19 +90,23 @@ static void put_head(struct object_writer *object, const struct store_entity *en
     object_hash(object, SLICE("head_hash"), entity->head_hash);
 }
 
-enum status run_write_json(struct buffer *out, const struct store_entity *run) {
+void run_put_members(struct object_writer *object, const struct store_entity *run) {
     assert(run->kind == ENTITY_RUN);
+    object_text(object, SLICE("run_id"), run->id);
+    object_text(object, SLICE("status"), run->status);
+    put_owner(object, &run->owner);
+    object_text(object, SLICE("worker_id"), run->worker_id);
+    object_text(object, SLICE("thread_id"), run->thread_id);
+    object_json(object, SLICE("metadata"), metadata_or_empty(run));
+    put_time(object, SLICE("created_at"), run->created_at_ms);
+    put_time(object, SLICE("started_at"), run->started_at_ms);
+    put_time(object, SLICE("finished_at"), run->stopped_at_ms);
+    put_head(object, run);
+}
+
+enum status run_write_json(struct buffer *out, const struct store_entity *run) {
     struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("run_id"), run->id);
-    object_text(&object, SLICE("status"), run->status);
-    put_owner(&object, &run->owner);
-    object_text(&object, SLICE("worker_id"), run->worker_id);
-    object_text(&object, SLICE("thread_id"), run->thread_id);
-    object_json(&object, SLICE("metadata"), metadata_or_empty(run));
-    put_time(&object, SLICE("created_at"), run->created_at_ms);
-    put_time(&object, SLICE("started_at"), run->started_at_ms);
-    put_time(&object, SLICE("finished_at"), run->stopped_at_ms);
-    put_head(&object, run);
+    run_put_members(&object, run);
     return object_end(&object);
 }
 

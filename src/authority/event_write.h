@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "store/store.h"
+#include "wire/object_writer.h"
 
 /* {event_id, cursor, entity, entity_id, seq, event_type, payload, payload_hash, owner {user_id,
  * guest_scope, org_id}, recorded_at, prev_chain_hash, chain_hash, chain_version}. The owner has
@@ -18,6 +19,8 @@ MUST_CHECK enum status event_write_json(struct buffer *out, const struct store_e
 /* {run_id, status, owner_user_id, owner_guest_scope, org_id, worker_id, thread_id, metadata,
  * created_at, started_at, finished_at, latest_seq, head_hash} */
 MUST_CHECK enum status run_write_json(struct buffer *out, const struct store_entity *run);
+/* The same members in an object that the caller began, for one that has more of them. */
+void run_put_members(struct object_writer *object, const struct store_entity *run);
 /* {worker_id, status, owner_user_id, owner_guest_scope, org_id, workspace_ref, codex_home_ref,
  * adapter, metadata, created_at, started_at, stopped_at, last_heartbeat_at, liveness, latest_seq,
  * head_hash} */

@@ -128,3 +128,20 @@ void repair_post(struct writer *writer, const struct store_damage *damage) {
     if (writer_post_job(writer, &posted->job) != STATUS_OK)
         free(posted);
 }
+
+enum status repair_load_document(struct writer *writer, struct store_session *session,
+                                 const struct store_entity *entity, struct arena *arena,
+                                 struct store_document *document) {
+    enum document_kind kind = entity_row(entity->kind)->summary;
+    const struct store_damage damage = {.kind = kind, .entity_ref = entity->ref};
+    enum status status = store_load_document(session, kind, entity->ref, arena, document);
+    bool is_lost = store_is_lost(status) && repair_finds_missing(writer);
+    if (!is_lost && (status != STATUS_OK || store_document_is_whole(document)))
+        return status;
+    status = repair(writer, &damage);
+    if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+        return status;
+    status = store_load_document(session, kind, entity->ref, arena, document);
+    return status != STATUS_OK || store_document_is_whole(document) ? status
+                                                                    : STATUS_STORE_UNAVAILABLE;
+}

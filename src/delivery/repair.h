@@ -14,6 +14,10 @@
 /* Whether an entity without a document is damage. */
 bool repair_finds_missing(const struct writer *writer);
 MUST_CHECK enum status repair(struct writer *writer, const struct store_damage *damage);
+/* Loads the summary of an entity. One that is missing or altered is repaired first. */
+MUST_CHECK enum status repair_load_document(struct writer *writer, struct store_session *session,
+                                            const struct store_entity *entity, struct arena *arena,
+                                            struct store_document *document);
 /* What another node has reported. A repair that fails is left to the next read that meets it. */
 void repair_post(struct writer *writer, const struct store_damage *damage);
 

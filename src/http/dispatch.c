@@ -226,6 +226,8 @@ static void on_request(struct conn *conn) {
         entitle(exchange, topic_name(TOPIC_AUDIT), handle);
     else if (route->flags & ROUTE_TOPIC)
         entitle_path(exchange, handle);
+    else if (route->flags & ROUTE_RUN)
+        entitle_run(exchange, handle);
     else
         handle(exchange);
 }

@@ -34,6 +34,7 @@ enum route_flag {
     ROUTE_WRITER = 32768,  /* needs the writer role: other nodes pass the request to the writer */
     ROUTE_ITEMS = 65536,   /* its answer has a line for each item of the body */
     ROUTE_LONG = 131072,   /* may work for minutes before it answers */
+    ROUTE_RUN = 262144,    /* its parameter is a run; the caller must be entitled to its events */
 };
 
 struct route {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { run } from "./khala.mjs";
 import { operate, UNHURRIED } from "./operator.mjs";
 import { pollPath, snapshotPath, streamPath } from "./paths.mjs";
+import { reports } from "./samples.mjs";
 import { Stream } from "./sse.mjs";
 
 export const SETTINGS = { ...UNHURRIED, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
@@ -44,6 +45,8 @@ export async function fill(t, data) {
   succeed(["reproject", "--all", "--journal", "--data-dir", data], embedded);
   const operator = await operate(t, { data, settings: { ...ONCE, ...embedded } });
   await operator.did("runs/r0/events", { event_type: "run.finished", payload: { status: "cancelled", reason: "x" } });
+  await operator.did("runs", { run_id: "r3", parent_run_id: "r1", owner_guest_scope: "g\"1", title: "T", tags: ["c"] }, 201);
+  await operator.batch(reports("r1"));
   await operator.did("runs/r1/events", { event_type: "run.cancel_requested", event_id: EVENT_ID });
   await operator.did("workers/w/events", { event_type: "worker.response", payload: { n: 1 } });
   await operator.did("workers/w/status", { status: "failed", reason: "why" });
@@ -61,7 +64,7 @@ export async function fill(t, data) {
 const TOPICS = ["run:r0:events", "run:r1:events", "run:r2:events", "worker:w:lifecycle", "app.t", "runtime.notifications",
   "runtime.run_summaries", "runtime.codex_worker_summaries", "runtime.codex_worker_events", "fleet:user:ada:workers"];
 const PATHS = ["runs?limit=100", "workers?limit=100", "topics?limit=100", "runs/r0", "runs/r1", "runs/r2/receipt", "runs/r2/replay",
-  "projectors/run-summary/r0", "projectors/run-summary/r2", "projectors/worker-summary/w", "projectors/drift",
+  "projectors/run-summary/r0", "projectors/run-summary/r1", "projectors/run-summary/r2", "projectors/run-summary/r3", "projectors/worker-summary/w", "projectors/drift",
   "projectors/checkpoints/run_summary/r2", "/api/events/export", "/api/events?limit=200",
   snapshotPath("runtime.run_summaries")];
 

@@ -9,6 +9,7 @@
 #include "http/admit/single_use.h"
 #include "http/conn.h"
 #include "store/store_pool.h"
+#include "topic/topic_name.h"
 
 /* A check that needs the store: for the topic of a stream id. */
 struct stream_check {
@@ -118,6 +119,21 @@ void entitle_path(struct exchange *exchange, void (*next)(struct exchange *excha
     else
         exchange_answer_status(exchange,
                                status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_TOPIC : status);
+}
+
+void entitle_run(struct exchange *exchange, void (*next)(struct exchange *exchange)) {
+    struct arena arena;
+    struct slice topic;
+    arena_init(&arena, ENTITLE_ARENA_BYTES_MAX);
+    enum status status =
+        topic_name_of_entity(&arena, ENTITY_RUN, exchange->match.parameters[0], &topic);
+    if (status == STATUS_OK) {
+        struct grant grant = grant_subscribe(exchange->principal, topic);
+        decide(exchange, &grant, topic, next);
+    } else {
+        exchange_answer_status(exchange, status);
+    }
+    arena_release(&arena);
 }
 
 /* ---- single use of tokens ----------------------------------------------------------------- */

@@ -17,6 +17,8 @@
 /* The topic of the route. Its parameter may be a stream id, and becomes the name of the topic. It
  * stays a stream id only if no topic has it yet. */
 void entitle_path(struct exchange *exchange, void (*next)(struct exchange *exchange));
+/* The events of the run that is the route's parameter. */
+void entitle_run(struct exchange *exchange, void (*next)(struct exchange *exchange));
 /* Another topic, which outlives the exchange. */
 void entitle(struct exchange *exchange, struct slice topic,
              void (*next)(struct exchange *exchange));

@@ -8,6 +8,7 @@ import { relinked, sealed } from "../../lib/chain.mjs";
 import { folder, run } from "../../lib/khala.mjs";
 import { operate, renewed, UNHURRIED } from "../../lib/operator.mjs";
 import { sqliteOnly } from "../../lib/database.mjs";
+import { reports } from "../../lib/samples.mjs";
 import { scrape } from "../../lib/prometheus.mjs";
 import { alter, holdWriter, sql } from "../../lib/store.mjs";
 import { until } from "../../lib/wait.mjs";
@@ -28,6 +29,8 @@ async function sourceOf(t) {
     await operator.did(`runs/r${i}/events`, { event_type: "run.log", payload: { i, text: "a\nb" } });
   }
   await operator.did("runs/r0/events", { event_type: "run.finished", payload: { status: "cancelled", reason: "x" } });
+  await operator.did("runs", { run_id: "r3", parent_run_id: "r1", owner_guest_scope: "g\"1", title: "T", tags: ["c"] }, 201);
+  await operator.batch(reports("r1"));
   await operator.did("runs/r1/events", { event_type: "run.cancel_requested", event_id });
   await operator.did("workers", { worker_id: "w", owner_user_id: "ada", metadata: { a: 1 } }, 201);
   await operator.did("workers/w/heartbeat", { metadata_patch: { a: null, b: 2 } });
@@ -42,7 +45,7 @@ async function sourceOf(t) {
   const text = await exported(operator);
   const state = await stateOf(operator);
   source = { text, lines: text.trimEnd().split("\n").slice(0, -1), state, event_id };
-  assert.equal(source.lines.length, 3017);
+  assert.equal(source.lines.length, 3027);
   await operator.server.stop();
   return source;
 }
@@ -51,7 +54,7 @@ async function sourceOf(t) {
 async function stateOf(operator) {
   const state = {};
   for (const path of ["runs/r0", "runs/r1", "runs/r2", "workers/w", "projectors/run-summary/r0", "projectors/run-summary/r1",
-    "projectors/run-summary/r2", "projectors/worker-summary/w"]) {
+    "projectors/run-summary/r3", "projectors/run-summary/r2", "projectors/worker-summary/w"]) {
     const { projected_at, ...body } = JSON.parse((await operator.get(path)).body);
     if (body.worker) delete body.worker.liveness;
     state[path] = body;
@@ -91,6 +94,40 @@ test("an import makes the same log, summaries and frames, and repeats change not
   assert.deepEqual(resultOf(await send(operator, text)), [200, { events: lines.length, imported: 0, already_stored: lines.length }]);
   await operator.server.stop();
   assert.equal(run(["verify", "--data-dir", operator.data]).code, 0);
+});
+
+test("an import takes run events of other shapes, and their summaries ignore them", async (t) => {
+  const { lines } = await sourceOf(t);
+  const operator = await operate(t, { settings: UNHURRIED });
+  const free = { "run.updated": { title: 7 }, "run.usage": { input_tokens: -1 }, "run.step_started": { step_id: "s" }, "run.waiting": {} };
+  const head = lines.slice(0, 1);
+  for (const [event_type, payload] of Object.entries(free)) {
+    const before = JSON.parse(head.at(-1));
+    const text = JSON.stringify(payload);
+    head.push(relinked(lines[1], { ...JSON.parse(lines[1 + head.length]), entity_id: "r0", owner: before.owner, seq: head.length + 1,
+      event_type, payload, payload_hash: `sha256:${createHash("sha256").update(text).digest("hex")}`, prev_chain_hash: before.chain_hash }));
+  }
+  assert.deepEqual(resultOf(await send(operator, sealed(head))), [200, { events: 5, imported: 5, already_stored: 0 }]);
+  const { title, usage, open_steps, waiting, latest_event_type } = await operator.read("projectors/run-summary/r0");
+  assert.deepEqual([title, usage, open_steps, waiting, latest_event_type], [null, null, 0, null, "run.waiting"]);
+  assert.equal(run(["reproject", "--all", "--verify", "--data-dir", operator.data]).code, 0);
+});
+
+test("a parent that is missing or of another owner refuses an import before the first write", async (t) => {
+  const { lines } = await sourceOf(t);
+  const operator = await operate(t, { settings: UNHURRIED });
+  const at = lines.findIndex((line) => JSON.parse(line).payload.parent_run_id);
+  for (const [parent_run_id, owner_guest_scope] of [["none", "g\"1"], ["r0", "g\"1"], ["r3", "g\"1"], ["r1", "other"]]) {
+    const { payload } = JSON.parse(lines[at]);
+    const changed = { ...payload, owner_guest_scope, parent_run_id };
+    const payload_hash = `sha256:${createHash("sha256").update(JSON.stringify(changed)).digest("hex")}`;
+    const child = relinked(lines[at], { payload: changed, payload_hash, owner: { guest_scope: owner_guest_scope } });
+    const [status, result] = resultOf(await send(operator, sealed([...lines.slice(0, at), child])));
+    assert.deepEqual([status, result.error], [409, "import_refused"], JSON.stringify(result));
+    assert.match(JSON.stringify(result), /parent_run_id names no earlier run of the owner/);
+    assert.equal(count(operator), 0);
+  }
+  assert.equal(resultOf(await send(operator, sealed(lines.slice(0, at + 1))))[0], 200);
 });
 
 test("publish rates do not apply to an import", async (t) => {
