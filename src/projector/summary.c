@@ -167,6 +167,20 @@ enum status summary_write(const struct summary_layout *layout, const struct summ
     return buffer_status(out);
 }
 
+struct slice summary_value(const struct summary_layout *layout, const struct summary_marks *marks,
+                           struct slice document, struct slice name) {
+    for (size_t i = 0; i < layout->field_count; i++) {
+        if (!slice_equal(layout->fields[i].name, name))
+            continue;
+        size_t end = i + 1 < layout->field_count
+                         ? marks->values[i + 1] - layout->fields[i + 1].opening.size
+                         : document.size - 1;
+        struct slice text = {document.data + marks->values[i], end - marks->values[i]};
+        return summary_is_null(text) ? (struct slice){NULL, 0} : text;
+    }
+    return (struct slice){NULL, 0};
+}
+
 struct slice summary_metadata(const struct summary_layout *layout, const struct summary *summary) {
     for (size_t i = 0; i < layout->field_count; i++) {
         if (!is_metadata(&layout->fields[i]))

@@ -100,6 +100,10 @@ MUST_CHECK enum status summary_write(const struct summary_layout *layout,
 /* Makes the texts of the summary point into a copy of its document. */
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,
                     const char *document, struct summary *summary);
+/* The JSON text of a member in the document that was just written; absent: it is null, or documents
+ * of this layout have no such member. */
+struct slice summary_value(const struct summary_layout *layout, const struct summary_marks *marks,
+                           struct slice document, struct slice name);
 /* The metadata of a summary; absent: documents of this layout have none, or it is null. */
 struct slice summary_metadata(const struct summary_layout *layout, const struct summary *summary);
 

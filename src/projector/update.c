@@ -81,6 +81,17 @@ enum status update_build(const struct update_source *source, struct update_scrat
     checkpoint->last_runtime_seq = summary->latest_seq;
     checkpoint->projection_version = source->projection_version;
     checkpoint->last_projected_at_ms = source->now_ms;
+    const struct summary_layout *layout = fold_layout(source->kind);
+    document->listed = (struct store_listed){
+        .updated_at_ms = summary->latest_event_at_ms,
+        .parent_run_id =
+            summary_value(layout, &scratch->marks, document->payload, SLICE("parent_run_id")),
+        .title = summary_value(layout, &scratch->marks, document->payload, SLICE("title")),
+        .tags = summary_value(layout, &scratch->marks, document->payload, SLICE("tags")),
+    };
+    status = store_list_owner(arena, &source->owner, &document->listed.owner);
+    if (status != STATUS_OK)
+        return status;
     struct slice metadata = {NULL, 0};
     if (scratch->marks.metadata > 0)
         metadata = (struct slice){document->payload.data + scratch->marks.metadata,

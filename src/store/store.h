@@ -25,7 +25,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 13
+#define STORE_SCHEMA_VERSION 14
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -143,6 +143,16 @@ struct store_journal_row {
     const struct store_cut *cut;
 };
 
+/* What lists order and filter documents by. It follows from the payload and the entity's owner. */
+struct store_listed {
+    struct slice owner; /* store_list_owner; absent: none */
+    uint64_t updated_at_ms;
+    /* JSON: two strings and an array. Absent: it has none. */
+    struct slice parent_run_id;
+    struct slice title;
+    struct slice tags;
+};
+
 /* A read model row. The key is spec'd text (runtime/run_summary:<id>); entity_ref finds it. owner
  * is its entity's: walks set it, nothing else reads or writes it. */
 struct store_document {
@@ -154,6 +164,7 @@ struct store_document {
     uint8_t payload_hash[SHA256_BYTES]; /* of the whole payload */
     struct owner owner;
     const struct store_cut *cut; /* write only; NULL: the payload is stored whole */
+    struct store_listed listed;  /* write only */
 };
 
 /* The rows of a summary as the writer left them. */
@@ -785,6 +796,64 @@ MUST_CHECK enum status store_walk_topics(struct store_session *session, uint64_t
 MUST_CHECK enum status store_list_entities(struct store_session *session, enum entity_kind kind,
                                            struct slice after_id, uint64_t limit, void *user,
                                            store_entity_cb *callback);
+/* Lists of runs or workers in an order. One call reads at most limit rows, each by an index: the
+ * caller goes on behind the last one. A run that does not change between two calls is neither
+ * skipped nor repeated. */
+enum store_list_order { STORE_LIST_BY_ID, STORE_LIST_BY_CREATION, STORE_LIST_BY_UPDATE };
+/* The rows that have a value, where these are few. */
+enum store_list_filter {
+    STORE_LIST_ALL,
+    STORE_LIST_OF_STATUS,
+    STORE_LIST_OF_WORKER,
+    STORE_LIST_OF_PARENT,
+};
+/* More rows are not few: the caller walks all rows in their order instead, and filters them. */
+#define STORE_LIST_FEW_MAX    10000
+#define STORE_LIST_OWNERS_MAX 2
+#define STORE_LIST_ROWS_MAX   1024
+struct store_list_position {
+    uint64_t time_ms; /* unused by id */
+    uint64_t ref;
+    struct slice id; /* by id alone */
+};
+struct store_list {
+    enum entity_kind kind; /* runs or workers */
+    enum store_list_order order;
+    bool is_descending;
+    enum store_list_filter filter;
+    struct slice value; /* of the filter */
+    /* Rows of these owners (store_list_owner). None: of all, and with a filter always of all. */
+    struct slice owners[STORE_LIST_OWNERS_MAX];
+    size_t owner_count;
+    bool has_after;
+    struct store_list_position after;
+    uint64_t limit; /* at most STORE_LIST_ROWS_MAX */
+};
+struct store_list_row {
+    uint64_t ref;
+    struct slice id;
+    struct slice status;
+    struct owner owner;
+    struct slice worker_id;
+    uint64_t created_at_ms;
+    /* As in struct store_listed; 0 and absent where the document is missing. By update, a row
+     * without a document is not listed. */
+    uint64_t updated_at_ms;
+    struct slice parent_run_id;
+    struct slice title;
+    struct slice tags;
+};
+/* The text by which an owner is listed: its user, else its guest, else its organisation. Absent:
+ * it has none. */
+MUST_CHECK enum status store_list_owner(struct arena *arena, const struct owner *owner,
+                                        struct slice *text);
+typedef enum status store_list_cb(void *user, const struct store_list_row *row);
+/* The callback may use the session. */
+MUST_CHECK enum status store_list_rows(struct store_session *session, const struct store_list *list,
+                                       void *user, store_list_cb *callback);
+/* How many rows the list's filter has, at most STORE_LIST_FEW_MAX + 1. */
+MUST_CHECK enum status store_count_listed(struct store_session *session,
+                                          const struct store_list *list, uint64_t *count);
 /* By name, from the first name at or behind the prefix on. */
 MUST_CHECK enum status store_list_topics(struct store_session *session, struct slice prefix,
                                          struct slice after_name, uint64_t limit, void *user,

@@ -151,7 +151,9 @@ const struct store_layout *store_query_layout(const struct store_query *query);
     CALL(find_cursor)                                                                              \
     CALL(measure_replay)                                                                           \
     CALL(find_expired)                                                                             \
-    CALL(check_derived)
+    CALL(check_derived)                                                                            \
+    CALL(list_rows)                                                                                \
+    CALL(count_listed)
 /* Those of a store on a disk of its own; NULL: the disk is another server's. */
 #define STORE_DISK_CALLS(CALL)                                                                     \
     CALL(set_reserve)                                                                              \

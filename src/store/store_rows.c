@@ -46,6 +46,7 @@ _Static_assert(ENTITY_RUN == 0 && ENTITY_WORKER == 1 && ENTITY_TOPIC == 2 && ENT
 #define OPERATOR_KEY(...) COLUMN(store_operator_key, __VA_ARGS__)
 #define SINGLE_USE(...)   COLUMN(store_single_use, __VA_ARGS__)
 #define OWNER(...)        COLUMN(store_owner_row, __VA_ARGS__)
+#define LISTED(...)       COLUMN(store_list_row, __VA_ARGS__)
 #define PROPERTY(...)     COLUMN(store_property, __VA_ARGS__)
 #define MINTED_ID(...)    COLUMN(minted_id, __VA_ARGS__)
 
@@ -87,6 +88,7 @@ LAYOUT(operator_key, store_operator_key, created_at_ms, "operator key", STORE_OP
        OPERATOR_KEY, )
 LAYOUT(single_use, store_single_use, expires_at_ms, "a single use until", STORE_SINGLE_USES,
        SINGLE_USE, )
+LAYOUT(list, store_list_row, ref, "the list's entity", STORE_LIST_ROWS, LISTED, )
 LAYOUT(owner, store_owner_row, seq, "the entity of journal row", STORE_JOURNAL_OWNERS, OWNER, )
 
 /* Tables that only move. */
@@ -144,6 +146,8 @@ static const struct {
     [COLUMN_CUT_PLACE] = {'n', false, false},
     [COLUMN_CUT_HASH] = {'b', false, false},
     [COLUMN_CUT_METADATA] = {'t', false, false},
+    [COLUMN_LISTED_TEXT] = {'t', false, false},
+    [COLUMN_LISTED_NUMBER] = {'n', false, false},
     [COLUMN_PROJECTION] = {'t', false, false},
     [COLUMN_PROJECTION_OR_NONE] = {'t', false, false},
     [COLUMN_REASON] = {'t', false, false},
@@ -218,6 +222,7 @@ void store_column_get(const struct store_column *column, const void *row,
     case COLUMN_NUMBER:
     case COLUMN_SEQ:
     case COLUMN_REPLACED_SEQ:
+    case COLUMN_LISTED_NUMBER:
         return get_number(value, number_of(member), false);
     case COLUMN_NUMBER_OR_NULL:
         return get_number(value, number_of(member), number_of(member) == 0);
@@ -229,6 +234,7 @@ void store_column_get(const struct store_column *column, const void *row,
     case COLUMN_TEXT:
     case COLUMN_TEXT_OR_NULL:
     case COLUMN_DRIFT_SUBJECT:
+    case COLUMN_LISTED_TEXT:
         memcpy(&text, member, sizeof(text));
         return get_bytes(value, text.data, text.size);
     case COLUMN_EVENT_OWNER:
@@ -377,6 +383,8 @@ bool store_column_set(const struct store_column *column, void *row,
     case COLUMN_CUT_PLACE:
     case COLUMN_CUT_HASH:
     case COLUMN_CUT_METADATA:
+    case COLUMN_LISTED_TEXT:
+    case COLUMN_LISTED_NUMBER:
     case COLUMN_REPLACED_SEQ:
     case COLUMN_REPLACED_HASH:
     case COLUMN_KIND_COUNT:

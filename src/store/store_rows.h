@@ -118,9 +118,31 @@
     FIRST(payload, DOCUMENT_PAYLOAD, payload)                                                      \
     NEXT(metadata_at, CUT_PLACE, cut)                                                              \
     NEXT(metadata_hash, CUT_HASH, cut)
+#define STORE_DOCUMENT_LISTED(FIRST, NEXT)                                                         \
+    FIRST(owner, LISTED_TEXT, listed.owner)                                                        \
+    NEXT(updated_at, LISTED_NUMBER, listed.updated_at_ms)                                          \
+    NEXT(parent_run_id, LISTED_TEXT, listed.parent_run_id)                                         \
+    NEXT(title, LISTED_TEXT, listed.title)                                                         \
+    NEXT(tags, LISTED_TEXT, listed.tags)
 #define STORE_DOCUMENTS(FIRST, NEXT)                                                               \
     STORE_DOCUMENT_KEY(FIRST, NEXT)                                                                \
-    STORE_DOCUMENT_VALUES(NEXT, NEXT) STORE_DOCUMENT_PAYLOAD(NEXT, NEXT)
+    STORE_DOCUMENT_VALUES(NEXT, NEXT)                                                              \
+    STORE_DOCUMENT_PAYLOAD(NEXT, NEXT) STORE_DOCUMENT_LISTED(NEXT, NEXT)
+
+/* Entities and their documents as lists read them; all of it is joined. */
+#define STORE_LIST_ENTITY(FIRST, NEXT)                                                             \
+    FIRST(ref, NUMBER, ref)                                                                        \
+    NEXT(id, TEXT, id)                                                                             \
+    NEXT(status, TEXT_OR_NULL, status)                                                             \
+    STORE_ENTITY_OWNER(NEXT, NEXT)                                                                 \
+    NEXT(worker_id, TEXT_OR_NULL, worker_id)                                                       \
+    NEXT(created_at, NUMBER, created_at_ms)
+#define STORE_LIST_DOCUMENT(FIRST, NEXT)                                                           \
+    FIRST(updated_at, NUMBER_OR_NULL, updated_at_ms)                                               \
+    NEXT(parent_run_id, TEXT_OR_NULL, parent_run_id)                                               \
+    NEXT(title, TEXT_OR_NULL, title)                                                               \
+    NEXT(tags, TEXT_OR_NULL, tags)
+#define STORE_LIST_ROWS(FIRST, NEXT) STORE_LIST_ENTITY(FIRST, NEXT) STORE_LIST_DOCUMENT(NEXT, NEXT)
 
 #define STORE_CHECKPOINT_KEY(FIRST, NEXT)                                                          \
     FIRST(entity_ref, NUMBER, entity_ref)                                                          \
@@ -228,7 +250,9 @@ enum store_column_kind {
     COLUMN_CUT_PLACE,        /* the place of the metadata; NULL: the row is not cut */
     COLUMN_CUT_HASH,         /* of the metadata */
     COLUMN_CUT_METADATA,     /* the metadata */
-    COLUMN_PROJECTION,       /* a document kind, by name */
+    COLUMN_LISTED_TEXT,      /* of a document, for lists; an absent text is NULL */
+    COLUMN_LISTED_NUMBER,
+    COLUMN_PROJECTION, /* a document kind, by name */
     COLUMN_PROJECTION_OR_NONE,
     COLUMN_REASON,        /* enum reason, by code */
     COLUMN_DRIFT_SUBJECT, /* a drift has a subject, a projection, or both */
@@ -282,6 +306,7 @@ extern const struct store_layout store_quota_layout;
 extern const struct store_layout store_operator_key_layout;
 extern const struct store_layout store_single_use_layout;
 extern const struct store_layout store_owner_layout;
+extern const struct store_layout store_list_layout;
 extern const struct store_layout store_minted_id_layout;
 extern const struct store_layout store_property_layout;
 
@@ -294,9 +319,10 @@ struct store_value {
 
 /* n number, s small number, t text, b bytes, u uuid. */
 char store_column_type(const struct store_column *column);
-/* Statements do not select what a cut payload consists of: they restore the payload. */
+/* Statements do not select what a cut payload consists of: they restore the payload. Nor what only
+ * lists read. */
 static inline bool store_column_is_selected(const struct store_column *column) {
-    return column->kind < COLUMN_CUT_PLACE || column->kind > COLUMN_CUT_METADATA;
+    return column->kind < COLUMN_CUT_PLACE || column->kind > COLUMN_LISTED_NUMBER;
 }
 /* How many columns a statement selects. */
 size_t store_layout_selected(const struct store_layout *layout);

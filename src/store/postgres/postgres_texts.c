@@ -95,7 +95,8 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
     [STATEMENT_PUT_DOCUMENTS + (kind)] = {                                                         \
         "INSERT INTO " table                                                                       \
         " " LAST_ROWS(STORE_DOCUMENTS, STORE_DOCUMENT_KEY) "DO UPDATE SET " STORE_UPDATES(         \
-            STORE_DOCUMENT_VALUES) STORE_DOCUMENT_PAYLOAD(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE),   \
+            STORE_DOCUMENT_VALUES) STORE_DOCUMENT_PAYLOAD(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE)    \
+            STORE_DOCUMENT_LISTED(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE),                           \
         ROWS(document, 0, STORE_DOCUMENTS)},
 #define DOCUMENT_PAYLOAD WHOLE_PAYLOAD("d", "d.entity_ref")
 #define DOCUMENT_VALUES                                                                            \
