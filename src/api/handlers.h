@@ -48,9 +48,13 @@ void handle_run(struct exchange *exchange);
 void handle_run_receipt(struct exchange *exchange);
 void handle_worker(struct exchange *exchange);
 
-/* lists.c */
+/* entity_lists.c; own: of the token */
 void handle_runs(struct exchange *exchange);
 void handle_workers(struct exchange *exchange);
+void handle_own_runs(struct exchange *exchange);
+void handle_own_workers(struct exchange *exchange);
+
+/* lists.c */
 void handle_topics(struct exchange *exchange);
 void handle_topic_policy(struct exchange *exchange);
 void handle_topic(struct exchange *exchange);

@@ -1,14 +1,12 @@
-/* GET /internal/v1/runs, /workers and /topics: rows in the order of their keys, those that match
- * the filters. GET /v1/topics/{topic}: one topic.
+/* GET /internal/v1/topics: topics in the order of their names, those that match the filters.
+ * GET /v1/topics/{topic}: one topic.
  *
- * A list is read by the index of the keys. A request looks at a bounded number of rows, whether
- * they match or not, so that a rare status costs several requests and never one long read. */
+ * A list is read by the index of the names. A request looks at a bounded number of rows, whether
+ * they match or not, so that a rare class costs several requests and never one long read. */
 #include <stdlib.h>
 
 #include "api/api.h"
 #include "api/handlers.h"
-#include "authority/entity_state.h"
-#include "authority/event_write.h"
 #include "base/limits.h"
 #include "delivery/access.h"
 #include "http/store_read.h"
@@ -20,20 +18,14 @@
 
 enum filter {
     FILTER_AFTER,
-    FILTER_STATUS,
-    FILTER_USER,
-    FILTER_GUEST,
-    FILTER_ORG,
     FILTER_CLASS,
     FILTER_PREFIX,
     FILTER_COUNT,
 };
 
-/* The route says which of them a list takes. */
 static const char *const filter_names[FILTER_COUNT] = {
-    [FILTER_AFTER] = "after",        [FILTER_STATUS] = "status",
-    [FILTER_USER] = "owner_user_id", [FILTER_GUEST] = "owner_guest_scope",
-    [FILTER_ORG] = "org_id",         [FILTER_CLASS] = "class",
+    [FILTER_AFTER] = "after",
+    [FILTER_CLASS] = "class",
     [FILTER_PREFIX] = "prefix",
 };
 
@@ -70,25 +62,6 @@ static bool takes_row(struct store_read *read, struct slice key) {
 
 static bool matches(struct slice filter, struct slice value) {
     return !filter.data || (value.data && slice_equal(filter, value));
-}
-
-static enum status list_entity(void *user, const struct store_entity *entity) {
-    struct store_read *read = user;
-    struct buffer *out = &read->out;
-    struct row_list *list = read->state;
-    const struct slice *filters = list->filters;
-    if (!takes_row(read, entity->id))
-        return STATUS_LIMIT_REACHED;
-    if (!matches(filters[FILTER_STATUS], entity->status) ||
-        !matches(filters[FILTER_USER], entity->owner.user_id) ||
-        !matches(filters[FILTER_GUEST], entity->owner.guest_scope) ||
-        !matches(filters[FILTER_ORG], entity->owner.org_id))
-        return buffer_status(&list->last);
-    if (list->count++ > 0)
-        buffer_append_byte(out, ',');
-    return buffer_note(out, entity->kind == ENTITY_RUN
-                                ? run_write_json(out, entity)
-                                : worker_write_json(out, entity, read->now_ms));
 }
 
 /* {topic, stream_id, topic_class, qos_tier, window{oldest_seq, head_seq, replay_budget_events}}. A
@@ -150,10 +123,7 @@ static void read_list(struct store_read *read, struct store_session *store) {
     struct slice prefix = filters[FILTER_PREFIX].data ? filters[FILTER_PREFIX] : SLICE("");
     buffer_append_slice(out, SLICE("{\"items\":["));
     enum status status =
-        read->entity_kind == ENTITY_TOPIC
-            ? store_list_topics(store, prefix, after, LIST_PAGE_READS_MAX + 1, read, list_topic)
-            : store_list_entities(store, read->entity_kind, after, LIST_PAGE_READS_MAX + 1, read,
-                                  list_entity);
+        store_list_topics(store, prefix, after, LIST_PAGE_READS_MAX + 1, read, list_topic);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
     buffer_append_slice(out, SLICE("],\"next_cursor\":"));
@@ -167,24 +137,8 @@ static void read_list(struct store_read *read, struct store_session *store) {
 
 /* ---- the request ---- */
 
-/* A misspelt status or class would match nothing. */
-static const char *fault_of(const struct row_list *list, enum entity_kind kind) {
-    struct slice status = list->filters[FILTER_STATUS];
-    struct slice class_name = list->filters[FILTER_CLASS];
-    enum run_state run_state;
-    enum worker_state worker_state;
-    enum topic_class topic_class;
-    if (status.data && kind == ENTITY_RUN && !run_state_parse(status, &run_state))
-        return "status must be a state of a run.";
-    if (status.data && kind == ENTITY_WORKER && !worker_state_parse(status, &worker_state))
-        return "status must be a state of a worker.";
-    return class_name.data && !topic_class_of(class_name, &topic_class)
-               ? "class must be a topic class."
-               : NULL;
-}
-
-static void handle_list(struct exchange *exchange, enum entity_kind kind) {
-    struct store_read *read = store_read_new(exchange, kind, read_list);
+void handle_topics(struct exchange *exchange) {
+    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_list);
     if (!read)
         return;
     struct row_list *list = calloc(1, sizeof(*list));
@@ -207,27 +161,18 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
         status == STATUS_INVALID_REQUEST
             ? "limit is a whole number from 1 to 1000; a text has up to 2048 bytes."
             : NULL;
-    if (status == STATUS_OK) {
-        message = fault_of(list, kind);
-        status = message ? STATUS_INVALID_REQUEST : STATUS_OK;
+    /* A misspelt class would match nothing. */
+    struct slice class_name = list->filters[FILTER_CLASS];
+    enum topic_class topic_class;
+    if (status == STATUS_OK && class_name.data && !topic_class_of(class_name, &topic_class)) {
+        message = "class must be a topic class.";
+        status = STATUS_INVALID_REQUEST;
     }
     if (status == STATUS_OK)
         store_read_post(read);
     else
         exchange_answer_error(exchange,
                               &(struct exchange_error){.status = status, .message = message});
-}
-
-void handle_runs(struct exchange *exchange) {
-    handle_list(exchange, ENTITY_RUN);
-}
-
-void handle_workers(struct exchange *exchange) {
-    handle_list(exchange, ENTITY_WORKER);
-}
-
-void handle_topics(struct exchange *exchange) {
-    handle_list(exchange, ENTITY_TOPIC);
 }
 
 /* ---- one topic ---- */

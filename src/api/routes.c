@@ -42,17 +42,20 @@
 
 /* Names of query parameters, for the last column. Routes that read answer 400 to other names, since
  * a misspelt one would change the answer unnoticed. */
-#define NONE     ""
-#define ANY      NULL /* not checked: writes, health checks, metrics, WebSockets, event streams */
-#define EVENTS   "after_seq since epoch limit"
-#define ENTITIES "after limit org_id owner_guest_scope owner_user_id status"
-#define POLL     "after_seq since epoch from replay form limit wait_ms"
+#define NONE   ""
+#define ANY    NULL /* not checked: writes, health checks, metrics, WebSockets, event streams */
+#define EVENTS "after_seq since epoch limit"
+#define ENTITIES                                                                                   \
+    "after limit count sort status owner_user_id owner_guest_scope org_id created_after "          \
+    "created_before updated_after updated_before"
+#define RUNS ENTITIES " tag parent_run_id worker_id title"
+#define POLL "after_seq since epoch from replay form limit wait_ms"
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, NO_KEY, ANY},
     {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0, NO_KEY, ANY},
     APPEND_POST("/runs", handle_run_create),
-    OPERATOR_GET("/runs", handle_runs, ENTITIES),
+    OPERATOR_GET("/runs", handle_runs, RUNS),
     OPERATOR_GET("/runs/{run_id}", handle_run, NONE),
     {HTTP1_METHOD_GET, "/v1/runs/{run_id}", handle_run, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_RUN,
      ROLE_READ, NONE},
@@ -100,6 +103,9 @@ static const struct route routes[] = {
     MINT_POST("/api/sync/token"),
     MINT_POST("/api/v1/sync/token"),
     MINT_POST("/internal/v1/sync/token"),
+    {HTTP1_METHOD_GET, "/v1/runs", handle_own_runs, 0, ROUTE_TOKEN_OR_OPERATOR, ROLE_READ, RUNS},
+    {HTTP1_METHOD_GET, "/v1/workers", handle_own_workers, 0, ROUTE_TOKEN_OR_OPERATOR, ROLE_READ,
+     ENTITIES},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}", handle_topic, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC,
      ROLE_READ, NONE},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/messages", handle_messages, 0,
