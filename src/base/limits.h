@@ -202,6 +202,8 @@
     X(LIST_PAGE_BYTES,                   1 << 20,  BYTES, WITHIN,       1, "size at which a page of runs, workers or topics ends")                           \
     X(LIST_PAGE_ITEMS_MAX,               1000,     ITEMS, WITHIN,       1, "items in a page of a list")                                                      \
     X(LIST_PAGE_READS_MAX,               10000,    ITEMS, WITHIN,       1, "rows read for such a page, whether they match its filters or not")               \
+    X(TREE_PAGE_EVENTS_MAX,               10000,   ITEMS, WITHIN,       1, "events read for a page of the tree of a run")                                    \
+    X(TREE_PAGE_BYTES,                    16 << 20, BYTES, WITHIN,       1, "payloads read for such a page, after which it ends")                            \
     X(REPLAY_PAGE_BYTES,                 256 << 10, BYTES, WITHIN,       1, "size at which a page of a replay is sent")                                      \
     X(REPLAY_PAGE_EVENTS_MAX,            1024,      ITEMS, WITHIN,       1, "events in a page of a replay")                                                  \
     X(SNAPSHOT_PAGE_BYTES,               64 << 10,  BYTES, WITHIN,       1, "size at which a page of a snapshot is sent")                                    \
