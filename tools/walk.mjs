@@ -1,35 +1,53 @@
 #!/usr/bin/env node
-// tools/walk.mjs [--list | --calls]: the files of src/ that a request walks through, from a trace of the real binary.
+// tools/walk.mjs [--main] [--list | --calls] [--tree FOLDER]: the files of src/ that a request walks through, from a trace
+// of the real binary.
 //
 // Three walks: one append of an event of a run until its answer (with no subscriber), the same event until it is on a
 // Phoenix socket, and a join with a stale cursor until the snapshot is there. Each is recorded several times, and only
 // what every recording has counts, so that timers do not. Calls of tools and codecs (base/, wire/, inline functions of
 // headers) are passed over: what they call back counts as called by their caller. Of the rest each walk has
-//   files      that run at all, and in brackets those that call another file: a reader passes through these
+//   files      that run at all
 //   folders    of src/
 //   crossings  pairs of files of which one calls the other, and starts of a thread's turn; repetitions count once
 //   returns    crossings after which the calling function calls on, so that a reader must come back
-// A count by hand is smaller than this one, because a reader skips what the names of functions explain.
+// --main passes over the leaves too: the files that call no other file. They answer a question of their caller, and
+// their names say which. A reader has to pass through what remains.
 // --list prints the files in the order of their first call, --calls prints the functions, each with its file.
-// It needs gcc, addr2line and the packages of scripts/setup. It builds the preset "trace" in build/trace.
+// --tree walks through another checkout with its own tests/lib, for example an older one, to compare it by the same count.
+// It needs gcc, addr2line and the packages of scripts/setup. It builds the checkout with a recorder in its build/trace.
 import { execFileSync, spawnSync } from "node:child_process";
-import { closeSync, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeSync } from "node:fs";
+import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const HERE = fileURLToPath(new URL("..", import.meta.url));
+const flag = { type: "boolean" };
+const { values: options } = parseArgs({ options: { main: flag, list: flag, calls: flag, tree: { type: "string", default: HERE } } });
+const ROOT = resolve(options.tree);
 const BUILD = join(ROOT, "build/trace");
 const RECORDINGS = 5;
 const TOOLS = /^src\/(base|wire)\/|\.h$/; // a reader need not open them to follow the path
 const IS_RETURN = 1n << 63n; // as in tests/support/trace_calls.c
 const FOLDERS = /^src\/(.*)\//;
 
-for (const args of [["--preset", "trace"], ["--build", BUILD, "--target", "khala"]]) execFileSync("cmake", args, { cwd: ROOT, stdio: ["ignore", "ignore", "inherit"] });
+/** Builds khala with a call of the recorder before and after each function. */
+function build() {
+  const run = (command, ...args) => execFileSync(command, args, { stdio: ["ignore", "ignore", "inherit"] });
+  const recorder = join(BUILD, "trace_calls.o");
+  mkdirSync(BUILD, { recursive: true });
+  run("gcc", "-D_GNU_SOURCE", "-O2", "-c", join(HERE, "tests/support/trace_calls.c"), "-o", recorder);
+  run("cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_C_COMPILER=gcc", "-DCMAKE_BUILD_TYPE=Debug",
+    "-DCMAKE_C_FLAGS=-finstrument-functions", `-DCMAKE_EXE_LINKER_FLAGS=${recorder}`);
+  run("cmake", "--build", BUILD, "--target", "khala");
+}
+
+build();
 process.env.KHALA_BINARY = join(BUILD, "khala");
 process.env.KHALA_BUILD = BUILD;
-const { operate, UNHURRIED } = await import("../tests/lib/operator.mjs");
-const { Client } = await import("../tests/lib/phoenix.mjs");
+const { operate, UNHURRIED } = await import(join(ROOT, "tests/lib/operator.mjs"));
+const { Client } = await import(join(ROOT, "tests/lib/phoenix.mjs"));
 
 /** What tests/support/trace_calls.c writes. */
 class Trace {
@@ -76,7 +94,7 @@ class Functions {
     const lines = stdout.split("\n");
     unknown.forEach((one, i) => {
       const file = relative(ROOT, lines[2 * i + 1].replace(/:\d+.*$/, ""));
-      this.#known.set(one, { name: lines[2 * i], file, isPassedOver: !file.startsWith("src/") || TOOLS.test(file) });
+      this.#known.set(one, { name: lines[2 * i], file, isTool: !file.startsWith("src/") || TOOLS.test(file) });
     });
   }
 
@@ -86,8 +104,8 @@ class Functions {
 }
 
 /** One recording: its functions in the order of their first call, its crossings, and those of them that are returns. */
-function walkOf(calls, functions) {
-  functions.learn(calls.map(([address]) => address));
+function walkOf(calls, functions, leaves) {
+  const isPassedOver = (one) => one.isTool || leaves.has(one.file);
   const stacks = new Map();
   const walk = { called: new Map(), crossings: new Set(), returns: new Set() };
   for (const [address, thread, isReturn] of calls) {
@@ -99,8 +117,8 @@ function walkOf(calls, functions) {
       continue;
     }
     const callee = functions.of(address);
-    if (!callee.isPassedOver) {
-      const caller = stack.findLast((frame) => !frame.function.isPassedOver);
+    if (!isPassedOver(callee)) {
+      const caller = stack.findLast((frame) => !isPassedOver(frame.function));
       const crossing = `${caller?.function.file ?? ""} ${callee.file}`;
       walk.called.set(`${callee.file} ${callee.name}`, callee);
       caller?.left.forEach((one) => walk.returns.add(one));
@@ -117,16 +135,23 @@ function walkOf(calls, functions) {
 
 const common = (sets) => sets.reduce((some, one) => new Set([...some].filter((value) => one.has(value))));
 
-function report(name, walks) {
+/** What all recordings of a walk have. */
+function walkOfAll(recordings, functions, leaves) {
+  const walks = recordings.map((calls) => walkOf(calls, functions, leaves));
   const called = [...common(walks.map((walk) => new Set(walk.called.keys())))].map((key) => walks[0].called.get(key));
   const crossings = common(walks.map((walk) => walk.crossings));
-  const returns = common(walks.map((walk) => walk.returns));
-  const files = new Set(called.map((one) => one.file));
-  const passed = [...files].filter((file) => [...crossings].some((crossing) => crossing.startsWith(`${file} `)));
+  return { called, crossings, returns: common(walks.map((walk) => walk.returns)), files: new Set(called.map((one) => one.file)) };
+}
+
+function report(name, recordings, functions) {
+  let walk = walkOfAll(recordings, functions, new Set());
+  const callers = new Set([...walk.crossings].map((crossing) => crossing.split(" ")[0]));
+  if (options.main) walk = walkOfAll(recordings, functions, new Set([...walk.files].filter((file) => !callers.has(file))));
+  const { called, crossings, returns, files } = walk;
   const folders = new Set([...files].map((file) => file.match(FOLDERS)[1].split("/")[0]));
-  console.log(`${name}: ${files.size} files (${passed.length}), ${folders.size} folders, ${crossings.size} crossings, ${returns.size} returns`);
-  if (process.argv.includes("--list")) console.log([...files].map((file) => `  ${file}`).join("\n"));
-  if (process.argv.includes("--calls")) console.log(called.map((one) => `  ${one.file} ${one.name}`).join("\n"));
+  console.log(`${name}: ${files.size} files, ${folders.size} folders, ${crossings.size} crossings, ${returns.size} returns`);
+  if (options.list) console.log([...files].map((file) => `  ${file}`).join("\n"));
+  if (options.calls) console.log(called.map((one) => `  ${one.file} ${one.name}`).join("\n"));
   return files;
 }
 
@@ -143,14 +168,16 @@ try {
   for (let i = 0; i < 20; i++) await append();
 
   const gather = async (act, prepare = () => {}) => {
-    const walks = [];
+    const recordings = [];
     for (let i = 0; i < RECORDINGS; i++) {
       const prepared = await prepare();
-      walks.push(walkOf(await trace.record(() => act(prepared)), functions));
+      const calls = await trace.record(() => act(prepared));
+      functions.learn(calls.map(([address]) => address));
+      recordings.push(calls);
     }
-    return walks;
+    return recordings;
   };
-  const appendFiles = report("append to its answer", await gather(append));
+  const appendFiles = report("append to its answer", await gather(append), functions);
   const client = await Client.join(operator);
   await client.subscribe({ topics: [topic], from: "head" });
   await client.until(() => client.run(topic).completes > 0, "the topic");
@@ -159,14 +186,14 @@ try {
     await append();
     await client.until(() => client.run(topic).updates.length > before, "the event");
   });
-  const live = report("append to its answer and to a Phoenix socket", both);
+  const live = report("append to its answer and to a Phoenix socket", both, functions);
   console.log(`commit to a Phoenix socket: ${[...live].filter((file) => !appendFiles.has(file)).length} files that the append alone does not walk`);
   const summaries = "runtime.run_summaries";
   report("stale join to its snapshot", await gather(async (joined) => {
     await joined.refused("sync:subscribe", { topics: [summaries], resume_after: { [summaries]: 1_000_000 } });
     await joined.subscribe({ topics: [summaries], bootstrap: true });
     await joined.until(() => joined.run(summaries).completes > 0, "the snapshot and what follows");
-  }, () => Client.join(operator)));
+  }, () => Client.join(operator)), functions);
 } finally {
   for (const end of ends) await end();
   rmSync(place, { recursive: true, force: true });
