@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "authority/entity_state.h"
-#include "authority/producer.h"
 #include "authority/run_report.h"
 #include "base/hex.h"
 #include "base/utf8.h"
@@ -233,6 +232,35 @@ static enum status read_conditions(struct reading *reading) {
     return read_repeat(reading);
 }
 
+static enum status claim(struct slice *given, struct slice own, bool is_filled,
+                         struct arena *arena) {
+    if (given->data && !(own.data && slice_equal(*given, own)))
+        return STATUS_OWNER_MISMATCH;
+    if (!is_filled || given->data || !own.data)
+        return STATUS_OK;
+    *given = arena_copy(arena, own);
+    return given->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+}
+
+/* A producer may name no other owner than its own. Runs, workers and notifications that it creates
+ * get its owner. */
+static enum status claim_owner(struct append_request *request, struct arena *arena) {
+    if (!request->producer)
+        return STATUS_OK;
+    const struct owner *own = &request->producer->identity;
+    struct owner *owner = &request->owner;
+    /* An event of an application topic may have no owner: every reader of the topic sees it. */
+    bool is_filled = request->kind == APPEND_RUN_CREATE || request->kind == APPEND_WORKER_CREATE ||
+                     request->kind == APPEND_NOTIFICATION;
+    enum status status = claim(&owner->user_id, own->user_id, is_filled, arena);
+    if (status == STATUS_OK)
+        status = claim(&owner->guest_scope, own->guest_scope, is_filled, arena);
+    if (status == STATUS_OK)
+        status = claim(&owner->org_id, own->org_id, is_filled, arena);
+    bool has_owner = owner->user_id.data || owner->guest_scope.data || owner->org_id.data;
+    return status == STATUS_OK && is_filled && !has_owner ? STATUS_OWNER_MISMATCH : status;
+}
+
 static enum status read_owner(struct reading *reading) {
     struct owner *owner = &reading->request->owner;
     if (is_given(reading, FIELD_OWNER_USER_ID) && is_given(reading, FIELD_OWNER_GUEST_SCOPE))
@@ -245,7 +273,7 @@ static enum status read_owner(struct reading *reading) {
             read_text(reading, FIELD_OWNER_GUEST_SCOPE, APPEND_ID_BYTES_MAX, &owner->guest_scope);
     if (status == STATUS_OK)
         status = read_text(reading, FIELD_ORG_ID, APPEND_ID_BYTES_MAX, &owner->org_id);
-    return status == STATUS_OK ? producer_claim_owner(reading->request, reading->arena) : status;
+    return status == STATUS_OK ? claim_owner(reading->request, reading->arena) : status;
 }
 
 /* The fields of an event. A notification may leave out its type. */

@@ -94,10 +94,11 @@ enum status ledger_begin(struct ledger *ledger, struct clock_reading now) {
     return STATUS_OK;
 }
 
-void ledger_gather(struct ledger *ledger, const struct append_request *request,
-                   struct arena *arena) {
+void ledger_gather(struct ledger *ledger, struct append_group *group) {
     const struct lookup_sources sources = {&ledger->cache, &ledger->recent, &ledger->batch.arena};
-    lookups_gather(&ledger->lookups, &sources, request, arena);
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK)
+            lookups_gather(&ledger->lookups, &sources, &group->requests[i], &group->arena);
 }
 
 enum status ledger_prefetch(struct ledger *ledger) {

@@ -1,9 +1,8 @@
 /* The ledger: the writer's memory of the log, and the batch of events that is being formed.
- * A batch is: ledger_begin, ledger_gather for each request in order, ledger_prefetch, rules_apply
- * for each request in the same order, then ledger_committed or ledger_forget. Each request sees the
- * effects of the requests before it. Only ledger_begin and ledger_prefetch read the store.
- * Thread: the writer's.
- * Memory: a bounded cache, a bounded set of ids, one batch.
+ * A batch is: ledger_begin, ledger_gather for each group in order, ledger_prefetch,
+ * rules_apply_group for each group in the same order, then ledger_committed or ledger_forget. Each
+ * request sees the effects of the requests before it. Only ledger_begin and ledger_prefetch read
+ * the store. Thread: the writer's. Memory: a bounded cache, a bounded set of ids, one batch.
  * Errors: the store's statuses from the calls that use the store; STATUS_OUT_OF_MEMORY.
  * Invariant: nothing that was applied counts until ledger_committed. ledger_forget undoes all of
  * it. */
@@ -57,9 +56,8 @@ void ledger_release(struct ledger *ledger);
 /* Reads the state of the store again if the last batch failed: STATUS_STORE_UNAVAILABLE if that is
  * not possible yet, STATUS_WRITER_LOST if it never will be. */
 MUST_CHECK enum status ledger_begin(struct ledger *ledger, struct clock_reading now);
-/* Gathers the lookups of the request. arena is its group's. */
-void ledger_gather(struct ledger *ledger, const struct append_request *request,
-                   struct arena *arena);
+/* Gathers the lookups of all requests that were not refused before. */
+void ledger_gather(struct ledger *ledger, struct append_group *group);
 /* Asks the store for all of it at once. Unless the status is STATUS_OK, no request may be applied,
  * and the caller calls ledger_forget. */
 MUST_CHECK enum status ledger_prefetch(struct ledger *ledger);

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 #include "authority/append.h"
-#include "authority/committer.h"
 #include "authority/outbox.h"
+#include "authority/projection.h"
 #include "authority/rules/rules.h"
 #include "authority/writer_queue.h"
 #include "base/limits.h"
@@ -26,6 +26,8 @@
 #define FAILURE_LOG_NS ((uint64_t)1000000000)
 /* Not a reason: the last commit succeeded. */
 #define NOT_FAILING REASON_COUNT
+/* While derived rows are refused: each attempt folds all missed events again. */
+#define DERIVE_PAUSE_NS ((uint64_t)1000000000)
 /* Between two attempts to take the writer role, while no request comes. */
 #define ROLE_PAUSE_MS 250
 
@@ -35,6 +37,7 @@ struct writer_counters {
     _Atomic uint64_t refused;
     _Atomic uint64_t deduplicated;
     _Atomic uint64_t commit_failures;
+    _Atomic uint64_t underived;
     _Atomic uint64_t cursor_ms;
 };
 
@@ -54,9 +57,10 @@ struct writer {
     struct follow follow;
     bool is_failure_logged;     /* once for each outage, */
     uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
-    struct committer committer;
-    struct outbox *outbox; /* NULL: the store has none, or it is not polled */
-    uint64_t poll_at_ns;   /* when the outbox is read next */
+    bool is_underived;          /* the last commit left out the derived rows */
+    uint64_t derive_at_ns;      /* until then, events are stored without them */
+    struct outbox *outbox;      /* NULL: the store has none, or it is not polled */
+    uint64_t poll_at_ns;        /* when the outbox is read next */
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
@@ -125,13 +129,100 @@ static void note_cursor(struct writer *writer) {
                               memory_order_relaxed);
 }
 
-static void finish(struct writer *writer) {
+static enum status commit_rows(struct writer *writer, const struct store_batch *rows) {
+    uint64_t begun_ns = clock_now().mono_ns;
+    enum status status = store_commit(writer->session, rows);
+    bool failed = status != STATUS_OK;
+    metrics_observe(METRIC_STORE_COMMIT_DURATION_SECONDS, METRIC_PLAIN,
+                    clock_now().mono_ns - begun_ns, 1);
+    metrics_add(METRIC_STORE_COMMITS,
+                METRIC_LABELS(failed ? LABEL_OUTCOME_FAILED : LABEL_OUTCOME_OK), 1);
+    if (failed)
+        return status;
+    metrics_observe(METRIC_STORE_COMMIT_EVENTS, METRIC_PLAIN, rows->event_count, 1);
+    metrics_add(METRIC_APPEND_EVENTS, METRIC_PLAIN, rows->event_count);
+    return STATUS_OK;
+}
+
+/* Stores the events alone, with a mark that their derived rows are missing. */
+static enum status commit_events(struct writer *writer, struct store_batch *rows) {
+    const struct projection *projection = writer->options.projection;
+    struct ledger_batch *batch = &writer->ledger.batch;
+    ledger_batch_fill(batch, rows);
+    usages_fill(&writer->ledger.usages, rows);
+    rows->unprojected_from = batch->first_log_id;
+    enum status status = commit_rows(writer, rows);
+    if (status == STATUS_OK)
+        projection->unprojected(projection->user, batch->first_log_id);
+    return status;
+}
+
+/* The rows contradict stored ones, or a derived table is damaged: the same rows would fail again.
+ * That does not prevent events from being stored. The tables are repaired now, as far as they can
+ * be, and the projection folds the missed events from the log afterwards. */
+static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
+    struct ledger *ledger = &writer->ledger;
+    char error[STORE_MESSAGE_MAX];
+    snprintf(error, sizeof(error), "%s", store_session_error(writer->session));
+    enum status healed = store_heal(writer->session, ledger->now.wall_ms);
+    enum status status = commit_events(writer, rows);
+    if (status != STATUS_OK)
+        return status;
+    count(&writer->counters.underived, 1);
+    /* A repair that did not help is not tried again with every commit. */
+    if (writer->is_underived || healed != STATUS_OK)
+        writer->derive_at_ns = ledger->now.mono_ns + DERIVE_PAUSE_NS;
+    if (!writer->is_underived)
+        log_event(LOG_ERROR, "store.derived_refused", log_str("error", error),
+                  log_str("effect", "events are kept; documents wait for a repair"));
+    writer->is_underived = true;
+    return STATUS_OK;
+}
+
+/* Folds the events of the batch and stores it. Sets *rows to the rows that were stored. */
+static enum status fold_and_commit(struct writer *writer, struct store_batch *rows) {
+    struct ledger *ledger = &writer->ledger;
+    struct ledger_batch *batch = &ledger->batch;
+    const struct projection *projection = writer->options.projection;
+    ledger_batch_fill(batch, rows);
+    usages_fill(&ledger->usages, rows);
+    if (!projection || batch->event_count == 0)
+        return commit_rows(writer, rows);
+    if (ledger->now.mono_ns < writer->derive_at_ns)
+        return commit_events(writer, rows);
+    uint64_t topic_ref = ledger->state.topic_ref;
+    projection->begin(projection->user, writer->session, ledger->now.wall_ms);
+    for (size_t i = 0; i < batch->event_count; i++)
+        projection->fold(projection->user, &batch->states[i], &batch->events[i]);
+    projection->collect(projection->user, &batch->arena, rows, &ledger->state.topic_ref);
+    bool is_derived = rows->document_count > 0 || rows->checkpoint_count > 0 ||
+                      rows->journal_count > 0 || rows->drift_count > 0 ||
+                      rows->topic_count > batch->topic_count;
+    enum status status = commit_rows(writer, rows);
+    if (status == STATUS_OK) {
+        projection->committed(projection->user);
+        if (is_derived && writer->is_underived)
+            log_event(LOG_INFO, "store.derived_recovered",
+                      log_int("log_id", (int64_t)ledger->state.log_id));
+        writer->is_underived = writer->is_underived && !is_derived;
+        return STATUS_OK;
+    }
+    projection->abandoned(projection->user);
+    bool is_damage = status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT ||
+                     status == STATUS_INTERNAL_ERROR;
+    if (!is_damage)
+        return status;
+    ledger->state.topic_ref = topic_ref;
+    return commit_underived(writer, rows);
+}
+
+/* Commits the batch, and announces what it holds. */
+static void finish_batch(struct writer *writer) {
     struct ledger *ledger = &writer->ledger;
     struct store_batch rows;
     if (ledger->is_sound && ledger->batch.event_count + ledger->batch.outbox_count == 0)
         return;
-    enum status status =
-        ledger->is_sound ? committer_commit(&writer->committer, &rows) : STATUS_OUT_OF_MEMORY;
+    enum status status = ledger->is_sound ? fold_and_commit(writer, &rows) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
         fail_batch(writer, status);
         return;
@@ -253,7 +344,7 @@ static enum status begin_batch(struct writer *writer, struct mailbox_item *first
         /* An event among those of an import would end it, and would be part of no other log. */
         if (atomic_load_explicit(&writer->is_importing, memory_order_relaxed))
             append_group_refuse_new(group_of(item), STATUS_IMPORT_IN_PROGRESS);
-        rules_gather_group(ledger, group_of(item));
+        ledger_gather(ledger, group_of(item));
     }
     return ledger_prefetch(ledger);
 }
@@ -274,7 +365,7 @@ static void apply_groups(struct writer *writer, struct mailbox_item *first,
     if (status == STATUS_OK && writer->outbox && group_of(first) == outbox_group(writer->outbox))
         outbox_settle(writer->outbox, &writer->ledger.batch);
     if (status == STATUS_OK)
-        finish(writer);
+        finish_batch(writer);
     else
         fail_batch(writer, status);
 }
@@ -471,8 +562,6 @@ static enum status open_ledger(struct writer *writer) {
         status = outbox_open(&writer->outbox, options->outbox_row_bytes_max, options->policies);
     if (status == STATUS_OK)
         status = ledger_init(&writer->ledger, &ledger_options);
-    writer->committer =
-        (struct committer){.ledger = &writer->ledger, .projection = options->projection};
     if (status != STATUS_OK) {
         outbox_close(writer->outbox);
         store_session_close(writer->session);
@@ -623,7 +712,7 @@ struct writer_stats writer_stats(const struct writer *writer) {
         .refused = atomic_load_explicit(&counters->refused, memory_order_relaxed),
         .deduplicated = atomic_load_explicit(&counters->deduplicated, memory_order_relaxed),
         .commit_failures = atomic_load_explicit(&counters->commit_failures, memory_order_relaxed),
-        .underived = atomic_load_explicit(&writer->committer.underived, memory_order_relaxed),
+        .underived = atomic_load_explicit(&counters->underived, memory_order_relaxed),
         .cursor_ms = atomic_load_explicit(&counters->cursor_ms, memory_order_relaxed),
     };
 }

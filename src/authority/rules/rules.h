@@ -1,24 +1,20 @@
-/* The rules of appends: what a request of each kind does to the ledger, and the conditions that all
- * kinds share.
+/* The rules of appends: which producer may append, what a request of each kind does to the ledger,
+ * and the conditions that all kinds share.
  * Thread: the writer's.
  * Memory: answers, and events that answer a repeated request, live in the arena of the request's
  * group.
  * Errors: the status of the request is the answer. A request that is refused does not fail the
- * others.
- * Invariant: requests are applied or skipped in the order in which ledger_gather got them, each
- * exactly once, without a call to the store. The events of a run or worker hold all of its
- * attributes, so that the log alone rebuilds it. */
+ * others. A run or worker of another owner is refused as if it did not exist.
+ * Invariant: groups are applied in the order in which ledger_gather got them, each exactly once,
+ * without a call to the store. The events of a run or worker hold all of its attributes, so that
+ * the log alone rebuilds it. */
 #ifndef AUTHORITY_RULES_RULES_H
 #define AUTHORITY_RULES_RULES_H
 
 #include "authority/ledger.h"
 
-/* Sets the request's status and, if that is STATUS_OK, its answer. */
-void rules_apply(struct ledger *ledger, struct append_request *request, struct arena *arena);
-/* Leaves the request as it is. */
-void rules_skip(struct ledger *ledger, const struct append_request *request);
-/* All requests of a group that were not refused before. */
-void rules_gather_group(struct ledger *ledger, struct append_group *group);
+/* Sets the status of each request that was not refused before and, if that is STATUS_OK, its
+ * answer. */
 void rules_apply_group(struct ledger *ledger, struct append_group *group);
 
 /* ---- the rule of each kind ---- */

@@ -1,8 +1,17 @@
-/* Conditions that all kinds of appends share. An event that a request repeats is looked for by its
- * idempotency key, then by its event id: first in the batch under way, then among what the prefetch
- * found. If there is one, the content decides between its answer and a conflict. */
+/* What all kinds of appends share. A request passes three gates: its producer may append to the
+ * entity, the rule of its kind allows the event, and ledger_append finds it within the limits.
+ *
+ * Conditions belong to the second gate, and each rule asks for them. An event that a request
+ * repeats is looked for by its idempotency key, then by its event id: first in the batch under way,
+ * then among what the prefetch found. If there is one, the content decides between its answer and a
+ * conflict. */
 #include "authority/rules/rules.h"
 
+#include <assert.h>
+
+#include "auth/grant.h"
+#include "authority/append.h"
+#include "authority/entity_state.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
 
@@ -229,4 +238,148 @@ enum status rules_check_repeat(struct ledger *ledger, struct draft *draft,
     }
     request->event = event;
     return answer_repeated(ledger, draft);
+}
+
+/* ---- producers ---- */
+
+/* A producer is the principal of a token with the scope runtime.append, or runtime.cancel, which
+ * permits only run.cancel_requested. It appends for its own owner. The writer checks that, by the
+ * entity as it is at that moment, so no change is missed. entity NULL: it does not exist. */
+static enum status check_producer(struct append_request *request, const struct store_entity *entity,
+                                  struct arena *arena) {
+    const struct principal *producer = request->producer;
+    enum entity_kind kind = append_entity_kind(request->kind);
+    struct slice id = append_entity_id(request);
+    struct slice topic;
+    if (!producer)
+        return STATUS_OK;
+    bool is_cancel = request->kind == APPEND_RUN_EVENT &&
+                     slice_equal(request->event_type, SLICE(RUN_EVENT_CANCEL_REQUESTED));
+    if (!(producer->scopes & SCOPE_APPEND) && !is_cancel) {
+        request->refusal.message = "This token may append run.cancel_requested only. Other events "
+                                   "need the scope runtime.append.";
+        return STATUS_MISSING_SCOPE;
+    }
+    if (kind == ENTITY_AUDIT)
+        return STATUS_FORBIDDEN_TOPIC;
+    if (append_is_creation(request->kind) && principal_is_narrowed(producer)) {
+        request->refusal.message = "This token lists the topics or streams that it may append to, "
+                                   "so it creates no runs and no workers.";
+        return STATUS_FORBIDDEN_TOPIC;
+    }
+    /* A different run of the producer's own gets the same answer, so the answer does not reveal the
+     * owner of the id. */
+    if (append_is_creation(request->kind))
+        return !entity || principal_owns(producer, &entity->owner) ? STATUS_OK
+                                                                   : STATUS_ALREADY_EXISTS;
+    /* A topic that the projector writes has no id here, and the rules refuse it. */
+    if (!id.data)
+        return STATUS_OK;
+    enum status status = topic_name_of_entity(arena, kind, id, &topic);
+    if (status == STATUS_OK)
+        status = grant_check_append(producer, topic, entity ? &entity->owner : NULL);
+    /* A run of another owner is refused like one that does not exist. */
+    return status == STATUS_OWNER_MISMATCH ? entity_row(kind)->not_found : status;
+}
+
+/* ---- applying ---- */
+
+/* The rule of the request's kind. */
+static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
+    assert((unsigned)draft->request->kind < APPEND_KIND_COUNT);
+    switch (draft->request->kind) {
+    case APPEND_RUN_CREATE:
+        return rules_create_run(ledger, draft);
+    case APPEND_RUN_EVENT:
+        return rules_append_to_run(ledger, draft);
+    case APPEND_WORKER_CREATE:
+        return rules_create_worker(ledger, draft);
+    case APPEND_WORKER_HEARTBEAT:
+        return rules_heartbeat_worker(ledger, draft);
+    case APPEND_WORKER_STATUS:
+        return rules_set_worker_status(ledger, draft);
+    case APPEND_WORKER_EVENT:
+        return rules_append_to_worker(ledger, draft);
+    case APPEND_TOPIC_EVENT:
+        return rules_append_to_topic(ledger, draft);
+    case APPEND_AUDIT_EVENT:
+        return rules_audit(ledger, draft);
+    case APPEND_NOTIFICATION:
+        return rules_notify(ledger, draft);
+    case APPEND_KIND_COUNT:
+        break;
+    }
+    return STATUS_INTERNAL_ERROR;
+}
+
+/* Sets time and cursor of the event, which is also its id unless the client supplied one. An import
+ * must continue the log exactly where it ends. */
+static enum status begin_event(struct ledger *ledger, struct draft *draft) {
+    const struct append_import *import = draft->request->import;
+    const struct store_state *state = &ledger->state;
+    draft->time_ms = import ? import->recorded_at_ms : ledger->now.wall_ms;
+    if (import) {
+        draft->cursor = import->cursor;
+        bool follows = import->log_id == state->log_id + 1 &&
+                       (state->log_id == 0 || uuid_compare(&import->cursor, &state->cursor) > 0);
+        return follows ? STATUS_OK : STATUS_IMPORT_REFUSED;
+    }
+    if (state->log_id > 0 && uuid_compare(&ledger->minter.last, &state->cursor) < 0) {
+        enum status status = ledger_start_minting(ledger);
+        if (status != STATUS_OK)
+            return status;
+    }
+    /* A client that saw the last id may supply one slightly above it, which is the id that is
+     * minted next. Then another one is minted. The commit finds an id that was supplied too long
+     * ago to be remembered, and refuses the batch. */
+    do
+        draft->cursor = id_minter_next(&ledger->minter, ledger->now.wall_ms);
+    while (!draft->request->has_event_id && recent_ids_has_minted(&ledger->recent, &draft->cursor));
+    return STATUS_OK;
+}
+
+/* Sets the request's status and, if that is STATUS_OK, its answer. */
+static void apply(struct ledger *ledger, struct append_request *request, struct arena *arena) {
+    assert(request->status == STATUS_OK);
+    struct draft draft = {
+        .request = request,
+        .lookup = lookups_take(&ledger->lookups, request),
+        .arena = arena,
+        .type = request->event_type,
+        .payload = request->payload,
+    };
+    memcpy(draft.payload_hash, request->payload_hash, SHA256_BYTES);
+    request->status = draft.lookup->status;
+    if (request->status == STATUS_OK)
+        request->status = begin_event(ledger, &draft);
+    if (request->status == STATUS_OK) {
+        /* The entity as the requests before this one left it. */
+        const struct entity_entry *entry = draft.lookup->entry;
+        bool exists = entry && entry->status == STATUS_OK && ledger_find(&draft) == STATUS_OK;
+        request->status = check_producer(request, exists ? &draft.entity : NULL, arena);
+    }
+    if (request->status == STATUS_OK)
+        request->status = apply_rule(ledger, &draft);
+    if (request->status == STATUS_OK)
+        return;
+    request->event = (struct store_event){0};
+    /* A refusal is final. One that rests on this batch must not outlive the batch's failure. */
+    if (draft.rests_on_batch || ledger_is_under_way(ledger, &draft))
+        ledger_hold_back(ledger, &draft);
+}
+
+void rules_apply_group(struct ledger *ledger, struct append_group *group) {
+    for (size_t i = 0; i < group->request_count; i++) {
+        struct append_request *request = &group->requests[i];
+        if (request->status == STATUS_OK && group->order &&
+            append_order_blocks(group->order, request)) {
+            /* The request would overtake a refused one. */
+            (void)lookups_take(&ledger->lookups, request);
+            request->status = STATUS_NOT_ATTEMPTED;
+        } else if (request->status == STATUS_OK) {
+            apply(ledger, request, &group->arena);
+        }
+        if (group->order)
+            append_order_note(group->order, request);
+    }
 }
