@@ -117,9 +117,6 @@ void conn_continue(struct conn *conn);
 void conn_handle(struct conn *conn);
 /* A handler reads the body in pieces; its answer may come in pieces. */
 void conn_stream_body(struct conn *conn);
-/* The peer showed a wrong key or token. Returns how many milliseconds the answer waits, because
- * its address has shown many. The connection closes after such an answer. */
-MUST_CHECK uint64_t conn_charge_failure(struct conn *conn, bool is_token);
 /* Handles nothing meanwhile; the delayed event follows. */
 void conn_delay(struct conn *conn, uint64_t delay_ms);
 /* The answer is in conn->http->out: write it, then continue with the next request. */

@@ -10,22 +10,12 @@
 
 #include "http/http.h"
 
-/* The longest time that the answer to a wrong key or token waits. */
-#define AUTH_FAILURE_DELAY_MS_MAX 5000
-
 struct conn;
-struct principal;
 
 /* The accept hook of a loop whose owner is a struct http_loop. */
 void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer);
 /* The task of a loop that another one has asked to close connections. */
 void conn_displace_asked(struct loop_task *task);
-/* For admission: the peer has shown a token, or, if the principal is the operator's or NULL, a key.
- * STATUS_TOO_MANY_CONNECTIONS: the principal has too many connections. */
-MUST_CHECK enum status conn_admit(struct conn *conn, const struct principal *principal);
-/* The peer has shown that it is another node. The limits of connections for each address and
- * principal, which are meant for clients, do not count it. */
-void conn_note_node(struct conn *conn);
 /* Counts that a limit refuses the connection. */
 void conn_count_refusal(const struct conn *conn);
 

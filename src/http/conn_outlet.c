@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/limits.h"
-#include "http/conn_accept.h"
+#include "http/admit/admission.h"
 
 static struct conn *conn_of(struct outlet *outlet) {
     return container_of(outlet, struct conn, outlet);
@@ -91,11 +91,11 @@ static void outlet_lift_unsent_limit(struct outlet *outlet) {
 }
 
 static enum status outlet_admit(struct outlet *outlet, const struct principal *principal) {
-    return conn_admit(conn_of(outlet), principal);
+    return admission_admit(conn_of(outlet), principal);
 }
 
 static uint64_t outlet_charge_failure(struct outlet *outlet) {
-    return conn_charge_failure(conn_of(outlet), true);
+    return admission_charge_failure(conn_of(outlet), true);
 }
 
 static void outlet_pause_reading(struct outlet *outlet) {

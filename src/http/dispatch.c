@@ -22,7 +22,7 @@ static void refuse_request(struct exchange *exchange, enum status status) {
     struct conn *conn = exchange->conn;
     uint64_t delay_ms = 0;
     if (status == STATUS_INVALID_TOKEN)
-        delay_ms = conn_charge_failure(conn, !(exchange->match.route->flags & ROUTE_OPERATOR));
+        delay_ms = admission_charge_failure(conn, !(exchange->match.route->flags & ROUTE_OPERATOR));
     exchange->refused = status;
     if (delay_ms > 0)
         conn_delay(conn, delay_ms);

@@ -1,7 +1,7 @@
 /* Records every call and return of the server's functions, for tools/walk.mjs. The file that
  * KHALA_TRACE_FILE names is mapped and shared with that program, which turns the recording on and
- * off by its first word. Calls of all threads are in one order. A full file drops what follows. That
- * program links it into a khala that is compiled with -finstrument-functions. */
+ * off by its first word. Calls of all threads are in one order. A full file drops what follows.
+ * That program links it into a khala that is compiled with -finstrument-functions. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>

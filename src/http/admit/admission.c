@@ -2,6 +2,7 @@
 
 #include "auth/compatibility.h"
 #include "auth/principal.h"
+#include "base/metrics.h"
 #include "http/conn_accept.h"
 #include "http/forward/forward_parts.h"
 
@@ -124,14 +125,31 @@ static enum status admit_operator(struct exchange *exchange) {
                : status;
 }
 
+enum status admission_admit(struct conn *conn, const struct principal *principal) {
+    struct http *http = conn_loop(conn)->http;
+    enum status status = STATUS_OK;
+    if (principal && !principal_is_operator(principal) && !conn->is_node)
+        status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
+                                           clock_wall_ms(&conn_io(conn)->clock));
+    if (status == STATUS_OK)
+        conn_ticket_admit(&conn->ticket);
+    else
+        metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED,
+                    METRIC_LABELS(LABEL_CONNECTION_LIMIT_PRINCIPAL), 1);
+    return status;
+}
+
 enum status admission_check(struct exchange *exchange) {
     const struct route *route = exchange->match.route;
     const struct compatibility_window *window = &exchange->http->gate.compatibility;
     struct conn *conn = exchange->conn;
     unsigned flags = route->flags;
     enum status status = STATUS_OK;
-    if (!conn->is_node && node_proof_check(&exchange->http->operator_key, exchange->request))
-        conn_note_node(conn);
+    if (!conn->is_node && node_proof_check(&exchange->http->operator_key, exchange->request)) {
+        /* The limits of connections for each address and principal are meant for clients. */
+        conn->is_node = true;
+        conn_share_return(&exchange->http->conn_shares, &conn->address_share);
+    }
     /* A connection beyond the limits serves other nodes, the operator, and health checks, which
      * must not fail because clients have filled the server. Other requests are refused. */
     if (conn_ticket_is_reserved(&conn->ticket) && !conn->is_node &&
@@ -174,7 +192,7 @@ enum status admission_check(struct exchange *exchange) {
     if (status != STATUS_OK ||
         !(flags & (ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR)))
         return status;
-    status = conn_admit(conn, exchange->principal);
+    status = admission_admit(conn, exchange->principal);
     if (status != STATUS_OK)
         conn->keep_alive = false;
     return status;
@@ -226,4 +244,22 @@ void admission_answer_refused(struct exchange *exchange, enum status refusal) {
     } else {
         exchange_answer_status(exchange, refusal);
     }
+}
+
+uint64_t admission_charge_failure(struct conn *conn, bool is_token) {
+    struct http *http = conn_loop(conn)->http;
+    struct sockaddr_storage address;
+    char key[ADDRESS_KEY_BYTES_MAX];
+    /* Another node forwards the requests of many clients, which it has charged itself. */
+    if (conn->is_node || !transport_peer_address(&conn->transport, &address))
+        return 0;
+    uint64_t delay_ms =
+        rate_table_charge(&http->auth_failures, address_key((const struct sockaddr *)&address, key),
+                          clock_mono_ms(&conn_io(conn)->clock), AUTH_FAILURE_DELAY_MS_MAX);
+    if (delay_ms == 0)
+        return 0;
+    conn->keep_alive = false;
+    metrics_add(METRIC_AUTH_FAILURES_DELAYED,
+                METRIC_LABELS(is_token ? LABEL_CREDENTIAL_TOKEN : LABEL_CREDENTIAL_KEY), 1);
+    return delay_ms;
 }
