@@ -77,14 +77,14 @@ void call_writer(struct call *call, struct io_loop *loop, struct writer *writer)
 }
 
 /* Once for all groups of the turn: the writer commits them together. */
-static void announce_groups(void *writer) {
-    writer_announce_posts(writer);
+static void wake_writer(void *writer) {
+    writer_wake_for_posts(writer);
 }
 
 enum status call_post_group(struct call *call, struct writer *writer, struct append_group *group) {
     enum status status = writer_post_silently(writer, group);
     if (status == STATUS_OK)
-        io_loop_announce_at_end(call->loop, announce_groups, writer);
+        io_loop_at_turn_end(call->loop, wake_writer, writer);
     return status;
 }
 

@@ -194,7 +194,7 @@ enum status ledger_answer_entity(struct draft *draft, const struct store_entity 
     return answer->status.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
-void ledger_hold_back(struct ledger *ledger, struct draft *draft) {
+void ledger_add_pending(struct ledger *ledger, struct draft *draft) {
     if (!draft->is_pending)
         ledger_batch_add_pending(&ledger->batch, draft->request);
     draft->is_pending = true;
@@ -410,7 +410,7 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     if (status == STATUS_OK && draft->lookup->key.data)
         status = ledger_batch_add_key(
             batch, &(struct store_key){key_ref, draft->lookup->key, event->log_id});
-    ledger_hold_back(ledger, draft);
+    ledger_add_pending(ledger, draft);
     if (status != STATUS_OK) {
         ledger->is_sound = false;
         return status;

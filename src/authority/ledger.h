@@ -115,7 +115,7 @@ MUST_CHECK enum status ledger_append(struct ledger *ledger, struct draft *draft)
 /* Copies the entity into the answer: all of it if the draft says so, otherwise its head only. */
 MUST_CHECK enum status ledger_answer_entity(struct draft *draft, const struct store_entity *entity);
 /* The answer or refusal holds only if this batch is committed. */
-void ledger_hold_back(struct ledger *ledger, struct draft *draft);
+void ledger_add_pending(struct ledger *ledger, struct draft *draft);
 /* The batch under way has changed the draft's entity. */
 bool ledger_is_under_way(const struct ledger *ledger, const struct draft *draft);
 

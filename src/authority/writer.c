@@ -316,7 +316,7 @@ static void answer_group(struct writer *writer, struct append_group *group) {
         if (group->order)
             append_order_note(group->order, request);
         if (writer->options.on_refused && request->status != STATUS_OK)
-            writer->options.on_refused(writer->options.on_commit_user, request);
+            writer->options.on_refused(writer->options.user, request);
     }
     count_appends(group);
     metrics_add(METRIC_APPEND_DEDUPLICATED, METRIC_PLAIN, deduplicated);
@@ -591,7 +591,7 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
     atomic_init(&made->failing, NOT_FAILING);
     struct follow_hooks hooks = options->follow;
     if (!hooks.commit) {
-        hooks.user = options->on_commit_user;
+        hooks.user = options->user;
         hooks.commit = options->on_commit;
     }
     enum status status =
@@ -637,8 +637,8 @@ enum status writer_post_silently(struct writer *writer, struct append_group *gro
     return status;
 }
 
-void writer_announce_posts(struct writer *writer) {
-    mailbox_announce(&writer->mailbox);
+void writer_wake_for_posts(struct writer *writer) {
+    mailbox_wake_for_items(&writer->mailbox);
 }
 
 enum status writer_post_job(struct writer *writer, struct writer_job *job) {
@@ -680,7 +680,7 @@ const struct projection *writer_projection(const struct writer *writer) {
 void writer_announce(struct writer *writer, const struct store_batch *batch,
                      const struct store_entity *states) {
     if (writer->options.on_commit)
-        writer->options.on_commit(writer->options.on_commit_user, batch, states);
+        writer->options.on_commit(writer->options.user, batch, states);
 }
 
 void writer_stop(struct writer *writer) {

@@ -1,5 +1,6 @@
 /* The writer: the one thread that sequences, folds and commits.
- * Thread: the main thread's. Any thread may post.
+ * Thread: the writer has its own, on which hooks and the done of groups run. The main thread starts
+ * and stops it. Any thread may post.
  * Memory: a bounded cache of entities, and one batch. The mailbox is bounded.
  * Errors: STATUS_LIMIT_REACHED if the mailbox is full, STATUS_SHUTTING_DOWN after writer_stop: the
  * group then stays the caller's. While the store cannot be written, groups are answered with
@@ -43,7 +44,7 @@ struct writer_options {
                       const struct store_entity *states);
     /* A request is refused, on the writer's thread, before it is answered. May be NULL. */
     void (*on_refused)(void *user, const struct append_request *request);
-    void *on_commit_user; /* of both */
+    void *user; /* of both */
     /* Groups that may wait, in the mailbox and again by turns; principals have shares of them. */
     uint64_t group_max;
     uint64_t bytes_max; /* memory that waiting groups may hold; one alone may always wait */
@@ -68,15 +69,15 @@ struct writer_stats {
 };
 
 MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);
-/* Posts without waking the writer, which may be asleep until writer_announce_posts. A thread that
+/* Posts without waking the writer, which may be asleep until writer_wake_for_posts. A thread that
  * posts several groups wakes the writer once for all, so that one commit holds them. */
 MUST_CHECK enum status writer_post_silently(struct writer *writer, struct append_group *group);
-void writer_announce_posts(struct writer *writer);
+void writer_wake_for_posts(struct writer *writer);
 MUST_CHECK static inline enum status writer_post(struct writer *writer,
                                                  struct append_group *group) {
     enum status status = writer_post_silently(writer, group);
     if (status == STATUS_OK)
-        writer_announce_posts(writer);
+        writer_wake_for_posts(writer);
     return status;
 }
 /* Runs between two batches. Jobs run in order of posting, but groups that were posted before a job

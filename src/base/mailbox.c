@@ -44,9 +44,9 @@ static enum status mailbox_append(struct mailbox *mailbox, struct mailbox_item *
 
 /* With the lock held, and an item inside. One wake-up is enough until the items are taken. */
 static void wake_owner(struct mailbox *mailbox) {
-    if (mailbox->is_announced)
+    if (mailbox->is_woken_for_items)
         return;
-    mailbox->is_announced = true;
+    mailbox->is_woken_for_items = true;
     must(pthread_cond_signal(&mailbox->filled));
     if (mailbox->wake)
         mailbox->wake(mailbox->user);
@@ -76,7 +76,7 @@ enum status mailbox_post_silently(struct mailbox *mailbox, struct mailbox_item *
     return status;
 }
 
-void mailbox_announce(struct mailbox *mailbox) {
+void mailbox_wake_for_items(struct mailbox *mailbox) {
     must(pthread_mutex_lock(&mailbox->lock));
     if (mailbox->first)
         wake_owner(mailbox);
@@ -103,7 +103,7 @@ static struct mailbox_item *mailbox_detach(struct mailbox *mailbox) {
     mailbox->first = NULL;
     mailbox->end = &mailbox->first;
     mailbox->count = 0;
-    mailbox->is_announced = false;
+    mailbox->is_woken_for_items = false;
     return items;
 }
 

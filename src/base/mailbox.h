@@ -1,6 +1,6 @@
 /* A queue with many senders and one owner, the only way from thread to thread: an intrusive list
  * under one lock.
- * Thread: any for functions that post, announce, wake and close; the owner for all others.
+ * Thread: any for functions that post, wake and close; the owner for all others.
  * Memory: an item is a member of the sender's object. A successful post moves it to the owner; a
  * refused post does not.
  * Errors: STATUS_LIMIT_REACHED when full, STATUS_SHUTTING_DOWN once closed.
@@ -34,8 +34,8 @@ struct mailbox {
     size_t count;              /* without the uncounted items */
     size_t count_max;
     bool closed;
-    bool is_woken;     /* the owner's next wait ends at once */
-    bool is_announced; /* the owner was woken for the items inside */
+    bool is_woken;           /* the owner's next wait ends at once */
+    bool is_woken_for_items; /* the owner was woken for the items inside */
     void *user;
     mailbox_wake_cb *wake;
 };
@@ -47,10 +47,10 @@ void mailbox_release(struct mailbox *mailbox);
 MUST_CHECK enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item);
 /* Posts an item that takes none of the count_max places: its sender bounds such items. */
 MUST_CHECK enum status mailbox_post_uncounted(struct mailbox *mailbox, struct mailbox_item *item);
-/* Posts without waking the owner. The sender calls mailbox_announce soon, once for many items. The
- * owner may take the items earlier. */
+/* Posts without waking the owner. The sender calls mailbox_wake_for_items soon, once for many
+ * items. The owner may take the items earlier. */
 MUST_CHECK enum status mailbox_post_silently(struct mailbox *mailbox, struct mailbox_item *item);
-void mailbox_announce(struct mailbox *mailbox);
+void mailbox_wake_for_items(struct mailbox *mailbox);
 /* Ends the owner's wait, or its next one, without an item. Several calls before that end one wait.
  */
 void mailbox_wake(struct mailbox *mailbox);

@@ -317,7 +317,7 @@ void conn_continue(struct conn *conn) {
         send_interim(conn, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
-void conn_handle(struct conn *conn) {
+void conn_set_handling(struct conn *conn) {
     set_state(conn, CONN_HANDLING);
 }
 

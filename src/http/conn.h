@@ -43,7 +43,8 @@ enum conn_state {
     CONN_CLOSED,    /* the memory is freed when libuv has closed the handle */
 };
 
-/* What a connection reports to the layer that answers its requests; one table for all. */
+/* What a connection reports to the layer that answers its requests: dispatch_events
+ * (http/dispatch.c). */
 struct conn_events {
     /* The head of a request is complete. */
     void (*head)(struct conn *conn, const struct http1_request *request);
@@ -113,8 +114,8 @@ static inline struct http_loop *conn_loop(const struct conn *conn) {
 MUST_CHECK enum status conn_allow_body(struct conn *conn, uint64_t bytes_max);
 /* Sends 100 Continue, unless the request was answered already. */
 void conn_continue(struct conn *conn);
-/* A handler prepares the answer. */
-void conn_handle(struct conn *conn);
+/* The request is complete, or refused: nothing is read before its answer. */
+void conn_set_handling(struct conn *conn);
 /* A handler reads the body in pieces; its answer may come in pieces. */
 void conn_stream_body(struct conn *conn);
 /* Handles nothing meanwhile; the delayed event follows. */

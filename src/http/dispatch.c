@@ -44,7 +44,7 @@ static void on_refused(struct conn *conn, enum status status) {
         conn_close(conn);
         return;
     }
-    conn_handle(conn);
+    conn_set_handling(conn);
     refuse_request(conn->exchange, status);
 }
 
@@ -153,7 +153,8 @@ static void on_head(struct conn *conn, const struct http1_request *request) {
             conn_continue(conn);
         return;
     }
-    /* An unwanted body is not read: the connection closes after the answer. */
+    /* An unwanted body is not read: the connection closes after the answer. Without a body the
+     * request is complete at once, and on_request answers. */
     if (request->has_body) {
         conn->keep_alive = false;
         on_refused(conn, status);
@@ -211,14 +212,15 @@ static void on_request(struct conn *conn) {
         exchange->stream->body_end(exchange);
         return;
     }
-    conn_handle(conn);
+    conn_set_handling(conn);
     if (exchange->refused != STATUS_OK) {
         refuse_request(exchange, exchange->refused);
         return;
     }
     if (!is_for_this_node(exchange) || !check_parameters(exchange))
         return;
-    /* A caller that is not entitled to the route's topic does not reach the handler. */
+    /* A caller that is not entitled to the route's topic does not reach the handler. A token for a
+     * single use is used up before its stream opens. */
     const struct route *route = exchange->match.route;
     bool is_once = route->flags & ROUTE_STAYS_OPEN && exchange->http->options.token_single_use;
     void (*handle)(struct exchange *) = is_once ? open_once : route->handle;

@@ -91,17 +91,17 @@ enum status io_loop_post(struct io_loop *loop, struct loop_task *task) {
 
 /* ---- turns ---- */
 
-void io_loop_announce_at_end(struct io_loop *loop, void (*announce)(void *user), void *user) {
-    assert(!loop->announce || loop->announced == user);
-    loop->announce = announce;
-    loop->announced = user;
+void io_loop_at_turn_end(struct io_loop *loop, void (*run)(void *user), void *user) {
+    assert(!loop->at_turn_end || loop->at_turn_end_user == user);
+    loop->at_turn_end = run;
+    loop->at_turn_end_user = user;
 }
 
-static void announce_posts(struct io_loop *loop) {
-    void (*announce)(void *user) = loop->announce;
-    loop->announce = NULL;
-    if (announce)
-        announce(loop->announced);
+static void run_turn_end(struct io_loop *loop) {
+    void (*run)(void *user) = loop->at_turn_end;
+    loop->at_turn_end = NULL;
+    if (run)
+        run(loop->at_turn_end_user);
 }
 
 static int sleep_ms(struct io_loop *loop) {
@@ -116,12 +116,12 @@ static int sleep_ms(struct io_loop *loop) {
 
 void io_loop_turn(struct io_loop *loop, bool may_sleep) {
     pass_deadlines(loop);
-    announce_posts(loop);
+    run_turn_end(loop);
     loop->has_work = loop->hooks->before_sleep(loop);
     /* A connection that is gone may be the last thing that the owner waits for. */
     loop->has_work = socket_set_run_closed(&loop->sockets) || loop->has_work;
     /* Again, for posts of the hook. */
-    announce_posts(loop);
+    run_turn_end(loop);
     if (loop->state == LOOP_ENDING)
         return;
     loop->sockets.reads_all = loop->reads_before_deadlines;

@@ -96,9 +96,9 @@ struct io_loop {
     struct step_guard guard;    /* of io_loop_forget_ms */
     struct uuid7_generator ids; /* of requests */
     struct deadline_queue deadlines;
-    size_t hold_count;            /* connections and calls that keep the loop alive */
-    void (*announce)(void *user); /* due at the end of this turn; NULL: none */
-    void *announced;              /* its user */
+    size_t hold_count;               /* connections and calls that keep the loop alive */
+    void (*at_turn_end)(void *user); /* runs at the end of this turn; NULL: none */
+    void *at_turn_end_user;
     bool has_own_descriptors;
     const int *later_fds;
     size_t later_fd_count;
@@ -132,9 +132,9 @@ void io_loop_close(struct io_loop *loop);
  * has accepted, and refuses later tasks with STATUS_SHUTTING_DOWN. */
 MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
 
-/* Runs announce once at the end of the turn, however often it is asked for: a receiver of many
- * posts is woken once for all of them. A loop has one such receiver. */
-void io_loop_announce_at_end(struct io_loop *loop, void (*announce)(void *user), void *user);
+/* Calls run once at the end of the turn, however often this is called: the writer is woken once for
+ * all groups of a turn. A loop has one such user. */
+void io_loop_at_turn_end(struct io_loop *loop, void (*run)(void *user), void *user);
 
 /* The loop of a set that belongs to one. */
 static inline struct io_loop *io_loop_of(struct socket_set *set) {

@@ -239,7 +239,7 @@ static enum status writer_open(struct server *server) {
                                            .projection = projector_projection(server->projector),
                                            .on_commit = on_commit,
                                            .on_refused = on_refused,
-                                           .on_commit_user = server,
+                                           .user = server,
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max,
                                            .follow_poll_ms = server->config.follow_poll_ms,

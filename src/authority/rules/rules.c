@@ -48,7 +48,7 @@ static enum status answer_repeated(struct ledger *ledger, struct draft *draft) {
     draft->is_answered = true;
     bool is_committed = request->event.log_id <= ledger->committed_log_id;
     if (!is_committed || ledger_is_under_way(ledger, draft))
-        ledger_hold_back(ledger, draft);
+        ledger_add_pending(ledger, draft);
     return STATUS_OK;
 }
 
@@ -353,7 +353,8 @@ static void apply(struct ledger *ledger, struct append_request *request, struct 
     if (request->status == STATUS_OK)
         request->status = begin_event(ledger, &draft);
     if (request->status == STATUS_OK) {
-        /* The entity as the requests before this one left it. */
+        /* The entity as the requests before this one left it. A refusal rests on it too, so the
+         * draft keeps its entry. */
         const struct entity_entry *entry = draft.lookup->entry;
         bool exists = entry && entry->status == STATUS_OK && ledger_find(&draft) == STATUS_OK;
         request->status = check_producer(request, exists ? &draft.entity : NULL, arena);
@@ -365,7 +366,7 @@ static void apply(struct ledger *ledger, struct append_request *request, struct 
     request->event = (struct store_event){0};
     /* A refusal is final. One that rests on this batch must not outlive the batch's failure. */
     if (draft.rests_on_batch || ledger_is_under_way(ledger, &draft))
-        ledger_hold_back(ledger, &draft);
+        ledger_add_pending(ledger, &draft);
 }
 
 void rules_apply_group(struct ledger *ledger, struct append_group *group) {

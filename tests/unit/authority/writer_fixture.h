@@ -94,7 +94,7 @@ static inline struct fixture *fixture_new(void) {
     fixture->options = (struct writer_options){
         .policies = &fixture->policies,
         .on_commit = fixture_on_commit,
-        .on_commit_user = fixture,
+        .user = fixture,
         .group_max = 4096,
         .bytes_max = 1u << 30,
         .clock_read = clock_manual_read,

@@ -58,28 +58,28 @@ static void only_the_first_item_wakes(void **state) {
     mailbox_release(&mailbox);
 }
 
-static void silent_items_wake_only_when_announced(void **state) {
+static void silent_items_wake_only_when_asked(void **state) {
     (void)state;
     struct mailbox mailbox;
     struct letter letters[4] = {0};
     int wake_count = 0;
     mailbox_init(&mailbox, 3, &wake_count, count_wake);
-    mailbox_announce(&mailbox);
+    mailbox_wake_for_items(&mailbox);
     assert_int_equal(wake_count, 0);
     assert_ok(mailbox_post_silently(&mailbox, &letters[0].item));
     assert_ok(mailbox_post_silently(&mailbox, &letters[1].item));
     assert_int_equal(wake_count, 0);
-    mailbox_announce(&mailbox);
-    mailbox_announce(&mailbox);
+    mailbox_wake_for_items(&mailbox);
+    mailbox_wake_for_items(&mailbox);
     assert_int_equal(wake_count, 1);
     assert_ok(mailbox_post(&mailbox, &letters[2].item));
     assert_int_equal(wake_count, 1);
     assert_int_equal(mailbox_post_silently(&mailbox, &letters[3].item), STATUS_LIMIT_REACHED);
     mailbox_take_all(&mailbox);
     /* Items that the owner has taken already need no wake-up. */
-    mailbox_announce(&mailbox);
+    mailbox_wake_for_items(&mailbox);
     assert_int_equal(wake_count, 1);
-    /* A post of another sender does not wait for the announcement of a silent one. */
+    /* A post of another sender does not wait for the wake-up of a silent one. */
     assert_ok(mailbox_post_silently(&mailbox, &letters[0].item));
     assert_ok(mailbox_post(&mailbox, &letters[1].item));
     assert_int_equal(wake_count, 2);
@@ -362,7 +362,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_leave_in_the_order_they_came),
         cmocka_unit_test(only_the_first_item_wakes),
-        cmocka_unit_test(silent_items_wake_only_when_announced),
+        cmocka_unit_test(silent_items_wake_only_when_asked),
         cmocka_unit_test(an_uncounted_item_takes_no_place),
         cmocka_unit_test(a_full_mailbox_queues_nothing),
         cmocka_unit_test(a_closed_mailbox_can_be_emptied),

@@ -91,7 +91,7 @@ static inline struct keeper *keeper_open_with(uint64_t interval_ms, uint64_t ret
     assert_ok(projector_open(&keeper->projector, &derive));
     fixture->options.projection = projector_projection(keeper->projector);
     fixture->options.on_commit = keeper_committed;
-    fixture->options.on_commit_user = keeper;
+    fixture->options.user = keeper;
     fixture->options.clock_read = keeper_clock;
     fixture->options.clock_user = keeper;
     fixture_open(fixture);
