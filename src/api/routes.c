@@ -49,7 +49,7 @@
     "after limit count sort status owner_user_id owner_guest_scope org_id created_after "          \
     "created_before updated_after updated_before"
 #define RUNS ENTITIES " tag parent_run_id worker_id title"
-#define POLL "after_seq since epoch from replay form limit wait_ms"
+#define POLL "after_seq since epoch from replay form fold limit wait_ms"
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, NO_KEY, ANY},

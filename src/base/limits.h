@@ -90,6 +90,7 @@
     X(RATE_ADDRESSES_MAX,                 65536,     ITEMS, PROCESS,      1, "addresses whose wrong keys and tokens of the last minutes are counted")        \
     X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \
     X(HUB_REPLAY_PLACES_MAX,              16,        ITEMS, WITHIN,       1, "places of a topic whose replays share frames, within KHALA_WINDOWS_BYTES_MAX") \
+    X(HUB_FOLDED_FRAMES_MAX,              4096,      ITEMS, WITHIN,       1, "folded frames of a topic that its readers share, within KHALA_WINDOWS_BYTES_MAX") \
     X(HUB_NAMES_BYTES_MAX,                65536,     BYTES, PROCESS,      1, "names of the topics in one publication")                                       \
     X(OWNER_MAP_BLOCKS_MAX,               4096,      ITEMS, PROCESS,      1, "blocks of 1024 frames whose owners are known, each 4 KiB")                      \
     X(TOPIC_ACTIVITY_NAMES_BYTES_MAX,     4096,      BYTES, PROCESS,      1, "names looked up while activity is counted")                                    \

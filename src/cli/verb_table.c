@@ -84,8 +84,8 @@ const struct cli_command cli_commands[] = {
          JSON_ROW),
      false},
     {"tail",
-     "tail TOPIC [--after SEQ | --since TIME | --from-start] [--json] [--url URL] [--ca FILE] "
-     "[--key KEY] [--data-dir DIR] [--config FILE]\n"
+     "tail TOPIC [--after SEQ | --since TIME | --from-start] [--fold] [--json] [--url URL] "
+     "[--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]\n"
      "tail --audit [--after CURSOR | --since TIME | --from-start] [--json] [--url URL] [--ca FILE] "
      "[--key KEY] [--data-dir DIR] [--config FILE]\n"
      "tail … [--cursor-file FILE] [--operator-url URL] [--client-build-id ID]",
@@ -98,6 +98,7 @@ const struct cli_command cli_commands[] = {
              {"--since", "TIME", "start at this time (RFC 3339), or 90s, 2h or 7d ago"},
              {"--from-start", NULL,
               "start with the first event; topics with a journal: with their snapshot"},
+             {"--fold", NULL, "join older deltas of one text; each line says what it stands for"},
              {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, TOKEN_ROWS, JSON_ROW),
      false},
     {"export",

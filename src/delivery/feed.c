@@ -223,10 +223,10 @@ static void page_link(struct feed *feed, struct page *page) {
     list_push_back(&feed->feeds->pages, &page->age_node);
 }
 
-struct page *feed_page(struct feed *feed, uint64_t after_seq) {
+struct page *feed_page(struct feed *feed, uint64_t after_seq, enum page_reader reader) {
     for (struct page *page = page_of(feed->pages.first); page;
          page = page_of(page->feed_node.next)) {
-        if (page->batch.after_seq != after_seq)
+        if (page->batch.after_seq != after_seq || !(page->readers & reader))
             continue;
         hlist_remove(&page->feed_node);
         list_remove(&page->age_node);
@@ -237,9 +237,16 @@ struct page *feed_page(struct feed *feed, uint64_t after_seq) {
 }
 
 void feed_page_add(struct feed *feed, struct page *page) {
+    static const enum page_reader readers[] = {PAGE_READER_PLAIN, PAGE_READER_FOLDING};
     struct feeds *feeds = feed->feeds;
-    struct page *dropped = feed_page(feed, page->batch.after_seq);
-    if (!dropped && feed->page_count == FEED_PAGES_MAX)
+    struct page *dropped = NULL;
+    for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++) {
+        struct page *old =
+            page->readers & readers[i] ? feed_page(feed, page->batch.after_seq, readers[i]) : NULL;
+        if (old)
+            page_drop(old);
+    }
+    if (feed->page_count == FEED_PAGES_MAX)
         for (struct page *each = page_of(feed->pages.first); each;
              each = page_of(each->feed_node.next))
             dropped = each; /* at last the one that was used least recently */

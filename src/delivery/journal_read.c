@@ -530,7 +530,8 @@ bool journal_read_run(struct journal_read *read, struct store_session *session) 
         /* Subscribers that replay together ask for the same frames before any of them has been
          * read. */
         if (read->mode == JOURNAL_READ_CONTINUE && asked->watch &&
-            hub_holds(asked->watch, asked->after_seq + 1)) {
+            (hub_holds(asked->watch, asked->after_seq + 1) ||
+             (asked->folds && hub_holds_folded(asked->watch, asked->after_seq + 1)))) {
             set_state(read, JOURNAL_IN_MEMORY);
             return false;
         }

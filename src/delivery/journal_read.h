@@ -67,6 +67,7 @@ struct journal_request {
     bool is_unfounded; /* the topic did not exist when the cursor came in */
     bool replay_all;   /* without floor and budget; STATUS_REPLAY_ALL_UNAVAILABLE for a journal */
     bool may_skip;     /* frames of others whose owners are known */
+    bool folds;        /* folded frames that the hub has by then are as good */
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
     struct writer *writer;       /* raises the floor of a damaged journal; NULL: an error instead */
     struct owner_map *owner_map; /* learns the owners of a shared topic's frames; NULL: none does */

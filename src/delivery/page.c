@@ -68,11 +68,18 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     made->topic = (struct slice){made->topic_text, topic.size};
     made->head_seq = head_seq;
     made->epoch = (struct topic_epoch){{0}};
+    size_t events = delivery_batch_events(batch);
+    made->is_whole = events == batch->through_seq - batch->after_seq;
+    /* Frames of which none was folded are the same for both, and so is a single one. */
+    made->readers = batch->is_folded ? PAGE_READER_FOLDING : PAGE_READER_PLAIN;
+    if (events == batch->count && (batch->is_folded || batch->count <= 1))
+        made->readers = PAGE_READER_PLAIN | PAGE_READER_FOLDING;
     made->batch.count_max = batch->count_max;
     made->batch.bytes_max = batch->bytes_max;
     made->batch.after_seq = batch->after_seq;
     made->batch.through_seq = batch->through_seq;
     made->batch.through_cursor = batch->through_cursor;
+    made->batch.is_folded = batch->is_folded;
     made->batch.count = batch->count;
     memcpy(made->batch.frames, batch->frames, batch->count * sizeof(struct frame *));
     memset(made->encodings, 0, sizeof(made->encodings));
@@ -92,7 +99,7 @@ void page_free(struct page *page) {
 
 bool page_suits(const struct page *page, const struct principal *principal, enum grant_view view) {
     const struct delivery_batch *batch = &page->batch;
-    if (batch->count != batch->through_seq - batch->after_seq)
+    if (!page->is_whole)
         return false;
     for (size_t i = 0; view != GRANT_VIEW_ALL && i < batch->count; i++)
         if (!grant_may_read(principal, view, &batch->frames[i]->content.owner))
@@ -126,6 +133,13 @@ enum status page_push(struct page *page, const struct page_form *form, void *use
     if (at < PAGE_FORMS_MAX)
         page->encodings[at] = (struct page_encoding){form, push_ref(*push)};
     return STATUS_OK;
+}
+
+size_t delivery_batch_events(const struct delivery_batch *batch) {
+    size_t count = 0;
+    for (size_t i = 0; i < batch->count; i++)
+        count += (size_t)(batch->frames[i]->content.seq - batch->frames[i]->first_seq) + 1;
+    return count;
 }
 
 void delivery_batch_release(struct delivery_batch *batch) {

@@ -48,11 +48,14 @@ struct delivery_batch {
     uint64_t through_seq;
     size_t taken;               /* frames that were examined, hidden ones included */
     struct uuid through_cursor; /* the position there: names no event that is not the principal's */
+    bool is_folded;             /* the subscription folds */
     size_t count;
     struct frame *frames[DELIVERY_FRAMES_MAX];
 };
 
 void delivery_batch_release(struct delivery_batch *batch);
+/* The events that its frames stand for. */
+size_t delivery_batch_events(const struct delivery_batch *batch);
 
 /* Forms in which one page is kept. A page in any further form is encoded for each subscriber. */
 #define PAGE_FORMS_MAX 16
@@ -65,10 +68,18 @@ struct page_encoding {
     struct push *push;
 };
 
+/* Clients that a page is for. */
+enum page_reader {
+    PAGE_READER_PLAIN = 1,
+    PAGE_READER_FOLDING = 2,
+};
+
 struct page {
     struct slice topic; /* a copy: a bound name ends with the subscription that made the page */
     uint64_t head_seq;
     struct topic_epoch epoch;
+    unsigned readers; /* enum page_reader */
+    bool is_whole;    /* it hides nothing */
     struct delivery_batch batch;
     struct page_encoding encodings[PAGE_FORMS_MAX];
     /* For the feed that keeps it. */

@@ -55,15 +55,17 @@ static void end_turn(struct subscriber *subscriber, size_t frames, bool has_more
 /* The page that another subscriber at the same position was sent, or NULL. */
 static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
     struct subscription *subscription = &subscriber->subscription;
-    struct page *page = feed_page(subscription->member.feed, subscription->sent_seq);
+    enum page_reader reader = subscription->folds ? PAGE_READER_FOLDING : PAGE_READER_PLAIN;
+    struct page *page = feed_page(subscription->member.feed, subscription->sent_seq, reader);
     /* Frames that one client did not ask for would be missing for the others. */
     bool is_filtered = subscription->log && subscription->log->wants;
     if (!page || is_filtered || page->batch.count > frames_max ||
         !subscription_is_at(subscription, page->batch.after_seq))
         return NULL;
     /* Frames that were pruned have left the memory of the hub. */
-    if (feed_page_is_idle(page) &&
-        !hub_holds(subscription->topic->watch, page->batch.after_seq + 1))
+    uint64_t first_seq = page->batch.after_seq + 1;
+    if (feed_page_is_idle(page) && !hub_holds(subscription->topic->watch, first_seq) &&
+        !hub_holds_folded(subscription->topic->watch, first_seq))
         return NULL;
     if (!page_suits(page, subscription->principal, (enum grant_view)subscription->view))
         return NULL;
@@ -113,7 +115,6 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
 static void on_frames(struct subscription *subscription, struct delivery_batch *batch) {
     struct subscriber *subscriber = subscriber_of(subscription);
     struct page *page = NULL;
-    bool is_whole = batch->count == batch->through_seq - batch->after_seq;
     /* Before the frames are encoded: that takes about as long as reading the next ones. */
     session_read_ahead(subscriber, batch);
     if (batch->count == 0) {
@@ -133,6 +134,7 @@ static void on_frames(struct subscription *subscription, struct delivery_batch *
     }
     /* Seqs of two epochs do not overlap, so a page belongs to one epoch. */
     page->epoch = *subscription_epoch(subscription);
+    bool is_whole = page->is_whole;
     if (is_whole)
         feed_page_add(subscription->member.feed, page);
     send_page(subscriber, page, is_whole);

@@ -13,6 +13,10 @@
 /* The next page is asked for when this many batches are left in memory: reading a page takes as
  * long as sending a few small batches. */
 #define AHEAD_BATCHES 2
+/* A client that folds takes as many frames as there are once so many of them became one. */
+#define FOLDS_WELL_RATIO 4
+/* A larger payload would be a push of its own. */
+#define FOLDED_PAYLOAD_BYTES SESSION_PUSH_BYTES
 
 void subscription_set_state(struct subscription *subscription, enum subscription_state state) {
     /* Which state may follow which, one row for each state. */
@@ -78,6 +82,7 @@ enum status subscription_init(struct subscription *subscription, struct feed_top
         .view = (uint8_t)options->view,
         .replay_all = options->replay_all,
         .keeps_epoch = options->keeps_epoch,
+        .folds = options->folds && !options->replay_all && !topic_is_log(topic->name),
         .status = STATUS_OK,
     };
     struct subscription_start *start = subscription->start = calloc(1, sizeof(*start));
@@ -251,6 +256,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .after_seq = after_seq,
         .writer = topic->writer,
         .replay_all = subscription->replay_all,
+        .folds = subscription->folds,
         .is_unfounded = subscription->is_absent,
         .below_seq = hub_first_seq(topic->watch),
         .edition = hub_edition(topic->watch),
@@ -274,8 +280,13 @@ static struct journal_read *make_read(const struct subscription *subscription, u
 
 static enum subscription_step ask_read(struct subscription *subscription,
                                        const struct delivery_batch *batch) {
+    size_t frames_max = subscription->folds_well ? JOURNAL_READ_FRAMES_MAX : batch->count_max;
+    /* The frames need not be read if they begin where folded ones do. */
+    if (subscription->folds && subscription->state == SUBSCRIPTION_UNPLACED &&
+        hub_holds_folded(subscription->topic->watch, 0))
+        frames_max = 0;
     set_replaying(subscription, true);
-    subscription->read = make_read(subscription, subscription->next_seq - 1, batch->count_max);
+    subscription->read = make_read(subscription, subscription->next_seq - 1, frames_max);
     if (!subscription->read) {
         subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
         return STEP_FAILED;
@@ -349,6 +360,11 @@ static void settle(struct subscription *subscription) {
     feed_settled(&subscription->member, subscription->head_seq);
 }
 
+static void note_taken(struct subscription *subscription, const struct delivery_batch *batch) {
+    if (subscription->member.listing)
+        feed_taken(&subscription->member, delivery_batch_events(batch));
+}
+
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq) {
     assert(batch->through_seq + 1 > subscription->next_seq);
@@ -358,7 +374,7 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
     note_head(subscription, head_seq);
     if (!is_behind(subscription))
         set_replaying(subscription, false);
-    feed_taken(&subscription->member, batch->count);
+    note_taken(subscription, batch);
     settle(subscription);
 }
 
@@ -386,15 +402,15 @@ void subscription_skip_hidden(struct subscription *subscription) {
 
 static void give(struct subscription *subscription, struct delivery_batch *batch,
                  struct frame *frame) {
-    assert(frame->content.seq == subscription->next_seq);
+    assert(frame->first_seq == subscription->next_seq);
     const struct subscription_log *log = subscription->log;
     bool may_read = grant_may_read(subscription->principal, (enum grant_view)subscription->view,
                                    &frame->content.owner);
     bool is_wanted =
         may_read && (!log || !log->wants || log->wants(log->wants_user, &frame->content));
-    subscription->next_seq++;
-    batch->through_seq++;
-    batch->taken++;
+    batch->taken += (size_t)(frame->content.seq - frame->first_seq) + 1;
+    subscription->next_seq = frame->content.seq + 1;
+    batch->through_seq = frame->content.seq;
     if (may_read)
         set_cursor(subscription, &frame->content.cursor);
     else
@@ -416,6 +432,28 @@ static void pass_hidden(struct subscription *subscription, struct delivery_batch
     batch->through_cursor = cursor_of(subscription);
 }
 
+/* Folds frames in place, as far as the batch has room. Returns how many of them were used; *made:
+ * how many there are afterwards. edition: the hub's before the frames were read. */
+static size_t fold(struct subscription *subscription, const struct delivery_batch *batch,
+                   struct replay_page *page, uint64_t edition, size_t *made) {
+    uint64_t payload_bytes_max = subscription->topic->policy->max_payload_bytes;
+    const struct fold_limits limits = {
+        .frames_max = batch->count_max,
+        .bytes_max = batch->bytes_max,
+        .payload_bytes_max =
+            payload_bytes_max < FOLDED_PAYLOAD_BYTES ? payload_bytes_max : FOLDED_PAYLOAD_BYTES,
+    };
+    size_t used = frames_fold(page->frames, page->count, &limits, made);
+    if (*made == 0)
+        return 0;
+    const struct replay_page folded = {page->frames, *made};
+    subscription->folds_well = used >= FOLDS_WELL_RATIO * *made;
+    /* Frames at the head are too few each time to be kept for others. */
+    if (!subscription->is_settled && !subscription->is_sparse)
+        hub_keep_folded(subscription->topic->watch, &folded, edition, limits.payload_bytes_max);
+    return used;
+}
+
 /* Gives frames of the page that was read. Frames that do not fit stay for the next ask, unless the
  * hub has them too. Frames that were committed during the read were announced once, while the
  * subscription was busy. So the newest head is asked for here; otherwise a client that gets the
@@ -424,6 +462,14 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
     struct journal_read *read = subscription->read;
     size_t bytes = 0;
     size_t given = 0;
+    if (subscription->folds && read->taken < read->count) {
+        struct replay_page page = {read->frames + read->taken, read->count - read->taken};
+        size_t made;
+        size_t used = fold(subscription, batch, &page, read->asked.edition, &made);
+        /* The folded frames stand before those that are left. */
+        read->taken += used - made;
+        memmove(read->frames + read->taken, page.frames, made * sizeof(*page.frames));
+    }
     while (read->taken < read->count && given < batch->count_max) {
         struct frame *frame = read->frames[read->taken];
         bytes += frame->content.payload.size;
@@ -431,7 +477,7 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
             break;
         read->taken++;
         given++;
-        pass_hidden(subscription, batch, frame->content.seq - 1);
+        pass_hidden(subscription, batch, frame->first_seq - 1);
         give(subscription, batch, frame);
     }
     if (read->taken == read->count)
@@ -446,6 +492,7 @@ enum subscription_step subscription_next(struct subscription *subscription,
     assert(!subscription_is_reading(subscription));
     assert(batch->count_max > 0 && batch->count_max <= DELIVERY_FRAMES_MAX);
     batch->count = batch->taken = 0;
+    batch->is_folded = subscription->folds;
     batch->after_seq = subscription->sent_seq;
     batch->through_seq = subscription->next_seq - 1;
     if (subscription->state == SUBSCRIPTION_FAILED)
@@ -465,12 +512,26 @@ enum subscription_step subscription_next(struct subscription *subscription,
         return may_begin ? ask_read(subscription, batch) : STEP_WAIT;
     }
     struct frame *frames[DELIVERY_FRAMES_MAX];
+    struct hub_watch *watch = subscription->topic->watch;
     struct hub_take take = {.next_seq = subscription->next_seq,
                             .count_max = batch->count_max,
                             .bytes_max = batch->bytes_max,
                             .frames = frames,
                             .place = &subscription->place};
-    enum hub_take_result result = hub_take(subscription->topic->watch, &take);
+    enum hub_take_result result = HUB_FRAMES;
+    if (!subscription->folds || !hub_take_folded(watch, &take)) {
+        if (subscription->folds_well) {
+            take.count_max = DELIVERY_FRAMES_MAX;
+            take.bytes_max = JOURNAL_READ_BYTES;
+        }
+        result = hub_take(watch, &take);
+        if (subscription->folds) {
+            struct replay_page page = {frames, take.count};
+            for (size_t i = fold(subscription, batch, &page, take.edition, &take.count);
+                 i < page.count; i++)
+                frame_unref(frames[i]);
+        }
+    }
     note_head(subscription, take.head_seq);
     for (size_t i = 0; i < take.count; i++)
         give(subscription, batch, frames[i]);
@@ -491,7 +552,7 @@ void subscription_serve(struct subscription *subscription, size_t frames_max, si
     subscription_skip_hidden(subscription);
     enum subscription_step step = subscription_next(subscription, &batch);
     if (step == STEP_FRAMES)
-        feed_taken(&subscription->member, batch.count);
+        note_taken(subscription, &batch);
     settle(subscription);
     switch (step) {
     case STEP_FRAMES:

@@ -42,6 +42,7 @@ struct subscription_options {
     bool from_head;        /* a bootstrap that skips everything there is */
     bool replay_all;       /* everything that the log has: without floor and budget */
     bool keeps_epoch;      /* the client names the epoch beside its positions */
+    bool folds;            /* frames may be folded; not with replay_all, nor on the log */
 };
 
 /* Where a subscription begins: what was asked for, and what the store answered. It is freed when
@@ -92,8 +93,10 @@ struct subscription {
     bool is_sparse;             /* its last read passed over frames of others */
     bool is_replaying;          /* it gets frames that are read from the store */
     bool is_bootstrap;          /* it began with a bootstrap */
-    bool keeps_epoch;           /* as in the options */
-    bool has_fork;              /* the log has had several epochs */
+    bool keeps_epoch : 1;       /* as in the options */
+    bool has_fork : 1;          /* the log has had several epochs */
+    bool folds : 1;             /* as in the options */
+    bool folds_well : 1;        /* its last frames became a few: it takes more at once */
     replay_place place;         /* in the hub, of frames that other replays share; 0: none */
 };
 

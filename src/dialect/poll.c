@@ -472,6 +472,8 @@ static enum status poll_query_read(struct exchange *exchange, struct poll_query 
         status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &query->wait_ms);
     if (status == STATUS_OK)
         status = message_query_form(exchange, &query->form);
+    if (status == STATUS_OK)
+        status = query_fold(exchange, &query->options.folds);
     if (atomic_load(&exchange->http->is_draining))
         query->wait_ms = 0;
     return status;
@@ -531,10 +533,12 @@ void handle_messages(struct exchange *exchange) {
     enum status status = poll_query_read(exchange, &query);
     if (status == STATUS_INVALID_REQUEST) {
         exchange_answer_error(
-            exchange, &(struct exchange_error){
-                          .status = status,
-                          .message = "after_seq is a position (seq or seq@epoch), limit a number "
-                                     "from 1, wait_ms one from 0 to 60000, form full or lean."});
+            exchange,
+            &(struct exchange_error){
+                .status = status,
+                .message = "after_seq is a position (seq or seq@epoch), limit a number "
+                           "from 1, wait_ms one from 0 to 60000, form full or lean, fold true "
+                           "or false."});
         return;
     }
     if (status == STATUS_OK)

@@ -214,6 +214,8 @@ void handle_sse(struct exchange *exchange) {
     enum status status = read_cursor(exchange, &options);
     if (status == STATUS_OK)
         status = message_query_form(exchange, &form);
+    if (status == STATUS_OK)
+        status = query_fold(exchange, &options.folds);
     if (status == STATUS_OK && atomic_load(&exchange->http->is_draining))
         status = STATUS_SHUTTING_DOWN;
     if (status != STATUS_OK) {

@@ -207,6 +207,8 @@ void handle_topic_ws(struct exchange *exchange) {
         status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &query.limit);
     if (status == STATUS_OK)
         status = message_query_form(exchange, &query.form);
+    if (status == STATUS_OK)
+        status = query_fold(exchange, &options.folds);
     if (status != STATUS_OK) {
         exchange_answer_status(exchange, status);
         return;

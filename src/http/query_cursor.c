@@ -231,6 +231,18 @@ enum status query_replay(struct exchange *exchange, bool *replay_all) {
     return principal_may_replay_all(exchange->principal) ? STATUS_OK : STATUS_MISSING_SCOPE;
 }
 
+enum status query_fold(const struct exchange *exchange, bool *folds) {
+    char memory[8];
+    struct buffer text = buffer_over(memory, sizeof(memory));
+    bool given = false;
+    enum status status = http1_query_find(exchange->request->query, SLICE("fold"), &text, &given);
+    *folds = status == STATUS_OK && given && slice_equal(buffer_slice(&text), SLICE("true"));
+    if (status == STATUS_PAYLOAD_TOO_LARGE ||
+        (given && !*folds && !slice_equal(buffer_slice(&text), SLICE("false"))))
+        status = STATUS_INVALID_REQUEST;
+    return status;
+}
+
 enum status query_topic_cursor(struct exchange *exchange, struct subscription_options *options) {
     struct position position;
     enum status status =

@@ -47,6 +47,8 @@ MUST_CHECK enum status query_position(const struct exchange *exchange, struct po
 /* Whether the query says replay=all. STATUS_MISSING_SCOPE for a principal that may not ask for it,
  * STATUS_REPLAY_ALL_UNAVAILABLE for a topic that is not served from the log. */
 MUST_CHECK enum status query_replay(struct exchange *exchange, bool *replay_all);
+/* Whether the query says fold=true; STATUS_INVALID_REQUEST for anything but true and false. */
+MUST_CHECK enum status query_fold(const struct exchange *exchange, bool *folds);
 /* Reads after_seq and epoch, or from=head. STATUS_INVALID_CURSOR for any other combination. A query
  * without them asks for a bootstrap. Reads replay=all too. */
 MUST_CHECK enum status query_topic_cursor(struct exchange *exchange,

@@ -125,6 +125,7 @@ enum status frame_make(struct frame_room *room, const struct frame_content *cont
     for (size_t i = 0; i < TEXTS_MAX; i++)
         *texts[i] = put(&end, *texts[i]);
     made->content = copy;
+    made->first_seq = copy.seq;
     made->committed_ns = 0;
     made->bytes = size;
     atomic_init(&made->references, 1);
@@ -144,6 +145,7 @@ struct frame *frame_copy(const struct frame *frame) {
     if (!copy)
         return NULL;
     copy->content = frame->content;
+    copy->first_seq = frame->first_seq;
     copy->committed_ns = frame->committed_ns;
     copy->block = NULL;
     copy->bytes = frame->bytes;
@@ -368,6 +370,7 @@ static struct frame_content content_of(const struct store_event *event,
         .payload = event->payload,
         .cursor = event->cursor,
         .published_at_ms = event->recorded_at_ms,
+        .entity_ref = event->entity_ref,
         .owner = frame_owner(event, entity_owner),
     };
 }

@@ -25,7 +25,8 @@ struct frame_content {
     struct slice payload; /* canonical JSON */
     struct uuid cursor;
     uint64_t published_at_ms;
-    struct owner owner; /* for the check of entitlement */
+    uint64_t entity_ref; /* of the event */
+    struct owner owner;  /* for the check of entitlement */
 };
 
 /* The JSON members of a frame, without braces, around the payload. Both are empty where the payload
@@ -45,6 +46,7 @@ enum frame_form {
 
 struct frame {
     struct frame_content content;
+    uint64_t first_seq; /* the first event that it stands for; the seq, unless it is folded */
     struct slice forms[FRAME_FORM_COUNT]; /* JSON members without braces; both in the same bytes */
     uint64_t committed_ns;                /* monotonic; 0: read from the store */
     atomic_uint references;

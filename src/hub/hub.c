@@ -27,6 +27,7 @@ struct hub_topic {
     bool is_published;      /* frames were added by commits, not only by reads */
     struct window window;
     struct replay *replay;     /* frames read again; NULL: none */
+    struct folded_list folded; /* frames that stand for several events, and those between them */
     struct hlist watches;      /* a list of struct hub_watch */
     struct list_node age;      /* in shard.by_age */
     uint64_t unwatched_frames; /* since the last watch was removed */
@@ -127,10 +128,16 @@ static void forget_replay(struct hub_topic *topic) {
     topic->shard->bytes += replay_bytes(topic->replay);
 }
 
+static void forget_folded(struct hub_topic *topic) {
+    topic->shard->bytes -= topic->folded.bytes;
+    folded_release(&topic->folded);
+}
+
 static void forget_windows(struct hub_topic *topic) {
     topic->shard->bytes -= topic->window.bytes;
     window_clear(&topic->window);
     forget_replay(topic);
+    forget_folded(topic);
 }
 
 static void topic_free(struct hub *hub, struct hub_topic *topic) {
@@ -300,9 +307,15 @@ void hub_unwatch(struct hub_watch *watch) {
     pthread_mutex_unlock(&hub->listeners_lock);
     /* A topic with new frames stays for clients that come back, until it is evicted. One whose
      * frames were only read would cost the writer a frame for each event that no client waits for.
+     * One with folded frames stays for the next reader, without a window, until it changes.
      */
-    if (!topic->watches.first && (topic->window.count == 0 || !topic->is_published))
+    bool is_idle = !topic->watches.first && (topic->window.count == 0 || !topic->is_published);
+    if (is_idle && topic->folded.count > 0) {
+        shard->bytes -= topic->window.bytes;
+        window_clear(&topic->window);
+    } else if (is_idle) {
         topic_free(hub, topic);
+    }
     pthread_mutex_unlock(&shard->lock);
 }
 
@@ -341,6 +354,7 @@ enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take) {
     take->count = 0;
     pthread_mutex_lock(&topic->shard->lock);
     take->head_seq = topic->head_seq;
+    take->edition = topic->edition;
     const struct window *window = NULL;
     replay_place place;
     take->is_replay = false;
@@ -368,6 +382,56 @@ enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take) {
     }
     pthread_mutex_unlock(&topic->shard->lock);
     return result;
+}
+
+bool hub_take_folded(struct hub_watch *watch, struct hub_take *take) {
+    struct hub_topic *topic = watch->topic;
+    struct folded_list *list = &topic->folded;
+    size_t bytes = 0;
+    take->count = 0;
+    pthread_mutex_lock(&topic->shard->lock);
+    take->head_seq = topic->head_seq;
+    take->edition = topic->edition;
+    take->is_replay = true;
+    size_t begin = folded_find(list, take->next_seq);
+    for (size_t i = begin; i < list->count && take->count < take->count_max; i++) {
+        bytes += list->frames[i]->content.payload.size;
+        if (take->count > 0 && bytes > take->bytes_max)
+            break;
+        take->frames[take->count++] = frame_ref(list->frames[i]);
+    }
+    if (take->count > 0)
+        list->is_used = true;
+    pthread_mutex_unlock(&topic->shard->lock);
+    return take->count > 0;
+}
+
+void hub_keep_folded(struct hub_watch *watch, const struct replay_page *page, uint64_t edition,
+                     size_t payload_bytes_max) {
+    struct hub *hub = watch->listener->hub;
+    struct hub_topic *topic = watch->topic;
+    struct shard *shard = topic->shard;
+    assert(page->count > 0);
+    pthread_mutex_lock(&shard->lock);
+    if (edition == topic->edition) {
+        shard->bytes -= topic->folded.bytes;
+        folded_add(&topic->folded, page->frames, page->count, hub->options.window.bytes_max,
+                   payload_bytes_max);
+        shard->bytes += topic->folded.bytes;
+        make_room(hub, shard, topic);
+        if (shard->bytes > hub->shard_bytes_max)
+            forget_folded(topic);
+    }
+    pthread_mutex_unlock(&shard->lock);
+}
+
+bool hub_holds_folded(struct hub_watch *watch, uint64_t first_seq) {
+    struct hub_topic *topic = watch->topic;
+    const struct folded_list *list = &topic->folded;
+    pthread_mutex_lock(&topic->shard->lock);
+    bool holds = list->count > 0 && (first_seq == 0 || folded_find(list, first_seq) < list->count);
+    pthread_mutex_unlock(&topic->shard->lock);
+    return holds;
 }
 
 /* ---- replaying ---- */
@@ -494,13 +558,18 @@ bool hub_is_empty(struct hub *hub) {
     return atomic_load(&hub->topic_count) == 0;
 }
 
-/* NULL, with nothing locked, for a topic that is not in the hub. */
+/* NULL, with nothing locked, for a topic that is not in the hub. One that is there for its folded
+ * frames alone leaves with the first change. */
 static struct hub_topic *topic_lock(struct hub *hub, struct slice name) {
     char text[STREAM_ID_BYTES_MAX];
     struct slice key = key_of(name, text);
     struct shard *shard = shard_of(hub, key);
     pthread_mutex_lock(&shard->lock);
     struct hub_topic *topic = map_find(&shard->topics, key);
+    if (topic && !topic->watches.first && topic->window.count == 0 && topic->folded.count > 0) {
+        topic_free(hub, topic);
+        topic = NULL;
+    }
     if (!topic)
         pthread_mutex_unlock(&shard->lock);
     return topic;
@@ -561,6 +630,7 @@ void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq) {
         topic->oldest_seq = oldest_seq;
         topic->edition++;
     }
+    forget_folded(topic);
     shard->bytes -= topic->window.bytes + replay_bytes(topic->replay);
     window_drop_below(&topic->window, oldest_seq);
     replay_drop_below(topic->replay, oldest_seq);
@@ -654,8 +724,10 @@ static void publish_rows(struct hub *hub, const struct commit *commit,
     }
     /* A journal that was rebuilt, or that another node wrote: its frames are in the store. */
     if (!is_last) {
-        if (topic->journal_epoch != advanced->journal_epoch)
+        if (topic->journal_epoch != advanced->journal_epoch) {
             topic->edition++;
+            forget_folded(topic);
+        }
         topic->journal_epoch = advanced->journal_epoch;
         topic_add(hub, topic, advanced->head_seq, NULL);
     }

@@ -13,6 +13,7 @@
 #define HUB_HUB_H
 
 #include "base/list.h"
+#include "hub/folded.h"
 #include "hub/frame.h"
 #include "hub/owner_map.h"
 #include "hub/window.h"
@@ -98,7 +99,8 @@ struct hub_take {
     replay_place *place;   /* the replaying subscriber's; NULL: the frames are only examined */
     size_t count;
     uint64_t head_seq;
-    bool is_replay; /* the frames were read again from the store */
+    uint64_t edition; /* hub_edition */
+    bool is_replay;   /* the frames were read again from the store */
 };
 
 MUST_CHECK enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take);
@@ -107,6 +109,17 @@ MUST_CHECK enum hub_take_result hub_take(struct hub_watch *watch, struct hub_tak
 
 /* The subscriber replays no more. */
 void hub_replay_end(struct hub_watch *watch, replay_place *place);
+
+/* Folded frames are kept in one list for each topic (hub/folded.h). */
+
+/* As hub_take, from that list. False: it has no frame that begins there. */
+MUST_CHECK bool hub_take_folded(struct hub_watch *watch, struct hub_take *take);
+/* Keeps frames, some of which are folded, with references of its own. They follow each other.
+ * edition: of the topic when the frames were taken, or before they were read. */
+void hub_keep_folded(struct hub_watch *watch, const struct replay_page *page, uint64_t edition,
+                     size_t payload_bytes_max);
+/* Any thread, while the watch exists: whether that list has a frame that begins there; 0: any. */
+bool hub_holds_folded(struct hub_watch *watch, uint64_t first_seq);
 
 /* Changes when frames of the topic are pruned or its journal is rebuilt. */
 uint64_t hub_edition(struct hub_watch *watch);

@@ -51,7 +51,7 @@ struct replay;
 
 /* Frames that were read from the store. */
 struct replay_page {
-    struct frame *const *frames; /* consecutive */
+    struct frame **frames; /* consecutive */
     size_t count;                /* at least 1 */
 };
 

@@ -25,6 +25,7 @@ struct tail {
     bool json;
     bool from_start;
     bool from_head;
+    bool folds;
     const char *since;
     const char *cursor_file;       /* NULL: none */
     char stored[CURSOR_BYTES_MAX]; /* the content of the cursor file; "" if there is none */
@@ -295,6 +296,7 @@ static int tail_run(struct tail *tail, const struct subscriber_options *options,
             .seq = position.seq};
         const struct khala_follow follow = {.topic = tail->topic,
                                             .replay = options->replay_all ? "all" : NULL,
+                                            .fold = tail->folds,
                                             .after = has_start ? &start : NULL,
                                             .from_head = tail->from_head,
                                             .since = tail->since,
@@ -339,6 +341,7 @@ int cli_tail(int argc, char **argv) {
                                        {"--since", NULL, &tail.since},
                                        {"--cursor-file", NULL, &tail.cursor_file},
                                        {"--from-start", &tail.from_start, NULL},
+                                       {"--fold", &tail.folds, NULL},
                                        {"--audit", &audit, NULL},
                                        {"--json", &tail.json, NULL}};
     tail = (struct tail){.topic = NULL};
@@ -349,6 +352,8 @@ int cli_tail(int argc, char **argv) {
     tail.topic = audit ? NULL : argv[0];
     if (!!after + !!tail.since + tail.from_start > 1)
         return cli_usage("tail", "--after, --since and --from-start exclude each other");
+    if (tail.folds && (audit || tail.from_start))
+        return cli_usage("tail", "--fold is for a topic, and --from-start prints each event");
     if (after && tail.cursor_file)
         return cli_usage("tail", "--after and --cursor-file exclude each other");
     if (after && tail.topic && position_read(slice_of(after), &position) != STATUS_OK)

@@ -130,6 +130,12 @@ static enum status put_frames(const struct page *page, struct delivery_loop *del
         object_text(&object, SLICE("topic"), page->topic);
         object_number(&object, SLICE("seq"), content->seq);
         object_text(&object, SLICE("kind"), content->kind);
+        if (page->batch.frames[i]->first_seq < content->seq) {
+            object_json(&object, SLICE("folded"), SLICE(""));
+            buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"count\":%" PRIu64 "}",
+                          page->batch.frames[i]->first_seq,
+                          content->seq - page->batch.frames[i]->first_seq + 1);
+        }
         object_json(&object, SLICE("payload_bytes"), buffer_slice(&bytes));
         object_number(&object, SLICE("schema_version"), 1);
         object_close(&object);

@@ -66,6 +66,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
             .has_since = subscribe->has_since && !item->has_cursor && !subscribe->bootstrap,
             .since_ms = since_ms,
             .replay_all = subscribe->replay_all,
+            .folds = subscribe->folds,
         };
         struct subscriber *subscriber;
         status = subscriber_new(session, item->topic, &options, &subscriber);

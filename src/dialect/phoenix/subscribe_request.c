@@ -24,6 +24,7 @@ enum {
     FIELD_FRAMES,
     FIELD_FORM,
     FIELD_REPLAY,
+    FIELD_FOLD,
     FIELD_COUNT
 };
 
@@ -247,6 +248,8 @@ static enum status read_options(struct subscribe *subscribe, struct json_field *
         return STATUS_BAD_SUBSCRIPTION;
     if (is_given(&fields[FIELD_FORM]) && !read_form(&fields[FIELD_FORM], &subscribe->form))
         return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_FOLD]) && !json_bool(fields[FIELD_FOLD].value, &subscribe->folds))
+        return STATUS_BAD_SUBSCRIPTION;
     subscribe->has_since = is_given(&fields[FIELD_SINCE]);
     if (subscribe->has_since && !read_since(&fields[FIELD_SINCE], &subscribe->since))
         return STATUS_BAD_SUBSCRIPTION;
@@ -269,6 +272,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         [FIELD_FRAMES] = {.name = SLICE("frames")},
         [FIELD_FORM] = {.name = SLICE("form")},
         [FIELD_REPLAY] = {.name = SLICE("replay")},
+        [FIELD_FOLD] = {.name = SLICE("fold")},
     };
     *subscribe = (struct subscribe){0};
     arena_init(&subscribe->arena, PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX);

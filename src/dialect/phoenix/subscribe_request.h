@@ -43,6 +43,7 @@ struct subscribe {
     bool bootstrap;
     bool frames; /* it wins over the form */
     bool replay_all;
+    bool folds;
     bool has_since; /* holds for topics without a cursor */
     struct since since;
     enum frame_form form;

@@ -320,17 +320,17 @@ static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
     struct feed *feed = fixture.clients[0].subscription.member.feed;
     for (uint64_t seq = 0; seq < FEED_PAGES_MAX; seq++)
         add_page(feed, seq, 100);
-    assert_int_equal(feed_page(feed, 0)->batch.after_seq, 0);
+    assert_int_equal(feed_page(feed, 0, PAGE_READER_PLAIN)->batch.after_seq, 0);
     add_page(feed, 50, 100);
-    assert_non_null(feed_page(feed, 0));
-    assert_null(feed_page(feed, 1));
-    assert_non_null(feed_page(feed, 50));
-    assert_null(feed_page(feed, 51));
-    assert_false(feed_page_is_idle(feed_page(feed, 50)));
+    assert_non_null(feed_page(feed, 0, PAGE_READER_PLAIN));
+    assert_null(feed_page(feed, 1, PAGE_READER_PLAIN));
+    assert_non_null(feed_page(feed, 50, PAGE_READER_PLAIN));
+    assert_null(feed_page(feed, 51, PAGE_READER_PLAIN));
+    assert_false(feed_page_is_idle(feed_page(feed, 50, PAGE_READER_PLAIN)));
     feeds_pages_idle(&fixture.world.feeds);
-    assert_true(feed_page_is_idle(feed_page(feed, 50)));
+    assert_true(feed_page_is_idle(feed_page(feed, 50, PAGE_READER_PLAIN)));
     add_page(feed, 50, 100);
-    assert_false(feed_page_is_idle(feed_page(feed, 50)));
+    assert_false(feed_page_is_idle(feed_page(feed, 50, PAGE_READER_PLAIN)));
     fixture_close();
 }
 
@@ -342,8 +342,8 @@ static void a_page_that_ends_at_the_head_goes_when_the_topic_advances(void **sta
     add_page(feed, 3, 100);
     add_page(feed, 99, 100);
     commit(1);
-    assert_non_null(feed_page(feed, 3));
-    assert_null(feed_page(feed, 99));
+    assert_non_null(feed_page(feed, 3, PAGE_READER_PLAIN));
+    assert_null(feed_page(feed, 99, PAGE_READER_PLAIN));
     fixture_close();
 }
 
