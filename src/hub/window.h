@@ -52,7 +52,7 @@ struct replay;
 /* Frames that were read from the store. */
 struct replay_page {
     struct frame **frames; /* consecutive */
-    size_t count;                /* at least 1 */
+    size_t count;          /* at least 1 */
 };
 
 size_t replay_bytes(const struct replay *replay);
