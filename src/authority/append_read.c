@@ -48,35 +48,30 @@ enum field {
     FIELD_COUNT,
 };
 
-#define FIELD(literal)                                                                             \
-    {                                                                                              \
-        .name = {(literal), sizeof(literal) - 1 }                                                  \
-    }
-
-static const struct json_field field_names[FIELD_COUNT] = {
-    [FIELD_RUN_ID] = FIELD("run_id"),
-    [FIELD_WORKER_ID] = FIELD("worker_id"),
-    [FIELD_TOPIC] = FIELD("topic"),
-    [FIELD_AUDIT] = FIELD("audit"),
-    [FIELD_EVENT_TYPE] = FIELD("event_type"),
-    [FIELD_PAYLOAD] = FIELD("payload"),
-    [FIELD_EVENT_ID] = FIELD("event_id"),
-    [FIELD_IDEMPOTENCY_KEY] = FIELD("idempotency_key"),
-    [FIELD_EXPECTED_PREVIOUS_SEQ] = FIELD("expected_previous_seq"),
-    [FIELD_OWNER_USER_ID] = FIELD("owner_user_id"),
-    [FIELD_OWNER_GUEST_SCOPE] = FIELD("owner_guest_scope"),
-    [FIELD_ORG_ID] = FIELD("org_id"),
-    [FIELD_THREAD_ID] = FIELD("thread_id"),
-    [FIELD_PARENT_RUN_ID] = FIELD("parent_run_id"),
-    [FIELD_TITLE] = FIELD("title"),
-    [FIELD_TAGS] = FIELD("tags"),
-    [FIELD_WORKSPACE_REF] = FIELD("workspace_ref"),
-    [FIELD_CODEX_HOME_REF] = FIELD("codex_home_ref"),
-    [FIELD_ADAPTER] = FIELD("adapter"),
-    [FIELD_METADATA] = FIELD("metadata"),
-    [FIELD_METADATA_PATCH] = FIELD("metadata_patch"),
-    [FIELD_STATUS] = FIELD("status"),
-    [FIELD_REASON] = FIELD("reason"),
+static const struct slice field_names[FIELD_COUNT] = {
+    [FIELD_RUN_ID] = SLICE("run_id"),
+    [FIELD_WORKER_ID] = SLICE("worker_id"),
+    [FIELD_TOPIC] = SLICE("topic"),
+    [FIELD_AUDIT] = SLICE("audit"),
+    [FIELD_EVENT_TYPE] = SLICE("event_type"),
+    [FIELD_PAYLOAD] = SLICE("payload"),
+    [FIELD_EVENT_ID] = SLICE("event_id"),
+    [FIELD_IDEMPOTENCY_KEY] = SLICE("idempotency_key"),
+    [FIELD_EXPECTED_PREVIOUS_SEQ] = SLICE("expected_previous_seq"),
+    [FIELD_OWNER_USER_ID] = SLICE("owner_user_id"),
+    [FIELD_OWNER_GUEST_SCOPE] = SLICE("owner_guest_scope"),
+    [FIELD_ORG_ID] = SLICE("org_id"),
+    [FIELD_THREAD_ID] = SLICE("thread_id"),
+    [FIELD_PARENT_RUN_ID] = SLICE("parent_run_id"),
+    [FIELD_TITLE] = SLICE("title"),
+    [FIELD_TAGS] = SLICE("tags"),
+    [FIELD_WORKSPACE_REF] = SLICE("workspace_ref"),
+    [FIELD_CODEX_HOME_REF] = SLICE("codex_home_ref"),
+    [FIELD_ADAPTER] = SLICE("adapter"),
+    [FIELD_METADATA] = SLICE("metadata"),
+    [FIELD_METADATA_PATCH] = SLICE("metadata_patch"),
+    [FIELD_STATUS] = SLICE("status"),
+    [FIELD_REASON] = SLICE("reason"),
 };
 
 struct reading {
@@ -126,7 +121,7 @@ static enum status refuse_member(struct reading *reading, enum status status, co
 }
 
 static enum status refuse_field(struct reading *reading, enum field field, const char *problem) {
-    const struct run_fault fault = {field_names[field].name.data, problem};
+    const struct run_fault fault = {field_names[field].data, problem};
     return refuse_member(reading, STATUS_INVALID_REQUEST, "", &fault);
 }
 
@@ -332,7 +327,7 @@ static enum status read_run_create(struct reading *reading) {
     if (status == STATUS_OK && request->metadata.data && !reading->parser->takes_any_shape) {
         status = run_member_check(RUN_MEMBER_METADATA_PATCH,
                                   (struct json_value){JSON_KIND_OBJECT, request->metadata}, &fault);
-        fault.member = field_names[FIELD_METADATA].name.data;
+        fault.member = field_names[FIELD_METADATA].data;
         if (status != STATUS_OK)
             return refuse_member(reading, status, "", &fault);
     }
@@ -556,10 +551,16 @@ static enum status read_target(struct reading *reading) {
     return status == STATUS_OK ? take_id(reading, target, id) : status;
 }
 
-static enum status begin(struct reading *reading, struct json_value object) {
-    memcpy(reading->fields, field_names, sizeof(field_names));
+/* Not an initializer: it would clear the fields, which the pass sets. */
+static enum status begin(struct reading *reading, struct append_parser *parser, struct arena *arena,
+                         struct append_request *request, struct json_value object) {
+    reading->parser = parser;
+    reading->arena = arena;
+    reading->request = request;
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        reading->fields[i].name = field_names[i];
     if (object.kind != JSON_KIND_OBJECT) {
-        reading->request->refusal.message = "A request must be a JSON object.";
+        request->refusal.message = "A request must be a JSON object.";
         return STATUS_INVALID_REQUEST;
     }
     return json_read_members(object, reading->fields, FIELD_COUNT);
@@ -569,8 +570,8 @@ enum status append_read(struct append_parser *parser, enum append_kind kind, str
                         struct json_value body, struct arena *arena,
                         struct append_request *request) {
     *request = (struct append_request){.producer = parser->producer, .kind = kind};
-    struct reading reading = {.parser = parser, .arena = arena, .request = request};
-    enum status status = begin(&reading, body);
+    struct reading reading;
+    enum status status = begin(&reading, parser, arena, request, body);
     if (status == STATUS_OK && kind == APPEND_RUN_EVENT)
         status = take_id(&reading, FIELD_RUN_ID, id);
     else if (status == STATUS_OK && kind == APPEND_TOPIC_EVENT)
@@ -587,8 +588,8 @@ enum status append_read(struct append_parser *parser, enum append_kind kind, str
 enum status append_read_item(struct append_parser *parser, struct json_value item,
                              struct arena *arena, struct append_request *request) {
     *request = (struct append_request){.producer = parser->producer, .kind = APPEND_KIND_COUNT};
-    struct reading reading = {.parser = parser, .arena = arena, .request = request};
-    enum status status = begin(&reading, item);
+    struct reading reading;
+    enum status status = begin(&reading, parser, arena, request, item);
     if (status == STATUS_OK)
         status = read_target(&reading);
     if (status == STATUS_OK)

@@ -248,8 +248,8 @@ static struct change *change_of(struct projector *projector, const struct store_
     enum status status = STATUS_OK;
     /* The store may have kept a commit that was reported as failed. Then the cache is behind the
      * log, and the stored rows are used. */
-    if (is_cached && entry->now.summary.common.latest_seq + 1 == seq) {
-        const struct cached_document *now = &entry->now;
+    if (is_cached && entry->now->summary.common.latest_seq + 1 == seq) {
+        const struct cached_document *now = entry->now;
         change->summary = now->summary;
         change->summary.common.entity_id = entity->id;
         change->rows = now->rows;
@@ -338,7 +338,7 @@ static enum status change_build(struct projector *projector, struct change *chan
         .first_seq = sent_seq + 1,
         .projection_version = projector->version,
         .now_ms = projector->now_ms,
-        .stored_metadata = change->are_rows_cached ? &change->entry->now.metadata : NULL,
+        .stored_metadata = change->are_rows_cached ? &change->entry->now->metadata : NULL,
     };
     enum status status = update_build(&source, &projector->scratch, arena, update);
     if (status != STATUS_OK)
@@ -364,15 +364,15 @@ static enum status change_build(struct projector *projector, struct change *chan
                                    update->document.payload, &projector->scratch.marks);
     if (status != STATUS_OK)
         return status;
-    struct store_summary_rows *rows = &change->entry->next.rows;
+    struct store_summary_rows *rows = &change->entry->next->rows;
     *rows = change->rows;
     if (change->is_skipped)
         return STATUS_OK;
     const struct store_cut *cut = update->document.cut;
     if (cut) {
-        struct update_metadata *metadata = &change->entry->next.metadata;
+        struct update_metadata *metadata = &change->entry->next->metadata;
         const struct summary_layout *layout = fold_layout(change->entry->kind);
-        metadata->text = summary_metadata(layout, &change->entry->next.summary.common);
+        metadata->text = summary_metadata(layout, &change->entry->next->summary.common);
         memcpy(metadata->hash, cut->metadata_hash, SHA256_BYTES);
     }
     rows->last_runtime_seq = update->checkpoint.last_runtime_seq;

@@ -22,7 +22,7 @@ static const struct summary_field run_fields[] = {
     SUMMARY_FIELD("latest_event_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
     SUMMARY_FIELD("latest_event_type", SUMMARY_TEXT, COMMON(latest_event_type)),
     SUMMARY_FIELD("latest_seq", SUMMARY_COUNT, COMMON(latest_seq)),
-    SUMMARY_FIELD("metadata", SUMMARY_OBJECT, RUN(metadata)),
+    SUMMARY_FIELD("metadata", SUMMARY_METADATA, RUN(metadata)),
     SUMMARY_FIELD("open_steps", SUMMARY_COUNT, RUN(open_steps)),
     SUMMARY_FIELD("org_id", SUMMARY_TEXT, COMMON(org_id)),
     SUMMARY_FIELD("other_open_steps", SUMMARY_ARRAY, RUN(other_open_steps)),

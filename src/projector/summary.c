@@ -5,8 +5,13 @@
 
 #include <assert.h>
 
+#include "base/decimal.h"
 #include "base/limits.h"
 #include "base/sha256.h"
+#include "wire/put.h"
+
+/* Room for the names of kind and entity in a document, and for its last brace. */
+#define FIXED_BYTES_MAX 256
 
 static const struct json_limits document_limits = {SUMMARY_BYTES_MAX, JSON_DEPTH_MAX};
 
@@ -21,7 +26,7 @@ static uint64_t *number_at(struct summary *summary, size_t offset) {
 /* Whether the summary holds the member as JSON text. */
 static bool is_text(const struct summary_field *field) {
     return field->kind == SUMMARY_TEXT || field->kind == SUMMARY_OBJECT ||
-           field->kind == SUMMARY_ARRAY;
+           field->kind == SUMMARY_METADATA || field->kind == SUMMARY_ARRAY;
 }
 
 void summary_init(const struct summary_layout *layout, struct summary *summary,
@@ -66,105 +71,111 @@ enum status summary_document_key(enum document_kind kind, struct slice entity_id
     return buffer_append_slice(out, entity_id);
 }
 
-static void write_source_id(struct buffer *out, const char *member, struct slice id) {
-    buffer_append_byte(out, '"');
-    buffer_append_slice(out, slice_of(member));
-    buffer_append_slice(out, SLICE("\":"));
-    json_write_string(out, id);
+static char *put_source_id(char *at, const char *member, struct slice id) {
+    *at++ = '"';
+    at = put_slice(at, slice_of(member));
+    return json_put_string(PUT_LITERAL(at, "\":"), id);
 }
 
-static void write_value(struct buffer *out, const struct summary_field *field,
-                        const struct summary_layout *layout, const struct summary *summary,
-                        const struct summary_stamp *stamp) {
+/* The origin of a document: {"entity","run_id","seq"}. Canonical JSON sorts the members: "run_id"
+ * stands before "seq", "worker_id" after it. */
+static char *put_source(char *at, const struct entity_row *entity, const struct summary *summary) {
+    bool is_id_first = strcmp(entity->id_member, "seq") < 0;
+    at = put_slice(PUT_LITERAL(at, "{\"entity\":\""), slice_of(entity->name));
+    at = PUT_LITERAL(at, "\",");
+    if (is_id_first) {
+        at = put_source_id(at, entity->id_member, summary->entity_id);
+        *at++ = ',';
+    }
+    at = decimal_write_u64(PUT_LITERAL(at, "\"seq\":"), summary->latest_seq);
+    if (!is_id_first) {
+        *at++ = ',';
+        at = put_source_id(at, entity->id_member, summary->entity_id);
+    }
+    *at++ = '}';
+    return at;
+}
+
+static char *put_value(char *at, const struct summary_field *field,
+                       const struct summary_layout *layout, const struct summary *summary,
+                       const struct summary_stamp *stamp) {
     const struct document_row *row = document_row(layout->document);
-    const char *at = (const char *)summary + field->offset;
+    const void *value = (const char *)summary + field->offset;
     switch (field->kind) {
     case SUMMARY_TEXT:
     case SUMMARY_OBJECT:
-    case SUMMARY_ARRAY:
-        buffer_append_slice(out, *(const struct slice *)(const void *)at);
-        break;
+    case SUMMARY_METADATA:
+    case SUMMARY_ARRAY: {
+        /* Most texts are null: a copy of a fixed size is faster. */
+        struct slice text = *(const struct slice *)value;
+        return text.size == 4 ? put_bytes(at, text.data, 4) : put_slice(at, text);
+    }
     case SUMMARY_COUNT:
-        buffer_append_u64(out, *(const uint64_t *)(const void *)at);
-        break;
+        return decimal_write_u64(at, *(const uint64_t *)value);
     case SUMMARY_TIME_MS:
-        if (*(const uint64_t *)(const void *)at > 0)
-            buffer_append_u64(out, *(const uint64_t *)(const void *)at);
-        else
-            buffer_append_slice(out, SLICE("null"));
-        break;
+        return *(const uint64_t *)value > 0 ? decimal_write_u64(at, *(const uint64_t *)value)
+                                            : PUT_LITERAL(at, "null");
     case SUMMARY_DOCUMENT_ID: {
         /* The id is written as a separate string. Its opening quote is replaced by the colon of the
          * key. */
-        buffer_append_byte(out, '"');
-        buffer_append(out, row->key_prefix, strlen(row->key_prefix) - 1);
-        size_t colon_at = out->size;
-        if (json_write_string(out, summary->entity_id) == STATUS_OK)
-            out->data[colon_at] = ':';
-        break;
+        *at++ = '"';
+        char *colon = put_bytes(at, row->key_prefix, strlen(row->key_prefix) - 1);
+        at = json_put_string(colon, summary->entity_id);
+        *colon = ':';
+        return at;
     }
     case SUMMARY_KIND:
-        json_write_string(out, slice_of(row->name));
-        break;
+        return json_put_string(at, slice_of(row->name));
     case SUMMARY_ENTITY_ID:
-        json_write_string(out, summary->entity_id);
-        break;
-    case SUMMARY_SOURCE: {
-        /* The origin of a document: {"entity","run_id","seq"}. Canonical JSON sorts the members:
-         * "run_id" stands before "seq", "worker_id" after it. */
-        const struct entity_row *entity = entity_row(row->entity);
-        bool is_id_first = strcmp(entity->id_member, "seq") < 0;
-        buffer_append_slice(out, SLICE("{\"entity\":\""));
-        buffer_append_slice(out, slice_of(entity->name));
-        buffer_append_slice(out, SLICE("\","));
-        if (is_id_first) {
-            write_source_id(out, entity->id_member, summary->entity_id);
-            buffer_append_byte(out, ',');
-        }
-        buffer_append_slice(out, SLICE("\"seq\":"));
-        buffer_append_u64(out, summary->latest_seq);
-        if (!is_id_first) {
-            buffer_append_byte(out, ',');
-            write_source_id(out, entity->id_member, summary->entity_id);
-        }
-        buffer_append_byte(out, '}');
-        break;
-    }
+        return json_put_string(at, summary->entity_id);
+    case SUMMARY_SOURCE:
+        return put_source(at, entity_row(row->entity), summary);
     case SUMMARY_VERSION:
-        json_write_string(out, stamp->projection_version);
-        break;
+        return json_put_string(at, stamp->projection_version);
     case SUMMARY_PROJECTED_AT:
-        buffer_append_u64(out, stamp->projected_at_ms);
-        break;
+        return decimal_write_u64(at, stamp->projected_at_ms);
     }
+    return at;
 }
 
-static bool is_metadata(const struct summary_field *field) {
-    return field->kind == SUMMARY_OBJECT && slice_equal(field->name, SLICE("metadata"));
-}
-
+/* A document is written with each event of a run, so the memory of all members is reserved once. */
 enum status summary_write(const struct summary_layout *layout, const struct summary *summary,
                           const struct summary_stamp *stamp, struct buffer *out,
                           struct summary_marks *marks) {
     assert(out->size == 0 && layout->field_count <= SUMMARY_FIELDS_MAX);
+    size_t bytes = FIXED_BYTES_MAX + 3 * json_string_bytes(summary->entity_id) +
+                   json_string_bytes(stamp->projection_version);
+    for (size_t i = 0; i < layout->field_count; i++) {
+        const struct summary_field *field = &layout->fields[i];
+        bytes += SUMMARY_OPENING_BYTES + DECIMAL_U64_SIZE_MAX;
+        if (is_text(field))
+            bytes +=
+                ((const struct slice *)(const void *)((const char *)summary + field->offset))->size;
+    }
+    enum status status = buffer_reserve(out, bytes);
+    if (status != STATUS_OK)
+        return status;
+    char *at = out->data;
     marks->metadata = 0;
     for (size_t i = 0; i < layout->field_count; i++) {
         const struct summary_field *field = &layout->fields[i];
-        size_t begin = out->size;
-        buffer_append_slice(out, field->opening);
-        marks->values[i] = out->size;
-        write_value(out, field, layout, summary, stamp);
-        if (is_metadata(field))
+        const char *begin = at;
+        memcpy(at, field->opening, SUMMARY_OPENING_BYTES);
+        at += field->opening_bytes;
+        marks->values[i] = (size_t)(at - out->data);
+        if (field->kind == SUMMARY_METADATA)
             marks->metadata = marks->values[i];
+        at = put_value(at, field, layout, summary, stamp);
         if (field->kind == SUMMARY_PROJECTED_AT) {
-            marks->projected_at = begin;
-            marks->projected_at_end = out->size;
+            marks->projected_at = (size_t)(begin - out->data);
+            marks->projected_at_end = (size_t)(at - out->data);
         }
     }
-    buffer_append_byte(out, '}');
-    if (buffer_status(out) == STATUS_OK)
-        out->data[0] = '{'; /* instead of the comma before the first member */
-    return buffer_status(out);
+    *at++ = '}';
+    out->data[0] = '{'; /* instead of the comma before the first member */
+    out->size = (size_t)(at - out->data);
+    assert(out->size <= bytes);
+    return STATUS_OK;
 }
 
 struct slice summary_value(const struct summary_layout *layout, const struct summary_marks *marks,
@@ -183,7 +194,7 @@ struct slice summary_value(const struct summary_layout *layout, const struct sum
 
 struct slice summary_metadata(const struct summary_layout *layout, const struct summary *summary) {
     for (size_t i = 0; i < layout->field_count; i++) {
-        if (!is_metadata(&layout->fields[i]))
+        if (layout->fields[i].kind != SUMMARY_METADATA)
             continue;
         const void *at = (const char *)summary + layout->fields[i].offset;
         struct slice text = *(const struct slice *)at;
@@ -196,8 +207,14 @@ void summary_settle(const struct summary_layout *layout, const struct summary_ma
                     const char *document, struct summary *summary) {
     for (size_t i = 0; i < layout->field_count; i++) {
         const struct summary_field *field = &layout->fields[i];
-        if (is_text(field))
-            text_at(summary, field->offset)->data = document + marks->values[i];
+        if (!is_text(field))
+            continue;
+        /* Most texts are null. The next fold reads these without reading the old document. */
+        struct slice *text = text_at(summary, field->offset);
+        if (summary_is_null(*text))
+            *text = SLICE("null");
+        else
+            text->data = document + marks->values[i];
     }
 }
 
@@ -227,6 +244,7 @@ static bool read_held(struct summary *summary, const struct summary_field *field
         *text_at(summary, field->offset) = value.raw;
         return is_null || value.kind == JSON_KIND_STRING;
     case SUMMARY_OBJECT:
+    case SUMMARY_METADATA:
         *text_at(summary, field->offset) = value.raw;
         return is_null || value.kind == JSON_KIND_OBJECT;
     case SUMMARY_ARRAY:

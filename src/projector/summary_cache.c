@@ -13,7 +13,10 @@ static struct slice key_of(const struct cache_entry *entry) {
 static void document_free(struct summary_cache *cache, struct cached_document *document) {
     cache->bytes -= document->text_bytes;
     free(document->text);
-    memset(document, 0, sizeof(*document));
+    /* The next document sets everything else. */
+    document->text = NULL;
+    document->text_bytes = 0;
+    document->metadata.text = (struct slice){NULL, 0};
 }
 
 void summary_cache_init(struct summary_cache *cache, size_t bytes_max) {
@@ -51,6 +54,8 @@ struct cache_entry *summary_cache_add(struct summary_cache *cache, uint64_t ref,
         return NULL;
     entry->ref = ref;
     entry->kind = kind;
+    entry->now = &entry->documents[0];
+    entry->next = &entry->documents[1];
     if (map_insert(&cache->by_ref, key_of(entry), entry) != STATUS_OK) {
         free(entry);
         return NULL;
@@ -63,8 +68,8 @@ struct cache_entry *summary_cache_add(struct summary_cache *cache, uint64_t ref,
 void summary_cache_drop(struct summary_cache *cache, struct cache_entry *entry) {
     map_remove(&cache->by_ref, key_of(entry));
     list_remove(&entry->age);
-    document_free(cache, &entry->now);
-    document_free(cache, &entry->next);
+    document_free(cache, entry->now);
+    document_free(cache, entry->next);
     cache->bytes -= ENTRY_BYTES;
     free(entry);
 }
@@ -72,17 +77,17 @@ void summary_cache_drop(struct summary_cache *cache, struct cache_entry *entry) 
 enum status summary_cache_prepare(struct summary_cache *cache, struct cache_entry *entry,
                                   const union any_summary *summary, struct slice document,
                                   const struct summary_marks *marks) {
-    assert(!entry->next.text);
+    assert(!entry->next->text);
     char *text = malloc(document.size);
     if (!text)
         return STATUS_OUT_OF_MEMORY;
     memcpy(text, document.data, document.size);
-    entry->next.text = text;
-    entry->next.text_bytes = document.size;
-    entry->next.summary = *summary;
+    entry->next->text = text;
+    entry->next->text_bytes = document.size;
+    entry->next->summary = *summary;
     /* The next change has the entity and sets its id. */
-    entry->next.summary.common.entity_id = (struct slice){NULL, 0};
-    summary_settle(fold_layout(entry->kind), marks, text, &entry->next.summary.common);
+    entry->next->summary.common.entity_id = (struct slice){NULL, 0};
+    summary_settle(fold_layout(entry->kind), marks, text, &entry->next->summary.common);
     cache->bytes += document.size;
     return STATUS_OK;
 }
@@ -90,13 +95,14 @@ enum status summary_cache_prepare(struct summary_cache *cache, struct cache_entr
 void summary_cache_settle(struct summary_cache *cache, struct cache_entry *entry, bool committed) {
     entry->change = NULL;
     if (committed) {
-        document_free(cache, &entry->now);
+        struct cached_document *before = entry->now;
+        document_free(cache, before);
         entry->now = entry->next;
-        memset(&entry->next, 0, sizeof(entry->next));
+        entry->next = before;
     } else {
-        document_free(cache, &entry->next);
+        document_free(cache, entry->next);
     }
-    if (!entry->now.text)
+    if (!entry->now->text)
         summary_cache_drop(cache, entry);
 }
 

@@ -26,10 +26,11 @@ struct change;
 struct cache_entry {
     uint64_t ref;
     enum document_kind kind;
-    struct cached_document now;
-    struct cached_document next;
-    struct change *change; /* its change in the current commit; NULL: none */
-    struct list_node age;  /* in summary_cache.by_age */
+    struct cached_document *now;
+    struct cached_document *next;
+    struct cached_document documents[2]; /* these two, which change places with a commit */
+    struct change *change;               /* its change in the current commit; NULL: none */
+    struct list_node age;                /* in summary_cache.by_age */
 };
 
 struct summary_cache {

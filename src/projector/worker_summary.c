@@ -19,7 +19,7 @@ static const struct summary_field worker_fields[] = {
     SUMMARY_FIELD("latest_event_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
     SUMMARY_FIELD("latest_event_type", SUMMARY_TEXT, COMMON(latest_event_type)),
     SUMMARY_FIELD("latest_seq", SUMMARY_COUNT, COMMON(latest_seq)),
-    SUMMARY_FIELD("metadata", SUMMARY_OBJECT, WORKER(metadata)),
+    SUMMARY_FIELD("metadata", SUMMARY_METADATA, WORKER(metadata)),
     SUMMARY_FIELD("org_id", SUMMARY_TEXT, COMMON(org_id)),
     SUMMARY_FIELD("owner_guest_scope", SUMMARY_TEXT, COMMON(owner_guest_scope)),
     SUMMARY_FIELD("owner_user_id", SUMMARY_TEXT, COMMON(owner_user_id)),
