@@ -32,6 +32,8 @@ const struct cli_command cli_commands[] = {
      "[--data-dir DIR] [--config FILE] [--json]",
      "Append events to the server at --url, KHALA_URL or http://127.0.0.1:4100.",
      "khala append --run demo --create --type run.log --payload '{\"line\":\"hello\"}'\n"
+     "khala append --run demo --create --type run.step_started --payload "
+     "'{\"step_id\":\"s1\",\"name\":\"search\"}'\n"
      "echo '{\"run_id\":\"demo\",\"event_type\":\"run.log\"}' | khala append --batch -",
      cli_append, NULL,
      OPTIONS({"--run", "ID", "append to this run"}, {"--worker", "ID", "append to this worker"},
