@@ -8,6 +8,7 @@
 
 #define DRIFT_LIMIT_DEFAULT 100
 #define DRIFT_LIMIT_MAX     1000
+#define MESSAGE_BYTES_MAX   256
 
 static void read_summary(struct store_read *read, struct store_session *store) {
     struct store_entity entity;
@@ -61,13 +62,18 @@ static void read_checkpoint(struct store_read *read, struct store_session *store
 
 void handle_checkpoint(struct exchange *exchange) {
     enum document_kind projection = document_kind_of(exchange->match.parameters[0]);
-    if (projection != DOCUMENT_NONE)
+    if (projection != DOCUMENT_NONE) {
         handle_read(exchange, document_row(projection)->entity, read_checkpoint);
-    else
-        exchange_answer_error(
-            exchange, &(struct exchange_error){.status = STATUS_NOT_FOUND,
-                                               .message = "The projections are run_summary and "
-                                                          "codex_worker_summary."});
+        return;
+    }
+    char text[MESSAGE_BYTES_MAX];
+    struct buffer message = buffer_over(text, sizeof(text));
+    buffer_append_slice(&message, SLICE("The projections are "));
+    for (enum document_kind kind = 0; kind < DOCUMENT_KIND_COUNT; kind++)
+        buffer_printf(&message, "%s%s", kind > 0 ? ", " : "", document_kind_name(kind));
+    bool is_whole = buffer_append(&message, ".", 2) == STATUS_OK;
+    exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_NOT_FOUND,
+                                                             .message = is_whole ? text : NULL});
 }
 
 static enum status write_drift(void *user, const struct store_drift *drift) {

@@ -78,6 +78,8 @@ test("every read answers 404 for an unknown entity", async (t) => {
   for (const [path, code] of cases) await refused(operator, () => operator.get(path), 404, code);
   const { body } = await refused(operator, () => operator.get("topics/x/events"), 404, "not_found");
   assert.match(body.message, /topic/);
+  const { body: unknown } = await refused(operator, () => operator.get("projectors/checkpoints/other/x"), 404, "not_found");
+  assert.equal(unknown.message, "The projections are run_summary, codex_worker_summary.");
   await refused(operator, () => operator.get("runs/%01"), 400, "invalid_request");
   await refused(operator, () => operator.get("topics/%01/events"), 400, "invalid_topic");
 });

@@ -44,7 +44,7 @@ static void the_defaults_match_the_specification(void **state) {
         uint64_t replay_budget_events, retention_seconds, snapshot_cadence_seconds;
         const char *source_table, *publish_class;
         uint64_t publish_rate_per_second, max_payload_bytes;
-    } rows[POLICY_ROW_COUNT] = {
+    } rows[] = {
         {"runtime.run_summaries", "durable_summary", "warm", 20000, 604800, 300,
          "runtime.sync_run_summaries", "fallback", 1000, 65536},
         {"runtime.codex_worker_summaries", "durable_summary", "warm", 10000, 259200, 120,
@@ -58,6 +58,7 @@ static void the_defaults_match_the_specification(void **state) {
          "worker_lifecycle", 1000, 65536},
         {"anything else", "fallback", "cold", 20000, 86400, 0, NULL, "fallback", 1000, 65536},
     };
+    _Static_assert(sizeof(rows) / sizeof(rows[0]) == POLICY_ROW_COUNT, "every policy has a row");
     struct policy_table table;
     policy_table_init(&table);
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++) {
