@@ -497,6 +497,8 @@ struct usage *usages_expect(struct usages *usages, struct slice owner) {
 }
 
 enum status usages_fetch(struct usages *usages, struct store_session *session) {
+    if (usages->expected_count == 0)
+        return STATUS_OK;
     for (size_t i = 0; i < usages->expected_count; i++)
         usages->rows[i] = (struct store_usage){.owner = usages->expected[i]->stored.owner};
     enum status status = store_load_usages(session, usages->rows, usages->expected_count);

@@ -1,15 +1,11 @@
-/* Names of topics and entities: which bytes may be one, which are reserved, and how built-in topics
- * are named.
+/* Names of topics and entities: which bytes may be one. topic_table.h has the built-in ones.
  * Thread: any.
- * Memory: a name that is made lives in the caller's arena or is static.
- * Errors: STATUS_INVALID_TOPIC for a bad name; STATUS_OUT_OF_MEMORY.
+ * Memory: messages are static.
+ * Errors: STATUS_INVALID_TOPIC for a bad name.
  * Invariant: names are bytes: never trimmed, never normalised, compared exactly. */
 #ifndef TOPIC_TOPIC_NAME_H
 #define TOPIC_TOPIC_NAME_H
 
-#include "base/arena.h"
-#include "base/slice.h"
-#include "spec/codes.h"
 #include "topic/topic_table.h"
 
 #define TOPIC_NAME_BYTES_MAX 512
@@ -20,17 +16,6 @@
 
 /* Non-empty, at most TOPIC_NAME_BYTES_MAX, UTF-8, no control character (C0, DEL, C1). */
 MUST_CHECK enum status topic_name_check(struct slice topic);
-/* run:*, worker:*, fleet:*, runtime.*: no client may publish to these. */
-bool topic_is_projection_owned(struct slice topic);
-
-/* The name of a topic that is the only one of its kind. */
-struct slice topic_name(enum topic_kind kind);
-/* The name with id in the place of '*'. */
-MUST_CHECK enum status topic_name_make(struct arena *arena, enum topic_kind kind, struct slice id,
-                                       struct slice *name);
-/* The topic that carries the events of one entity. */
-MUST_CHECK enum status topic_name_of_entity(struct arena *arena, enum entity_kind kind,
-                                            struct slice id, struct slice *name);
 
 static inline bool topic_is_log(struct slice topic) {
     return slice_equal(topic, SLICE(LOG_TOPIC));

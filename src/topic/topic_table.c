@@ -116,6 +116,35 @@ const char *entity_kind_name(enum entity_kind kind) {
     return entity_row(kind)->name;
 }
 
+/* ---- names ---- */
+
+bool topic_is_projection_owned(struct slice topic) {
+    return topic_kind_of(topic, NULL) != TOPIC_APPLICATION;
+}
+
+struct slice topic_name(enum topic_kind kind) {
+    const char *pattern = topic_row(kind)->pattern;
+    assert(!strchr(pattern, '*'));
+    return slice_of(pattern);
+}
+
+enum status topic_name_make(struct arena *arena, enum topic_kind kind, struct slice id,
+                            struct slice *name) {
+    const char *pattern = topic_row(kind)->pattern;
+    size_t size = topic_pattern_size(pattern, id);
+    char *text = arena_alloc(arena, size);
+    *name = (struct slice){text, text ? size : 0};
+    if (!text)
+        return STATUS_OUT_OF_MEMORY;
+    topic_pattern_fill(pattern, id, text);
+    return STATUS_OK;
+}
+
+enum status topic_name_of_entity(struct arena *arena, enum entity_kind kind, struct slice id,
+                                 struct slice *name) {
+    return topic_name_make(arena, entity_row(kind)->topic, id, name);
+}
+
 /* ---- documents ---- */
 
 #define DOCUMENT_ROW(kind_, name_, table_, view_, entity_, topic_, user_topic_, guest_topic_)      \

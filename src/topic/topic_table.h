@@ -1,12 +1,14 @@
 /* The tables of topics, entity kinds, document kinds and scopes. Each built-in name stands here. To
  * add a kind, add its enumerator and its row; a row that is missing does not compile.
  * Thread: any: the tables are constant.
- * Memory: texts are static.
+ * Memory: texts are static; a name that is made lives in the caller's arena.
+ * Errors: STATUS_OUT_OF_MEMORY.
  * Invariant: a topic belongs to the first row whose pattern matches its name. The last row matches
  * all others. */
 #ifndef TOPIC_TOPIC_TABLE_H
 #define TOPIC_TOPIC_TABLE_H
 
+#include "base/arena.h"
 #include "base/slice.h"
 #include "spec/codes.h"
 
@@ -141,6 +143,16 @@ const struct document_row *document_row(enum document_kind kind);
 
 /* id, which may be NULL, becomes the part of the name in the place of '*'; it may be empty. */
 enum topic_kind topic_kind_of(struct slice topic, struct slice *id);
+/* run:*, worker:*, fleet:*, runtime.*: no client may publish to these. */
+bool topic_is_projection_owned(struct slice topic);
+/* The name of a topic that is the only one of its kind. */
+struct slice topic_name(enum topic_kind kind);
+/* The name with id in the place of '*'. */
+MUST_CHECK enum status topic_name_make(struct arena *arena, enum topic_kind kind, struct slice id,
+                                       struct slice *name);
+/* The topic that carries the events of one entity. */
+MUST_CHECK enum status topic_name_of_entity(struct arena *arena, enum entity_kind kind,
+                                            struct slice id, struct slice *name);
 /* Its frames are documents only. No event is published to it, so publish limits do not apply. */
 bool topic_has_documents_only(enum topic_kind kind);
 /* Whether the frames of a topic are events of the log, which keeps all of them. The other topics
