@@ -1,6 +1,7 @@
 /* The current state of runs and workers, and the receipt of a run. */
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/run_read.h"
 #include "authority/event_write.h"
 #include "delivery/repair.h"
 #include "http/store_read.h"
@@ -8,9 +9,8 @@
 #include "topic/topic_name.h"
 #include "wire/object_writer.h"
 
-/* A run of another owner is answered like one that does not exist. */
-static enum status load_entitled(struct store_read *read, struct store_session *store,
-                                 struct store_entity *entity) {
+enum status run_load_entitled(struct store_read *read, struct store_session *store,
+                              struct store_entity *entity) {
     struct slice topic;
     enum status status = store_read_entity(read, store, entity);
     if (status != STATUS_OK || read->exchange->view != GRANT_VIEW_PENDING)
@@ -21,10 +21,8 @@ static enum status load_entitled(struct store_read *read, struct store_session *
     return status == STATUS_OWNER_MISMATCH ? entity_row(entity->kind)->not_found : status;
 }
 
-/* The run with what its events say of it. A store without summaries has the first half only, and
- * one that is rebuilt for a new version may lack members until then. */
-static enum status write_run(struct store_read *read, struct store_session *store,
-                             const struct store_entity *entity) {
+enum status run_write(struct store_read *read, struct store_session *store,
+                      const struct store_entity *entity) {
     struct store_document document;
     struct json_field members[] = {
         {.name = SLICE("parent_run_id")}, {.name = SLICE("title")},
@@ -51,11 +49,11 @@ static enum status write_run(struct store_read *read, struct store_session *stor
 static void read_entity(struct store_read *read, struct store_session *store) {
     struct store_entity entity;
     struct buffer *out = &read->out;
-    read->status = load_entitled(read, store, &entity);
+    read->status = run_load_entitled(read, store, &entity);
     if (read->status != STATUS_OK)
         return;
     buffer_printf(out, "{\"%s\":", entity_kind_name(entity.kind));
-    read->status = entity.kind == ENTITY_RUN ? write_run(read, store, &entity)
+    read->status = entity.kind == ENTITY_RUN ? run_write(read, store, &entity)
                                              : worker_write_json(out, &entity, read->now_ms);
     buffer_append_slice(out, SLICE("}\n"));
 }

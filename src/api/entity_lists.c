@@ -28,7 +28,7 @@
 #define BOUND_BYTES      8
 #define TIME_BYTES_MAX   32
 #define CURSOR_BYTES_MAX (sizeof(CURSOR_MARK) - 1 + BOUND_BYTES + 16 + APPEND_ID_BYTES_MAX)
-/* An owner's rows in a state or of a worker are looked up only where all such rows are fewer. */
+/* An owner's rows of a parent or a worker are looked up only where all such rows are fewer. */
 #define OWNED_FEW_MAX 1000
 
 enum filter {
@@ -277,8 +277,7 @@ static enum status choose(struct store_read *read, bool *is_empty) {
         enum store_list_filter filter;
         struct slice value;
     } filters[] = {{STORE_LIST_OF_PARENT, list->parent},
-                   {STORE_LIST_OF_WORKER, list->filters[FILTER_WORKER]},
-                   {STORE_LIST_OF_STATUS, list->filters[FILTER_STATUS]}};
+                   {STORE_LIST_OF_WORKER, list->filters[FILTER_WORKER]}};
     struct owner owners[STORE_LIST_OWNERS_MAX] = {
         {.user_id = list->filters[FILTER_USER],
          .guest_scope = list->filters[FILTER_USER].data ? (struct slice){NULL, 0}
@@ -296,11 +295,22 @@ static enum status choose(struct store_read *read, bool *is_empty) {
         status = store_list_owner(&read->arena, &owners[i], owner);
         walk->owner_count += owner->data != NULL;
     }
+    const size_t state_count = walk->kind == ENTITY_RUN ? RUN_STATE_COUNT : WORKER_STATE_COUNT;
+    _Static_assert(RUN_STATE_COUNT <= STORE_LIST_STATUSES_MAX, "the parts of a list");
+    _Static_assert(WORKER_STATE_COUNT <= STORE_LIST_STATUSES_MAX, "the parts of a list");
+    walk->statuses[0] = list->filters[FILTER_STATUS];
+    walk->status_count = 1;
+    for (size_t i = 0; !list->filters[FILTER_STATUS].data && i < state_count; i++) {
+        walk->statuses[i] =
+            slice_of(walk->kind == ENTITY_RUN ? run_state_name((enum run_state)i)
+                                              : worker_state_name((enum worker_state)i));
+        walk->status_count = i + 1;
+    }
     /* A token without an identity owns nothing. */
     *is_empty = is_own && walk->owner_count == 0;
     walk->filter = STORE_LIST_ALL;
     uint64_t few_max = walk->owner_count > 0 ? OWNED_FEW_MAX : STORE_LIST_FEW_MAX;
-    for (size_t i = 0; status == STATUS_OK && i < 3 && walk->filter == STORE_LIST_ALL; i++) {
+    for (size_t i = 0; status == STATUS_OK && i < 2 && walk->filter == STORE_LIST_ALL; i++) {
         uint64_t count = 0;
         if (!filters[i].value.data)
             continue;

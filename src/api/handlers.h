@@ -55,7 +55,6 @@ void handle_own_runs(struct exchange *exchange);
 void handle_own_workers(struct exchange *exchange);
 /* tree.c */
 void handle_run_tree(struct exchange *exchange);
-void handle_own_run_tree(struct exchange *exchange);
 
 /* lists.c */
 void handle_topics(struct exchange *exchange);

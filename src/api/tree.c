@@ -1,6 +1,6 @@
 /* GET /internal/v1/runs/{run_id}/tree and /v1/runs/{run_id}/tree: what a timeline of a run needs.
  *
- *   {run, summary, steps[…], next_after_seq, has_more, children[…], children_has_more}
+ *   {run, steps[…], next_after_seq, has_more, children[…], children_has_more}
  *
  * Steps come from the step events behind after_seq, and a page of them ends after a bounded number
  * of events. A step that began on an earlier page shows here only its end, and one that goes on
@@ -10,6 +10,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/run_read.h"
 #include "authority/event_write.h"
 #include "authority/run_report.h"
 #include "base/limits.h"
@@ -37,8 +38,6 @@ struct run_step {
 
 struct tree {
     struct store_session *store;
-    struct slice topic; /* of the run's events */
-    bool is_own;        /* the principal reads what its token opens */
     struct run_step *steps;
     size_t step_count;
     struct map by_id; /* the newest step of each id */
@@ -150,7 +149,7 @@ static void write_step(struct buffer *out, const struct run_step *step) {
 static enum status may_read(struct store_read *read, const struct store_list_row *row,
                             bool *may_read) {
     struct slice topic;
-    *may_read = !((const struct tree *)read->state)->is_own;
+    *may_read = !(read->exchange->match.route->flags & ROUTE_RUN);
     if (*may_read)
         return STATUS_OK;
     enum status status = topic_name_of_entity(&read->arena, ENTITY_RUN, row->id, &topic);
@@ -201,6 +200,7 @@ static enum status write_children(struct store_read *read, struct slice run_id) 
                                     .order = STORE_LIST_BY_CREATION,
                                     .filter = STORE_LIST_OF_PARENT,
                                     .value = buffer_slice(&parent),
+                                    .status_count = 1,
                                     .limit = LIST_PAGE_ITEMS_MAX + 1};
     if (status == STATUS_OK)
         status = store_list_rows(tree->store, &list, read, write_child);
@@ -210,27 +210,14 @@ static enum status write_children(struct store_read *read, struct slice run_id) 
 
 /* ---- the answer, on a thread of the store pool ---- */
 
-static enum status load_run(struct store_read *read, struct store_entity *run) {
-    struct tree *tree = read->state;
-    struct grant grant = {STATUS_OK, read->exchange->view};
-    enum status status = store_read_entity(read, tree->store, run);
-    if (status == STATUS_OK && grant.view != GRANT_VIEW_ALL)
-        status = entitlement_load(tree->store, read->exchange->principal, tree->topic, &read->arena,
-                                  &grant);
-    if (status == STATUS_OK)
-        status = grant.status;
-    return status == STATUS_OK && grant_view_is_pending(grant.view) ? STATUS_RUN_NOT_FOUND : status;
-}
-
 static void read_tree(struct store_read *read, struct store_session *store) {
     struct tree *tree = read->state;
     struct buffer *out = &read->out;
     struct store_entity run;
-    struct store_document document;
     tree->store = store;
     tree->last_seq = read->after_seq;
     tree->steps = arena_alloc(&read->arena, read->limit * sizeof(*tree->steps));
-    enum status status = tree->steps ? load_run(read, &run) : STATUS_OUT_OF_MEMORY;
+    enum status status = tree->steps ? run_load_entitled(read, store, &run) : STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK)
         status = store_walk_entity_frames(store, run.ref, read->after_seq, TREE_PAGE_EVENTS_MAX + 1,
                                           read, take_event);
@@ -240,12 +227,8 @@ static void read_tree(struct store_read *read, struct store_session *store) {
         read->status = status;
         return;
     }
-    status = store_load_document(store, DOCUMENT_RUN_SUMMARY, run.ref, &read->arena, &document);
-    bool has_summary = status == STATUS_OK && store_document_is_whole(&document);
     buffer_append_slice(out, SLICE("{\"run\":"));
-    buffer_note(out, run_write_json(out, &run));
-    buffer_append_slice(out, SLICE(",\"summary\":"));
-    buffer_append_slice(out, has_summary ? document.payload : SLICE("null"));
+    status = run_write(read, store, &run);
     buffer_append_slice(out, SLICE(",\"steps\":["));
     for (size_t i = 0; i < tree->step_count; i++) {
         if (i > 0)
@@ -258,7 +241,7 @@ static void read_tree(struct store_read *read, struct store_session *store) {
     else
         buffer_append_slice(out, SLICE("],\"next_after_seq\":null,\"has_more\":false"));
     buffer_append_slice(out, SLICE(",\"children\":["));
-    if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+    if (status == STATUS_OK)
         status = write_children(read, run.id);
     buffer_printf(out, "],\"children_has_more\":%s}\n", tree->has_more_children ? "true" : "false");
     read->status = status;
@@ -266,7 +249,7 @@ static void read_tree(struct store_read *read, struct store_session *store) {
 
 /* ---- the request ---- */
 
-static void handle_tree(struct exchange *exchange, bool is_own) {
+void handle_run_tree(struct exchange *exchange) {
     struct store_read *read = store_read_new(exchange, ENTITY_RUN, read_tree);
     if (!read)
         return;
@@ -284,25 +267,7 @@ static void handle_tree(struct exchange *exchange, bool is_own) {
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("after_seq"), 0, STORE_SEQ_MAX, &read->after_seq);
     if (status == STATUS_OK)
-        status = topic_name_of_entity(&read->arena, ENTITY_RUN, read->id, &tree->topic);
-    tree->is_own = is_own;
-    exchange->view = GRANT_VIEW_ALL;
-    if (status == STATUS_OK && is_own) {
-        struct grant grant = grant_subscribe(exchange->principal, tree->topic);
-        exchange->scopes_needed = topic_row(TOPIC_RUN_EVENTS)->scopes_any;
-        exchange->view = grant.view;
-        status = grant.status;
-    }
-    if (status == STATUS_OK)
         store_read_post(read);
     else
         exchange_answer_status(exchange, status);
-}
-
-void handle_run_tree(struct exchange *exchange) {
-    handle_tree(exchange, false);
-}
-
-void handle_own_run_tree(struct exchange *exchange) {
-    handle_tree(exchange, true);
 }

@@ -83,6 +83,7 @@ enum status update_build(const struct update_source *source, struct update_scrat
     checkpoint->last_projected_at_ms = source->now_ms;
     const struct summary_layout *layout = fold_layout(source->kind);
     document->listed = (struct store_listed){
+        .status = {summary->status.data + 1, summary->status.size - 2}, /* without its quotes */
         .updated_at_ms = summary->latest_event_at_ms,
         .parent_run_id =
             summary_value(layout, &scratch->marks, document->payload, SLICE("parent_run_id")),

@@ -145,7 +145,8 @@ struct store_journal_row {
 
 /* What lists order and filter documents by. It follows from the payload and the entity's owner. */
 struct store_listed {
-    struct slice owner; /* store_list_owner; absent: none */
+    struct slice owner;  /* store_list_owner; absent: none */
+    struct slice status; /* plain text */
     uint64_t updated_at_ms;
     /* JSON: two strings and an array. Absent: it has none. */
     struct slice parent_run_id;
@@ -803,14 +804,14 @@ enum store_list_order { STORE_LIST_BY_ID, STORE_LIST_BY_CREATION, STORE_LIST_BY_
 /* The rows that have a value, where these are few. */
 enum store_list_filter {
     STORE_LIST_ALL,
-    STORE_LIST_OF_STATUS,
     STORE_LIST_OF_WORKER,
     STORE_LIST_OF_PARENT,
 };
 /* More rows are not few: the caller walks all rows in their order instead, and filters them. */
-#define STORE_LIST_FEW_MAX    10000
-#define STORE_LIST_OWNERS_MAX 2
-#define STORE_LIST_ROWS_MAX   1024
+#define STORE_LIST_FEW_MAX      10000
+#define STORE_LIST_OWNERS_MAX   2
+#define STORE_LIST_STATUSES_MAX 6
+#define STORE_LIST_ROWS_MAX     1024
 struct store_list_position {
     uint64_t time_ms; /* unused by id */
     uint64_t ref;
@@ -822,6 +823,10 @@ struct store_list {
     bool is_descending;
     enum store_list_filter filter;
     struct slice value; /* of the filter */
+    /* Rows in these states, which may be all of the kind. An order by id, and a filter, have rows
+     * in all states. */
+    struct slice statuses[STORE_LIST_STATUSES_MAX];
+    size_t status_count;
     /* Rows of these owners (store_list_owner). None: of all, and with a filter always of all. */
     struct slice owners[STORE_LIST_OWNERS_MAX];
     size_t owner_count;

@@ -1,5 +1,7 @@
 /* The queries of lists, for the engines. Both ask the same: first the keys of the rows, by the
- * index of the order, then the rows. So a query reads no more rows than it answers. Thread: any.
+ * index of the order, then the rows. The index has a part for each owner and state, and the first
+ * keys of each are merged. So a query reads few keys, and no more rows than it answers.
+ * Thread: any.
  * Memory: the values borrow the texts of the list.
  * Invariant: the first rows of a list cost the same however many rows the store has. The rows of a
  * filter are sorted, and are at most STORE_LIST_FEW_MAX. */
@@ -8,8 +10,8 @@
 
 #include "store/store_rows.h"
 
-#define STORE_LIST_SQL_BYTES_MAX 4096
-#define STORE_LIST_VALUES_MAX    16
+#define STORE_LIST_SQL_BYTES_MAX 8192
+#define STORE_LIST_VALUES_MAX    24
 
 struct store_list_sql {
     char text[STORE_LIST_SQL_BYTES_MAX];

@@ -28,8 +28,8 @@
 #define SOURCE_3  SOURCE_2 ", c3"
 #define SOURCE_7  SOURCE_3 ", c4, c5, c6, c7"
 #define SOURCE_11 SOURCE_7 ", c8, c9, c10, c11"
-#define SOURCE_12 SOURCE_11 ", c12"
-#define SOURCE_14 SOURCE_12 ", c13, c14"
+#define SOURCE_13 SOURCE_11 ", c12, c13"
+#define SOURCE_14 SOURCE_13 ", c14"
 
 #define ENTITY_SELECT                                                                              \
     "SELECT " STORE_ENTITIES(OF_N, NEXT_OF_N) ", h.seq, h.chain_hash FROM entities n LEFT JOIN "   \
@@ -86,7 +86,7 @@
 
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
     [STATEMENT_PUT_DOCUMENTS + kind] =                                                             \
-        "INSERT OR REPLACE INTO " table " (" STORE_NAMES(STORE_DOCUMENTS) ") SELECT " SOURCE_12    \
+        "INSERT OR REPLACE INTO " table " (" STORE_NAMES(STORE_DOCUMENTS) ") SELECT " SOURCE_13    \
                                                                           " FROM source",
 #define DOCUMENT_VALUES                                                                            \
     STORE_DOCUMENT_KEY(OF_D, NEXT_OF_D) STORE_DOCUMENT_VALUES(NEXT_OF_D, NEXT_OF_D) ", "
