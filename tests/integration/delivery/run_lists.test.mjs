@@ -1,9 +1,12 @@
 // Lists of runs and workers: orders, filters, exclusive paging while runs change, and what a token sees.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onPostgres } from "../../lib/database.mjs";
 import { operate, refused } from "../../lib/operator.mjs";
 import { seeded } from "../../lib/seeded.mjs";
+import { alter } from "../../lib/store.mjs";
 import { tokenFor } from "../../lib/token.mjs";
+import { until } from "../../lib/wait.mjs";
 
 const STATES = ["running", "succeeded", "failed"];
 
@@ -145,4 +148,39 @@ test("lists of runs", async (t) => {
       await refused(operator, () => operator.get(`runs?${query}`), 400, "invalid_cursor");
     await refused(operator, () => operator.get(`workers?sort=-updated_at&owner_user_id=ada&${after}`), 400, "invalid_cursor");
   });
+});
+
+/** The lists that need documents. */
+const listed = async (operator) => {
+  const lists = [];
+  for (const query of ["sort=-updated_at", "tag=t3", "parent_run_id=r37", "title=Title"])
+    lists.push((await operator.read(`runs?limit=1000&owner_user_id=ada&${query}`)).items);
+  return lists;
+};
+
+test("lists of a store that lost its documents, or what lists know of them", async (t) => {
+  const first = await operate(t);
+  for (let i = 0; i < 20; i++) await create(first, i);
+  const before = await listed(first);
+  assert.ok(before.every((items) => items.length > 0));
+  let { data } = first;
+  let operator = first;
+  const damages = ["DROP TABLE run_documents"];
+  // The repair of another table runs the migration again.
+  if (onPostgres) damages.push("UPDATE run_documents SET owner = NULL, state = NULL, updated_at = NULL; DROP TABLE checkpoints");
+  for (const damage of damages) {
+    await operator.server.stop();
+    alter(data, damage);
+    operator = await operate(t, { data });
+    await until(async () => (await operator.read("runs?limit=1")).is_complete, "the repair");
+    assert.deepEqual(await listed(operator), before);
+  }
+});
+
+test("a store without summaries says that its lists are not complete", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_SINK: "noop" } });
+  for (let i = 0; i < 3; i++) await create(operator, i);
+  const page = await operator.read("runs?status=running");
+  assert.deepEqual([page.items.length, page.is_complete], [1, false]);
+  assert.deepEqual(await operator.read("runs?sort=updated_at"), { items: [], next_cursor: null, has_more: false, is_complete: false });
 });

@@ -21,7 +21,7 @@ const TABLES = ["topics", "journal", "checkpoints", "run_documents", "worker_doc
 const MIGRATIONS = new URL("../../../src/store/sqlite/migrations/", import.meta.url);
 // Tables and columns that these versions do not have.
 const NEWER = ["owner_usage", "owner_quotas", "operator_keys", "summary_metadata"];
-const OLD_COLUMNS = "name NOT IN ('metadata_at', 'metadata_hash', 'owner', 'updated_at', 'parent_run_id', 'title', 'tags')";
+const OLD_COLUMNS = "name NOT IN ('metadata_at', 'metadata_hash', 'owner', 'state', 'updated_at', 'parent_run_id', 'title', 'tags')";
 const DOCUMENTS = { run_documents: "sync_run_summaries", worker_documents: "sync_codex_worker_summaries" };
 // The tables of older schema versions. Up to version 7 they had the names of the contract.
 const OLD_NAMES = {
@@ -179,6 +179,11 @@ for (const [version, names] of Object.entries(OLD_NAMES)) {
     for (const table of TABLES) {
       assert.ok(rowsOf(data, table).length > 0);
       assert.equal(rowsOf(data, table), rowsOf(first.data, table), table);
+    }
+    // What lists are ordered by follows from the documents.
+    for (const table of Object.keys(DOCUMENTS)) {
+      const listed = `SELECT entity_ref, owner, state, updated_at FROM ${table} ORDER BY entity_ref`;
+      assert.equal(sql(data, listed), sql(first.data, listed));
     }
     assert.doesNotMatch(run(["doctor", "--data-dir", data]).out, /^wrong/m);
     assert.equal(run(["verify", "--data-dir", data]).code, 0);
