@@ -434,7 +434,7 @@ static void follow_log(struct program *program, const char *start) {
 }
 
 /* START is "head", "start", "after SEQ" without an epoch, or a time; otherwise the stored position
- * or the beginning. */
+ * or the beginning. FORM, FOLD, WHERE and CONFLATE_MS are those of struct khala_follow. */
 static void follow_topic(struct following *following, const char *topic, const char *start) {
     bool is_after = start && strncmp(start, "after ", 6) == 0;
     const struct khala_position after = {.epoch = NULL,
@@ -450,7 +450,11 @@ static void follow_topic(struct following *following, const char *topic, const c
                                         .user = following,
                                         .frame = on_frame,
                                         .reset = on_reset,
-                                        .ended = on_ended};
+                                        .ended = on_ended,
+                                        .form = getenv("FORM"),
+                                        .fold = getenv("FOLD") != NULL,
+                                        .where = getenv("WHERE"),
+                                        .conflate_ms = number_of("CONFLATE_MS", 0)};
     enum khala_result result =
         khala_follow(following->program->client, &follow, &following->number);
     if (result != KHALA_OK)
