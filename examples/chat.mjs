@@ -11,10 +11,10 @@ if (role === "writer") {
   const producer = new Producer({ url, token });
   for await (const delta of model()) {
     await producer.room(); // waits while the server is away for long
-    producer.append({ run_id, event_type: "chat.delta", payload: { delta } });
+    producer.append({ run_id, event_type: "chat.delta", payload: { id: run_id, delta } });
   }
   producer.append({ run_id, event_type: "run.finished", payload: { status: "succeeded" } });
   await producer.close(); // sends what is left
-} else for await (const { kind, payload } of new Khala({ url, token, WebSocket }).topic(`run:${run_id}:events`)) {
+} else for await (const { kind, payload } of new Khala({ url, token, WebSocket }).topic(`run:${run_id}:events`, { fold: true })) {
   if (kind === "chat.delta") process.stdout.write(payload.delta);
 }
