@@ -83,5 +83,10 @@ test("hooks share a topic, render each change, and end with their components", a
   await page.evaluate(() => window.setOpen(true));
   for (const id of ["one", "two"]) await shows(id, log(6, 7, 8, 9, 10));
   await shows("board", "a=10,b=1");
+  await page.evaluate(() => window.setOpen(false));
+  await shows("status", "idle");
+  await operator.batch(events(60, { event_type: "a.delta", payload: () => ({ id: "m", delta: "x" }) }));
+  await page.evaluate(() => window.setOpen(true));
+  for (const id of ["one", "two"]) await shows(id, log(7, 8, 9, 10, 70)); // one frame for sixty deltas
   assert.deepEqual(problems, []);
 });
