@@ -146,10 +146,10 @@ export class Python {
   }
 
   /** Follows a collection and gathers the types of its changes. */
-  async collect(client, topic) {
+  async collect(client, topic, options = {}) {
     const changes = new Received();
     const name = this.name("collection", ({ change }) => changes.add(change));
-    await this.call("collect", { name, client: client.name, topic });
+    await this.call("collect", { name, client: client.name, topic, ...options });
     return {
       changes, look: () => this.call("collection", { name }), get: (key) => this.call("get", { name, key }), release: () => this.call("release", { name }),
     };

@@ -192,8 +192,8 @@ class Driver:
 
     # ---- collections ----
 
-    async def do_collect(self, name, client, topic):
-        one = self.objects[name] = self.objects[client].collection(topic)
+    async def do_collect(self, name, client, topic, **options):
+        one = self.objects[name] = self.objects[client].collection(topic, **options)
         stop = one.subscribe(lambda change: report({"of": name, "change": {"type": change.type, "key": change.key}}))
         self.objects[f"{name}.stop"] = stop
 
