@@ -184,7 +184,7 @@ struct slice summary_value(const struct summary_layout *layout, const struct sum
         if (!slice_equal(layout->fields[i].name, name))
             continue;
         size_t end = i + 1 < layout->field_count
-                         ? marks->values[i + 1] - layout->fields[i + 1].opening.size
+                         ? marks->values[i + 1] - layout->fields[i + 1].opening_bytes
                          : document.size - 1;
         struct slice text = {document.data + marks->values[i], end - marks->values[i]};
         return summary_is_null(text) ? (struct slice){NULL, 0} : text;
