@@ -1,4 +1,4 @@
-// A producer creates runs with 250 KB of metadata, and sends heartbeats of wide workers, as fast as it can. Its quotas
+// A producer creates runs with 16 KB of metadata, and sends heartbeats of wide workers, as fast as it can. Its quotas
 // bound what is stored and written, and a victim of another tenant keeps its times. tests/lib/greedy.mjs explains the settings.
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -43,8 +43,8 @@ test("a producer's wide metadata stays within its quotas, and a victim does not 
   const victim = await Victim.start(t, operator);
   await victim.measureQuiet(t);
 
-  const create = requestOf("/v1/runs", users(operator, "greedy", ["runtime.append"]), JSON.stringify({ metadata: { m: "x".repeat(250_000) } }));
-  await attack(t, operator, victim, "creations with 250 KB of metadata", create);
+  const create = requestOf("/v1/runs", users(operator, "greedy", ["runtime.append"]), JSON.stringify({ metadata: { m: "x".repeat(16_000) } }));
+  await attack(t, operator, victim, "creations with 16 KB of metadata", create);
   const { usage } = await operator.read("quotas/user:greedy");
   t.diagnostic(`creations stored ${usage.bytes_stored} bytes of ${STORED_MAX}`);
   assert.ok(usage.bytes_stored <= STORED_MAX && usage.bytes_stored > STORED_MAX - 600_000, `${usage.bytes_stored} bytes`);
