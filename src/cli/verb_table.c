@@ -54,7 +54,8 @@ const struct cli_command cli_commands[] = {
     {"get",
      "get run ID | worker ID | receipt RUN | replay RUN\n"
      "get events --run ID | --worker ID | --topic TOPIC [--after SEQ | --since TIME] [--limit N]\n"
-     "get runs|workers [--status STATUS] [--user ID] [--guest SCOPE] [--org ID]\n"
+     "get runs|workers [--status STATUS] [--user ID] [--guest SCOPE] [--org ID] [--where "
+     "NAME=VALUE]… [--sort [-]NAME] [--watch]\n"
      "get topics [--class CLASS] [--prefix TEXT]\n"
      "get connections|principals [--prefix TEXT] [--dialect DIALECT]\n"
      "get summary run|worker ID\n"
@@ -65,7 +66,8 @@ const struct cli_command cli_commands[] = {
      "Read runs, workers, topics, events, summaries and connections from the server at --url (see "
      "append). A list says on standard error where it goes on.",
      "khala get events --run demo --after 1\nkhala get summary run demo --json\n"
-     "khala get runs --status running --limit 20",
+     "khala get runs --status running --limit 20\n"
+     "khala get runs --where status=running --where tag=nightly --sort -updated_at",
      cli_get,
      "run|worker|receipt|replay|events|summary|checkpoint|drift|runs|workers|topics|connections|"
      "principals",
@@ -80,6 +82,11 @@ const struct cli_command cli_commands[] = {
          {"--user", "ID", "only runs or workers of this user"},
          {"--guest", "SCOPE", "only runs or workers of this guest"},
          {"--org", "ID", "only runs or workers of this organisation"},
+         {"--where", "NAME=VALUE",
+          "only runs or workers that match, such as tag=x, parent_run_id=r, title=text or "
+          "updated_after=2h; may be given several times"},
+         {"--sort", "NAME", "by updated_at, created_at or the id; with a - before it, descending"},
+         {"--watch", NULL, "print the list again whenever it has changed"},
          {"--class", "CLASS", "only topics of this class"},
          {"--prefix", "TEXT", "only topics or principals whose name begins so"},
          {"--dialect", "DIALECT", "only connections of this dialect, such as phoenix"}, REMOTE_ROWS,

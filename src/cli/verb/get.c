@@ -4,6 +4,7 @@
  * passed on as it arrives. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/cli.h"
 #include "cli/remote.h"
@@ -12,6 +13,13 @@
 
 #define TARGET_BYTES_MAX 8192
 #define ANSWER_BYTES_MAX (64u << 20)
+
+#define WHERE_MAX        16
+#define WHERE_NAME_BYTES 64
+/* A watched list is asked for again at most so often, and looked at after this time at the latest.
+ */
+#define WATCH_PAUSE_MS 500
+#define WATCH_WAIT_MS  "10000"
 
 struct get_options {
     struct remote_options remote;
@@ -28,6 +36,10 @@ struct get_options {
     const char *topic_class;
     const char *prefix;
     const char *dialect;
+    const char *sort;
+    const char *where[WHERE_MAX]; /* NAME=VALUE each */
+    size_t where_count;
+    bool watch;
     bool json;
 };
 
@@ -36,7 +48,7 @@ struct get_options {
 /* The lists: their path is their name, and these members of an item are printed for people. */
 struct listing {
     const char *name;
-    bool has_owners; /* accepts --status, --user, --guest and --org */
+    bool has_owners; /* accepts --status, --user, --guest, --org, --where, --sort and --watch */
     bool has_topics; /* accepts --class */
     bool has_prefix; /* accepts --prefix */
     const char *columns[COLUMNS_MAX];
@@ -47,7 +59,7 @@ static const struct listing lists[] = {
      true,
      false,
      false,
-     {"run_id", "status", "owner_user_id", "owner_guest_scope", "org_id", "latest_seq"}},
+     {"run_id", "status", "owner_user_id", "owner_guest_scope", "org_id", "latest_seq", "title"}},
     {"workers",
      true,
      false,
@@ -130,6 +142,14 @@ static void write_target(struct buffer *target, const struct words *words,
         remote_add_parameter(target, "class", options->topic_class);
         remote_add_parameter(target, "prefix", options->prefix);
         remote_add_parameter(target, "dialect", options->dialect);
+        for (size_t i = 0; i < options->where_count; i++) {
+            char name[WHERE_NAME_BYTES];
+            const char *value = strchr(options->where[i], '=') + 1;
+            snprintf(name, sizeof(name), "%.*s", (int)(value - options->where[i] - 1),
+                     options->where[i]);
+            remote_add_parameter(target, name, value);
+        }
+        remote_add_parameter(target, "sort", options->sort);
         remote_add_parameter(target, "after", options->after);
         remote_add_parameter(target, "limit", options->limit);
     } else {
@@ -244,8 +264,122 @@ static int get(const struct get_options *options, const struct words *words) {
     return code;
 }
 
+/* ---- watching ---- */
+
+static int ask(struct remote *remote, const char *target, unsigned *http_status) {
+    int code = remote_ask(remote, target, (struct slice){NULL, 0}, http_status);
+    return code == EXIT_CODE_DONE && *http_status != 200 && *http_status != 410
+               ? remote_refused(remote, *http_status)
+               : code;
+}
+
+/* The summaries of the list's entities: every change of a row makes a frame there. */
+static void write_poll(struct buffer *target, const struct listing *list, struct slice cursor) {
+    buffer_clear(target);
+    buffer_printf(target, "/internal/v1/khala/topics/runtime.%s/messages?limit=1",
+                  strcmp(list->name, "runs") == 0 ? "run_summaries" : "codex_worker_summaries");
+    if (cursor.size > 0)
+        buffer_printf(target, "&wait_ms=" WATCH_WAIT_MS "&after_seq=%.*s", (int)cursor.size,
+                      cursor.data);
+    else
+        buffer_append_slice(target, SLICE("&from=head"));
+    buffer_append_byte(target, '\0');
+}
+
+/* The position of an empty poll: a number, or a string with the epoch. */
+static bool read_position(struct slice answer, struct buffer *cursor) {
+    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_field field = {.name = SLICE("next_cursor")};
+    struct slice text;
+    buffer_clear(cursor);
+    if (json_read_object(answer, &limits, &field, 1) != STATUS_OK || !field.present)
+        return false;
+    text = field.value.raw;
+    return (field.value.kind == JSON_KIND_NUMBER || json_string_slice(field.value, &text)) &&
+           buffer_append_slice(cursor, text) == STATUS_OK;
+}
+
+static void print_list(const struct get_options *options, const struct words *words,
+                       struct slice answer, bool is_first) {
+    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_value value;
+    if (options->json)
+        fwrite(answer.data, 1, answer.size, stdout);
+    else if (json_parse(answer, &limits, &value) == STATUS_OK && value.kind == JSON_KIND_OBJECT) {
+        if (!is_first)
+            putchar('\n');
+        print_object(value, words->list);
+    }
+    fflush(stdout);
+}
+
+/* Prints the list, and again whenever it has changed, until a signal ends the process. The position
+ * is taken before the list, so that no change behind the list is missed. */
+static int watch(const struct get_options *options, const struct words *words) {
+    const struct timespec pause = {.tv_nsec = WATCH_PAUSE_MS * 1000000L};
+    struct remote remote = {.client = NULL};
+    struct buffer list, poll, cursor, shown;
+    unsigned http_status = 0;
+    buffer_init(&list, TARGET_BYTES_MAX);
+    buffer_init(&poll, TARGET_BYTES_MAX);
+    buffer_init(&cursor, TARGET_BYTES_MAX);
+    buffer_init(&shown, ANSWER_BYTES_MAX);
+    write_target(&list, words, options);
+    int code = buffer_status(&list) == STATUS_OK
+                   ? remote_open(&remote, &options->remote)
+                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(buffer_status(&list)));
+    while (code == EXIT_CODE_DONE) {
+        write_poll(&poll, words->list, SLICE(""));
+        code = ask(&remote, poll.data, &http_status);
+        if (code != EXIT_CODE_DONE)
+            break;
+        if (!read_position(buffer_slice(&remote.answer), &cursor)) {
+            code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer has no position");
+            break;
+        }
+        code = ask(&remote, list.data, &http_status);
+        if (code != EXIT_CODE_DONE)
+            break;
+        if (!slice_equal(buffer_slice(&remote.answer), buffer_slice(&shown))) {
+            print_list(options, words, buffer_slice(&remote.answer), shown.size == 0);
+            buffer_clear(&shown);
+            buffer_append_slice(&shown, buffer_slice(&remote.answer));
+        }
+        /* The server refuses polls that follow each other faster. */
+        (void)nanosleep(&pause, NULL);
+        write_poll(&poll, words->list, buffer_slice(&cursor));
+        code = ask(&remote, poll.data, &http_status);
+        (void)nanosleep(&pause, NULL);
+    }
+    remote_close(&remote);
+    buffer_release(&shown);
+    buffer_release(&cursor);
+    buffer_release(&poll);
+    buffer_release(&list);
+    return code;
+}
+
+/* --where may be given several times, and cli_options keeps the last value alone. */
+static int read_where(int argc, char **argv, struct get_options *options) {
+    static const char name[] = "--where";
+    for (int i = 0; i < argc; i++) {
+        bool is_joined = strncmp(argv[i], "--where=", sizeof(name)) == 0;
+        if (!is_joined && (strcmp(argv[i], name) != 0 || i + 1 == argc))
+            continue;
+        const char *given = is_joined ? argv[i] + sizeof(name) : argv[++i];
+        const char *equals = strchr(given, '=');
+        if (!equals || equals == given || equals - given >= WHERE_NAME_BYTES)
+            return cli_usage("get", "--where '%s' is not NAME=VALUE", given);
+        if (options->where_count == WHERE_MAX)
+            return cli_usage("get", "--where is given more than %d times", WHERE_MAX);
+        options->where[options->where_count++] = given;
+    }
+    return EXIT_CODE_DONE;
+}
+
 int cli_get(int argc, char **argv) {
     struct get_options options = {.json = false};
+    const char *last_where = NULL;
     const struct cli_option table[] = {
         REMOTE_OPTION_ROWS(options.remote),  {"--run", NULL, &options.run},
         {"--worker", NULL, &options.worker}, {"--topic", NULL, &options.topic},
@@ -254,15 +388,18 @@ int cli_get(int argc, char **argv) {
         {"--user", NULL, &options.user},     {"--guest", NULL, &options.guest},
         {"--org", NULL, &options.org},       {"--class", NULL, &options.topic_class},
         {"--prefix", NULL, &options.prefix}, {"--dialect", NULL, &options.dialect},
-        {"--json", &options.json, NULL}};
+        {"--where", NULL, &last_where},      {"--sort", NULL, &options.sort},
+        {"--watch", &options.watch, NULL},   {"--json", &options.json, NULL}};
     uint64_t number;
     struct position position;
-    if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
+    if (read_where(argc, argv, &options) != EXIT_CODE_DONE ||
+        !cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     const struct words words = words_read(argc, argv);
     int targets = !!options.run + !!options.worker + !!options.topic;
     const struct listing *list = words.list;
-    bool has_owners = options.status || options.user || options.guest || options.org;
+    bool has_owners = options.status || options.user || options.guest || options.org ||
+                      options.where_count > 0 || options.sort || options.watch;
     bool has_connections = list && strcmp(list->name, "connections") == 0;
     if (options.after && !list && position_read(slice_of(options.after), &position) != STATUS_OK)
         return cli_usage("get", "--after '%s' is not a seq or seq@epoch", options.after);
@@ -280,7 +417,9 @@ int cli_get(int argc, char **argv) {
     if (targets > 0)
         return cli_usage("get", "--run, --worker and --topic are for events");
     if (has_owners && !(list && list->has_owners))
-        return cli_usage("get", "--status, --user, --guest and --org are for runs and workers");
+        return cli_usage(
+            "get", "--status, --user, --guest, --org, --where, --sort and --watch are for runs "
+                   "and workers");
     if (options.topic_class && !(list && list->has_topics))
         return cli_usage("get", "--class is for topics");
     if (options.prefix && !(list && list->has_prefix))
@@ -289,5 +428,5 @@ int cli_get(int argc, char **argv) {
         return cli_usage("get", "--dialect is for connections");
     if (words.subject && (options.after || options.limit))
         return cli_usage("get", "'%s' does not take one of these options", argv[0]);
-    return get(&options, &words);
+    return options.watch ? watch(&options, &words) : get(&options, &words);
 }

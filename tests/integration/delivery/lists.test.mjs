@@ -144,7 +144,7 @@ test("lists", async (t) => {
 
   await t.test("khala get prints lists, with their cursor on standard error", () => {
     const runs = cli("runs", "--user", "u", "--status", "running", "--limit", "1");
-    assert.equal(runs.out, "r1\trunning\tu\t-\to\t1\n");
+    assert.equal(runs.out, "r1\trunning\tu\t-\to\t1\t-\n");
     assert.match(runs.problem, /next_cursor\tr1\nhas_more\ttrue\n/);
     assert.equal(cli("workers", "--after", "w1").out, "w2\tstarting\tmissing\tw2\t-\t-\t1\n");
     assert.deepEqual(JSON.parse(cli("topics", "--prefix", "room:", "--class", "fallback", "--json").out).items.map((one) => one.topic), ["room:1", "room:2"]);

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { onPostgres } from "../../lib/database.mjs";
+import { run, startVerb } from "../../lib/khala.mjs";
 import { operate, refused } from "../../lib/operator.mjs";
 import { seeded } from "../../lib/seeded.mjs";
 import { alter } from "../../lib/store.mjs";
@@ -183,4 +184,31 @@ test("a store without summaries says that its lists are not complete", async (t)
   const page = await operator.read("runs?status=running");
   assert.deepEqual([page.items.length, page.is_complete], [1, false]);
   assert.deepEqual(await operator.read("runs?sort=updated_at"), { items: [], next_cursor: null, has_more: false, is_complete: false });
+});
+
+test("khala get filters, sorts and watches lists", async (t) => {
+  const operator = await operate(t);
+  for (let i = 0; i < 20; i++) await create(operator, i);
+  const options = ["--url", operator.server.url, "--key", operator.key];
+  const get = (...args) => run(["get", ...args, ...options]);
+  const found = JSON.parse(get("runs", "--where", "tag=t3", "--where=status=running", "--sort", "-updated_at", "--json").out);
+  const { items } = await operator.read("runs?tag=t3&status=running&sort=-updated_at");
+  assert.deepEqual(found.items, items);
+  assert.ok(items.length > 1);
+  for (const [args, code, problem] of [[["--where", "tag"], 2, /--where 'tag' is not NAME=VALUE/], [["--where", "colour=red"], 1, /does not know/],
+    [["--where", "status=done"], 1, /state of a run/], [["--sort", "size"], 1, /sort must be/]]) {
+    const refused = get("runs", ...args);
+    assert.equal(refused.code, code, refused.problem);
+    assert.match(refused.problem, problem);
+  }
+  assert.equal(get("topics", "--watch").code, 2);
+  const watching = startVerb(t, ["get", "runs", "--where", "tag=t3", "--watch", "--json", ...options]);
+  const shown = () => JSON.parse(watching.lines.at(-1)).items;
+  await watching.until((one) => one.lines.length === 1, "the list");
+  assert.equal(shown().length, (await operator.read("runs?tag=t3")).items.length);
+  const [{ run_id }] = shown();
+  await operator.did(`runs/${run_id}/events`, { event_type: "run.updated", payload: { title: "Another" } });
+  await watching.until(() => shown().find((one) => one.run_id === run_id)?.title === "Another", "the new title");
+  await operator.did(`runs/${run_id}/events`, { event_type: "run.updated", payload: { tags: [] } });
+  await watching.until(() => !shown().some((one) => one.run_id === run_id), "the run to leave the list");
 });
