@@ -86,11 +86,12 @@
 
 /* An update leaves the indexes alone whose columns stay. */
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
-    [STATEMENT_PUT_DOCUMENTS + kind] =                                                             \
-        "INSERT INTO " table " (" STORE_NAMES(STORE_DOCUMENTS) ") SELECT " SOURCE_13               \
-        " FROM source WHERE true ON CONFLICT (entity_ref) DO UPDATE SET " STORE_UPDATES(           \
-            STORE_DOCUMENT_VALUES) STORE_DOCUMENT_PAYLOAD(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE)    \
-            STORE_DOCUMENT_LISTED(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE),
+    [STATEMENT_PUT_DOCUMENTS + kind] = "INSERT INTO " table " (" STORE_NAMES(                      \
+        STORE_DOCUMENTS) ") SELECT " SOURCE_13                                                     \
+                         " FROM source WHERE true ON CONFLICT (entity_ref) DO UPDATE "             \
+                         "SET " STORE_UPDATES(STORE_DOCUMENT_VALUES)                               \
+                             STORE_DOCUMENT_PAYLOAD(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE)          \
+                                 STORE_DOCUMENT_LISTED(STORE_NEXT_UPDATE, STORE_NEXT_UPDATE),
 #define DOCUMENT_VALUES                                                                            \
     STORE_DOCUMENT_KEY(OF_D, NEXT_OF_D) STORE_DOCUMENT_VALUES(NEXT_OF_D, NEXT_OF_D) ", "
 #define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
