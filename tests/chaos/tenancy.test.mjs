@@ -209,7 +209,8 @@ async function request(operator, client, method, path, body) {
   client.receive(response.body);
   if (response.status === 200) return response.body;
   // A cursor beyond the replay budget is stale for every principal.
-  assert.ok(response.status === 403 || (response.status === 410 && path.includes("after_seq=")), response.body);
+  assert.ok(response.status === 403 || (response.status === 410 && path.includes("after_seq=")) || (response.status === 404 && path.includes("/tree")),
+    response.body);
   client.refusals += response.status === 403 ? 1 : 0;
   return null;
 }
@@ -366,6 +367,20 @@ const DIALECTS = {
     }
   },
 
+  /** Rows of runs and workers, and the tree of a run. */
+  async rows(operator, client, [topic]) {
+    const [kind, id] = pick([["runs", "run_id"], ["workers", "worker_id"]]);
+    const filter = pick(["", "", `&owner_user_id=${pick(TENANTS).tag}-user`, "&created_after=1h", "&count=true"]);
+    const sort = `sort=${pick(["", "-"])}${pick(["updated_at", "created_at", id])}`;
+    for (let query = "", pages = 1 + below(5); pages > 0 && query !== null; pages--) {
+      const body = await request(operator, client, "GET", `/v1/${kind}?${sort}${filter}&limit=${1 + below(20)}${query}`);
+      if (body === null) break;
+      const { next_cursor } = JSON.parse(body);
+      query = next_cursor && `&after=${next_cursor}`;
+    }
+    if (topic.startsWith("run:")) await request(operator, client, "GET", `/v1/runs/${topic.split(":")[1]}/tree`);
+  },
+
   async export(operator, client) {
     await request(operator, client, "GET", `/api/events/export?format=${pick(["ndjson", "csv"])}`);
   },
@@ -422,6 +437,14 @@ async function settle(operator, ledger) {
       const { documents } = JSON.parse(await request(operator, client, "GET", snapshotPath("runtime.run_summaries")));
       const runs = tenant.runs.filter((run) => run.identity === identity).map((run) => run.id);
       assert.deepEqual(documents.map((one) => one.payload.run_id).sort(), runs.sort());
+      const rows = [];
+      for (let query = ""; ;) {
+        const page = JSON.parse(await request(operator, client, "GET", `/v1/runs?sort=-updated_at&limit=20${query}`));
+        rows.push(...page.items.map((one) => one.run_id));
+        if (!page.has_more) break;
+        query = `&after=${page.next_cursor}`;
+      }
+      assert.deepEqual(rows.sort(), runs, `seed ${SEED}: the runs of ${JSON.stringify(identity.request)}`);
       client.judge(ledger);
     }
   }

@@ -377,7 +377,8 @@ const SIGHTS = {
     const plan = await operator.ask("POST", "/v1/cursors/plan", JSON.stringify(cursors), bearer(token));
     return [plan.status, plan.body, await get(pollPath(topic, query)), await get(pollPath(stream_id, `${query}&wait_ms=1`)),
       await get(`/v1/topics/${topic}`), await get(`/v1/topics/${stream_id}`), await get(snapshotPath(topic)),
-      await get(streamPath(topic, query), "HEAD"), await get(`/v1/runs/${topic.split(":")[1]}`)];
+      await get(streamPath(topic, query), "HEAD"), await get(`/v1/runs/${topic.split(":")[1]}`),
+      await get(`/v1/runs/${topic.split(":")[1]}/tree`)];
   },
   async topicSocket(operator, token, { topic, query }) {
     const socket = await Socket.open(operator, socketPath(topic, `${query}&token=${token}`)).catch((error) => error);
