@@ -100,7 +100,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                         .user = &application,
                                         .frame = on_frame,
                                         .reset = on_reset,
-                                        .ended = on_ended};
+                                        .ended = on_ended,
+                                        .form = size > 1 && data[1] == 'e' ? "lean" : "full"};
     struct slice rest = {(const char *)data, size};
     struct follower *follower = NULL;
     require(follower_make(&follower, &follow, &link, &options) == STATUS_OK);
