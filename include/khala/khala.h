@@ -104,7 +104,8 @@ struct khala_follow {
     bool fold;
     /* For summary topics: a JSON object of status, tag, parent_run_id and worker_id, each a text or
      * a list of which any matches; NULL: all. A document that does not match any more arrives as a
-     * frame of the kind "removed" with doc_key and doc_version. */
+     * frame of the kind "removed" with doc_key and doc_version, and no payload. A position holds
+     * for one filter: with another one, begin with from_start. */
     const char *where;
     /* For summary topics: the newest frame of each document, at most this often; 0: all, up to
      * 5000. */
