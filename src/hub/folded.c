@@ -197,22 +197,22 @@ static bool is_full(const struct folded_list *list, size_t bytes_max) {
     return list->count >= HUB_FOLDED_FRAMES_MAX || list->bytes > bytes_max;
 }
 
-/* Folds the frame behind the list with the last one. */
-static bool extend_last(struct folded_list *list, struct frame *frame, size_t payload_bytes_max) {
+/* Folds two frames that follow each other. One of them is the list's at that index, which the
+ * result replaces. */
+static bool fold_at(struct folded_list *list, size_t index, struct frame *first,
+                    struct frame *second, size_t payload_bytes_max) {
     const struct fold_limits limits = {1, SIZE_MAX, payload_bytes_max};
-    struct frame **last = &list->frames[list->count - 1];
-    struct frame *pair[] = {frame_ref(*last), frame_ref(frame)};
+    struct frame *pair[] = {frame_ref(first), frame_ref(second)};
     size_t made;
-    size_t used = frames_fold(pair, 2, &limits, &made);
-    if (used == 2) {
-        list->bytes += pair[0]->bytes - (*last)->bytes;
-        frame_unref(*last);
-        *last = pair[0];
-        return true;
+    if (frames_fold(pair, 2, &limits, &made) < 2) {
+        frame_unref(pair[0]);
+        frame_unref(pair[1]);
+        return false;
     }
-    frame_unref(pair[0]);
-    frame_unref(pair[1]);
-    return false;
+    list->bytes += pair[0]->bytes - list->frames[index]->bytes;
+    frame_unref(list->frames[index]);
+    list->frames[index] = pair[0];
+    return true;
 }
 
 void folded_add(struct folded_list *list, struct frame *const *frames, size_t count,
@@ -231,12 +231,17 @@ void folded_add(struct folded_list *list, struct frame *const *frames, size_t co
         folded_release(list);
     }
     if (is_before) {
-        for (size_t i = count; i > 0 && !is_full(list, bytes_max); i--)
+        size_t left = count;
+        left -= fold_at(list, 0, frames[count - 1], list->frames[0], payload_bytes_max);
+        for (size_t i = left; i > 0 && !is_full(list, bytes_max); i--)
             if (!insert(list, 0, frames[i - 1]))
                 return;
         return;
     }
-    for (size_t i = is_behind && extend_last(list, frames[0], payload_bytes_max); i < count; i++) {
+    size_t last = list->count - 1;
+    size_t begin =
+        is_behind && fold_at(list, last, list->frames[last], frames[0], payload_bytes_max);
+    for (size_t i = begin; i < count; i++) {
         if (!insert(list, list->count, frames[i]))
             return;
         while (list->count > 1 && is_full(list, bytes_max))

@@ -37,8 +37,8 @@ void folded_release(struct folded_list *list);
 /* The index of the frame that begins there; count: none does. */
 size_t folded_find(const struct folded_list *list, uint64_t first_seq);
 /* Adds frames that follow each other, with references of its own, if they continue the list or come
- * before it. Others begin it anew, unless readers still use it. A frame that can be folded with the
- * last one is. */
+ * before it, and folds the frames that meet there. Others begin it anew, unless readers still use
+ * it. */
 void folded_add(struct folded_list *list, struct frame *const *frames, size_t count,
                 size_t bytes_max, size_t payload_bytes_max);
 
