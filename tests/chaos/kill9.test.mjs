@@ -1,6 +1,7 @@
 // Kills the server at random moments under load and restarts it on the same folder. Every
 // acknowledged event must be in the log at its sequence, no event twice or in part; chains must
-// verify, documents must equal a rebuild, and every topic's journal must be complete. The run repeats
+// verify, documents must equal a rebuild, and every topic's journal must be complete. Folding readers
+// resume over the kills and must have every event of their runs. The run repeats
 // with KHALA_CHAOS_SEED; KHALA_CHAOS_KILLS sets the number of kills.
 import assert from "node:assert/strict";
 import http from "node:http";
@@ -16,6 +17,7 @@ const KILLS = Number(process.env.KHALA_CHAOS_KILLS ?? (onPostgres ? 40 : 200));
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
 const RUNS = 12;
 const WRITERS = 8;
+const STREAMING = 4; // runs whose events are deltas; a folding reader follows each
 const KEY = "chaos-operator-key-0123456789";
 
 const { random, pick } = seeded(SEED);
@@ -31,13 +33,14 @@ function uuid7() {
 class Server {
   constructor(t, dataFolder) {
     this.t = t;
-    this.settings = { ...UNHURRIED, KHALA_DATA_DIR: dataFolder, KHALA_OPERATOR_KEY: KEY, KHALA_LOG_LEVEL: "warn" };
+    this.settings = { ...UNHURRIED, KHALA_DATA_DIR: dataFolder, KHALA_OPERATOR_KEY: KEY, KHALA_LOG_LEVEL: "warn", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
+      RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "1000000" };
   }
 
   async start() {
     this.process = startVerb(this.t, ["serve", "--bind", "127.0.0.1:0"], { settings: this.settings });
     this.port = Number((await this.process.saw("out", /listens on http:\/\/127\.0\.0\.1:(\d+)\n/))[1]);
-    this.agent = new http.Agent({ keepAlive: true, maxSockets: WRITERS });
+    this.agent = new http.Agent({ keepAlive: true, maxSockets: WRITERS + STREAMING });
   }
 
   async kill() {
@@ -94,13 +97,54 @@ class Ledger extends Watched {
   }
 }
 
+/** The payload of an event: its number, as a text of a stream of deltas or as it is. */
+const isStreaming = (run) => Number(run.slice("run-".length)) < STREAMING;
+const payloadOf = ({ run, n }) => (isStreaming(run) ? { id: "m", delta: `${n} ` } : { n, pad: "x".repeat(n % 300) });
+const numberOf = ({ payload }) => payload.n ?? Number(payload.delta);
+
+/** A reader with fold=true of one run, which goes on after its last frame when the server is back. */
+class FoldingReader {
+  at = 0;
+  text = "";
+  folded = 0;
+
+  constructor(run) {
+    this.run = run;
+  }
+
+  /** Reads to the head, or until the server dies. */
+  async read(server, isDying, waitMs = 0) {
+    for (let isOver = false; !isOver && !isDying();) {
+      const path = `/v1/topics/${this.run}/messages?fold=true&limit=200&wait_ms=${waitMs}&after_seq=${this.at}`;
+      const answer = await server.request("GET", path.replace(this.run, `run:${this.run}:events`));
+      assert.equal(answer.status, 200, answer.body);
+      const page = JSON.parse(answer.body);
+      for (const { seq, kind, payload, folded } of page.messages) {
+        assert.equal(folded?.from_seq ?? seq, this.at + 1, `${this.run}: a frame behind ${this.at}`);
+        assert.ok(!folded || folded.count === seq - folded.from_seq + 1);
+        this.at = seq;
+        this.folded += folded ? 1 : 0;
+        this.text += kind === "chaos.delta" ? payload.delta : "";
+      }
+      assert.equal(page.next_cursor, this.at);
+      isOver = page.replay_complete;
+    }
+  }
+
+  /** Compares what it has with the events of its run in the log. */
+  check(events) {
+    assert.equal(this.at, events.length, `${this.run}: the reader is at ${this.at}`);
+    assert.equal(this.text, events.slice(1).map(({ payload }) => payload.delta).join(""), `${this.run}: another text`);
+  }
+}
+
 function body(event, batch) {
   return JSON.stringify({
     ...(batch ? { run_id: event.run } : {}),
-    event_type: "chaos.step",
+    event_type: isStreaming(event.run) ? "chaos.delta" : "chaos.step",
     event_id: event.id,
     ...(event.keyed ? { idempotency_key: `key-${event.id}` } : {}),
-    payload: { n: event.n, pad: "x".repeat(event.n % 300) },
+    payload: payloadOf(event),
   });
 }
 
@@ -146,6 +190,15 @@ async function write(server, ledger, state) {
   }
 }
 
+/** Reads as long as the server lives. */
+async function readOn(reader, server, state) {
+  try {
+    while (!state.dying) await reader.read(server, () => state.dying, 50);
+  } catch (error) {
+    if (error instanceof assert.AssertionError) throw error;
+  }
+}
+
 async function prepare(server) {
   for (let i = 0; i < RUNS; i++) {
     const answer = await server.request("POST", "/internal/v1/runs", JSON.stringify({ run_id: `run-${i}`, owner_user_id: `user-${i % 3}` }));
@@ -157,8 +210,8 @@ async function prepare(server) {
   }
 }
 
-/** Compares every run of the log with the ledger. */
-async function compare(server, ledger) {
+/** Compares every run of the log with the ledger, and those that are streamed with their readers. */
+async function compare(server, ledger, readers) {
   const found = new Map();
   for (let i = 0; i < RUNS; i++) {
     const answer = await server.request("GET", `/internal/v1/runs/run-${i}/replay`);
@@ -166,11 +219,13 @@ async function compare(server, ledger) {
     const events = answer.body.trim().split("\n").map((line) => JSON.parse(line));
     events.forEach((event, index) => assert.equal(event.seq, index + 1, `run-${i} has a gap`));
     assert.equal(events[0].event_type, "run.started");
+    await readers[i]?.read(server, () => false);
+    readers[i]?.check(events);
     for (const event of events.slice(1)) {
       const sent = ledger.sent.get(event.event_id);
       assert.ok(sent, `nobody sent ${event.event_id}`);
       assert.equal(sent.run, `run-${i}`);
-      assert.equal(event.payload.n, sent.n);
+      assert.equal(numberOf(event), sent.n);
       assert.ok(!found.has(event.event_id), `event ${event.event_id} is there twice`);
       found.set(event.event_id, event.seq);
     }
@@ -207,26 +262,29 @@ function checkJournal(data) {
 test(`the store keeps every acknowledged event over ${KILLS} kills under load, seed ${SEED}`, { timeout: 580_000 }, async (t) => {
   const server = new Server(t, folder(t));
   const ledger = new Ledger();
+  const readers = Array.from({ length: STREAMING }, (_, i) => new FoldingReader(`run-${i}`));
   await server.start();
   await prepare(server);
   for (let round = 1; round <= KILLS; round++) {
     const state = { dying: false };
     const wanted = ledger.acknowledged.size + 1 + Math.floor(random() * 150);
     const writers = Array.from({ length: WRITERS }, () => write(server, ledger, state));
+    const reading = Promise.all(readers.map((reader) => readOn(reader, server, state)));
     // The kill comes after a number of acknowledgements, so that it is always under load.
     const reached = ledger.until(() => ledger.acknowledged.size >= wanted, `round ${round}: ${wanted} acknowledgements`);
     await Promise.race([reached, Promise.all(writers).then(() => reached)]);
     await server.kill();
     state.dying = true;
-    await within(Promise.all(writers), "the writers' end");
+    await within(Promise.all([...writers, reading]), "the end of writers and readers");
     await server.start();
-    if (round % 20 === 0) await compare(server, ledger);
+    if (round % 20 === 0) await compare(server, ledger, readers);
   }
-  const stored = await compare(server, ledger);
+  const stored = await compare(server, ledger, readers);
   await server.stop();
   check(server, ["verify"]);
   check(server, ["reproject", "--all", "--verify"]);
   checkJournal(server.settings.KHALA_DATA_DIR);
   t.diagnostic(`seed ${SEED}: ${KILLS} kills, ${ledger.acknowledged.size} acknowledged, ${stored} stored, `
-    + `${ledger.deduplicated} answered again after a retry`);
+    + `${ledger.deduplicated} answered again after a retry, ${readers.reduce((sum, one) => sum + one.folded, 0)} folded frames`);
+  assert.ok(readers.every((one) => one.folded > 0), "every reader got folded frames");
 });

@@ -1,4 +1,4 @@
-// The transition from replay to live: clients of every dialect start at random cursors while events
+// The transition from replay to live: clients of every dialect, half of which fold deltas, start at random cursors while events
 // are appended at full speed, windows are tiny, and retention prunes one second after the head. Each
 // client must receive events without a gap or a repetition, or a stale cursor and a bootstrap; the
 // clients that stay must end equal to the log. The run repeats with KHALA_CHAOS_SEED;
@@ -46,10 +46,14 @@ class Authority {
   ids = new Map(TOPICS.map((topic) => [topic, []])); // by seq - 1; of summaries what the first client saw
   heads = new Map(TOPICS.map((topic) => [topic, 0]));
   floors = new Map(TOPICS.map((topic) => [topic, 0])); // the oldest that a poll found
+  texts = new Map(TOPICS.map((topic) => [topic, []])); // of deltas, by seq - 1
+  unread = []; // folded frames whose events are not all acknowledged yet
+  folded = 0;
   cursors = [];
 
   acknowledge(topic, event) {
     this.ids.get(topic)[event.seq - 1] = event.event_id;
+    this.texts.get(topic)[event.seq - 1] = event.payload?.delta ?? null;
     this.heads.set(topic, Math.max(this.heads.get(topic), event.seq));
     this.cursors.push(event.cursor);
   }
@@ -60,6 +64,21 @@ class Authority {
     this.heads.set(topic, Math.max(this.heads.get(topic), seq));
     ids[seq - 1] ??= id;
     assert.equal(id, ids[seq - 1], `${topic} at ${seq} is another event`);
+  }
+
+  /** Keeps a folded frame until its events are acknowledged: an answer may come later than the frames. */
+  fold(topic, from, seq, payload) {
+    this.folded++;
+    this.unread.push({ topic, from, seq, payload });
+  }
+
+  /** Asserts that every folded frame has the text of its events. */
+  checkTexts() {
+    for (const { topic, from, seq, payload } of this.unread) {
+      const texts = this.texts.get(topic).slice(from - 1, seq);
+      assert.deepEqual([...texts.keys()].filter((at) => typeof texts[at] !== "string"), [], `${topic} ${from} to ${seq} has events that are no deltas`);
+      assert.deepEqual(payload, { id: "a", delta: texts.join("") }, `${topic} ${from} to ${seq}`);
+    }
   }
 }
 
@@ -102,9 +121,14 @@ class Run extends Watched {
     this.covered = through;
   }
 
-  take(seq, id, payload) {
+  take(seq, id, payload, folded) {
+    const from = folded ? folded.from_seq : seq;
     assert.ok(this.at !== null, `${this.topic}: an event before the beginning`);
-    assert.equal(seq, this.at + 1, `${this.topic}: ${seq} follows ${this.at}`);
+    assert.equal(from, this.at + 1, `${this.topic}: ${from} follows ${this.at}`);
+    if (folded) {
+      assert.ok(this.folds && folded.count > 1 && folded.count === seq - from + 1);
+      this.authority.fold(this.topic, from, seq, payload);
+    }
     this.at = seq;
     this.count++;
     this.authority.agree(this.topic, seq, id);
@@ -163,7 +187,7 @@ const dialects = {
     const frames = random() < 0.3;
     const subscribe = async (from) => {
       const cursor = from === null ? {} : { resume_after: { [run.topic]: from } };
-      const { status, response } = await ask("sync:subscribe", { topics: [run.topic], frames, replay_batch_size: 1 + below(1000), ...cursor });
+      const { status, response } = await ask("sync:subscribe", { topics: [run.topic], frames, fold: run.folds, replay_batch_size: 1 + below(1000), ...cursor });
       if (run.over) return;
       if (status === "error") {
         assert.equal(response.code, "stale_cursor");
@@ -181,10 +205,10 @@ const dialects = {
     const take = (event, payload) => {
       if (event === "sync:update_batch") {
         if (!frames) run.covers(payload.after, payload.through);
-        for (const one of payload.updates) run.take(one.watermark, one.event_id, one.payload);
+        for (const one of payload.updates) run.take(one.watermark, one.event_id, one.payload, one.folded);
         assert.equal(payload.through, run.at, "a batch covers what it brings");
       } else if (event === "sync:frame") {
-        run.take(payload.seq, run.authority.ids.get(run.topic)[payload.seq - 1], JSON.parse(Buffer.from(payload.payload_bytes, "base64")));
+        run.take(payload.seq, run.authority.ids.get(run.topic)[payload.seq - 1], JSON.parse(Buffer.from(payload.payload_bytes, "base64")), payload.folded);
       } else if (event === "sync:snapshot") {
         run.snapshot(payload);
       } else if (event === "sync:error") {
@@ -209,7 +233,7 @@ const dialects = {
   },
 
   topic_ws(operator, run, after) {
-    const query = `limit=${1 + below(1000)}${after === null ? "" : `&after_seq=${after}`}`;
+    const query = `fold=${run.folds}&limit=${1 + below(1000)}${after === null ? "" : `&after_seq=${after}`}`;
     const ws = socket(operator, socketPath(run.topic, query));
     ws.on("message", guarded(run, (data) => {
       const one = JSON.parse(data);
@@ -221,7 +245,7 @@ const dialects = {
       } else if (one.type === "snapshot") run.snapshot(one);
       else if (one.type === "message") {
         run.covers(one.after, one.sequence);
-        run.take(one.sequence, one.event_id, one.payload);
+        run.take(one.sequence, one.event_id, one.payload, one.folded);
       } else assert.fail(`${run.topic}: ${data}`);
     }));
     watchEnd(ws, run);
@@ -240,10 +264,10 @@ const dialects = {
       else if (event.type === "snapshot") run.snapshot(event.data);
       else if (event.type === "message") {
         if (run.begun === 0 && run.stale === 0) run.begin(after);
-        run.take(event.data.sequence, event.data.event_id, event.data.payload);
+        run.take(event.data.sequence, event.data.event_id, event.data.payload, event.data.folded);
       } else assert.fail(`${run.topic}: ${JSON.stringify(event)}`);
     };
-    const path = streamPath(run.topic, after === null ? "" : `after_seq=${after}`);
+    const path = streamPath(run.topic, `fold=${run.folds}${after === null ? "" : `&after_seq=${after}`}`);
     Stream.open(operator, path, { authorization: `Bearer ${operator.reader}` }).then(async (opened) => {
       stream = opened;
       if (run.over) stream.close();
@@ -262,7 +286,7 @@ const dialects = {
     run.dawdles = random() < (PRUNED.has(run.topic) ? 0.3 : 0);
     (async () => {
       for (let cursor = after; !run.over;) {
-        const query = `limit=${limit}&wait_ms=${below(3) * 500}${cursor === null ? "" : `&after_seq=${cursor}`}`;
+        const query = `fold=${run.folds}&limit=${limit}&wait_ms=${below(3) * 500}${cursor === null ? "" : `&after_seq=${cursor}`}`;
         const response = await operator.poll(run.topic, query);
         if (run.over) return;
         if (response.status === 410) {
@@ -277,7 +301,7 @@ const dialects = {
         run.authority.floors.set(run.topic, page.oldest_available_cursor);
         if (page.bootstrap) run.begin(page.bootstrap.from_seq - 1);
         else if (run.at === null) run.begin(cursor);
-        for (const one of page.messages) run.take(one.sequence, one.event_id, one.payload);
+        for (const one of page.messages) run.take(one.sequence, one.event_id, one.payload, one.folded);
         assert.equal(page.next_cursor, run.at);
         cursor = page.next_cursor;
         // A client that stays away is overtaken by retention, if the log does not serve its topic.
@@ -319,8 +343,12 @@ class LogRun extends Run {
 
 async function write(operator, authority, state) {
   while (!state.over) {
+    const streams = random() < 0.7;
+    const step = () => (streams || random() < 0.3 ? { event_type: "token.delta", payload: { id: "a", delta: pick(["x", "\u{1f469}", "\"", "\\", "\n"]).repeat(below(12)) } }
+      : { event_type: "step", payload: { pad: "x".repeat(below(60)) } });
+    const run_id = pick(RUNS);
     const items = Array.from({ length: 1 + below(80) }, () => (random() < 0.8
-      ? { run_id: pick(RUNS), event_type: "step", payload: { pad: "x".repeat(below(60)) } }
+      ? { run_id: streams ? run_id : pick(RUNS), ...step() }
       : { topic: "chat:room", event_type: "said", payload: { n: below(1000) } }));
     const answers = await operator.batch(items);
     answers.forEach((answer, i) => {
@@ -342,6 +370,7 @@ function place(head) {
 
 function follow(operator, authority, dialect, topic) {
   const run = dialect === "audit" ? new LogRun(authority, LOG) : new Run(authority, topic);
+  run.folds = random() < 0.5;
   const after = dialect === "audit" ? (random() < 0.02 ? null : authority.cursors.at(-1 - below(Math.min(2000, authority.cursors.length))) ?? null)
     : place(authority.heads.get(topic));
   const close = dialects[dialect](operator, run, after);
@@ -416,12 +445,14 @@ test(`clients that come and go for ${SECONDS} s see no gap between replay and li
     }
   }
   for (const { run } of staying) run.end();
+  authority.checkTexts();
   const all = [...state.by.values()];
   const stale = all.reduce((sum, one) => sum + one.stale, 0);
   const pruned = await operator.read(pollPath("runtime.run_summaries", "limit=1"));
   t.diagnostic(`seed ${SEED}: ${state.begun} subscriptions in ${Date.now() - begun} ms, ${state.appended} appended, floor ${pruned.oldest_available_cursor} `
-    + `of ${pruned.head_cursor}, ${JSON.stringify(Object.fromEntries(state.by))}`);
+    + `of ${pruned.head_cursor}, ${authority.folded} folded frames, ${JSON.stringify(Object.fromEntries(state.by))}`);
   assert.ok(state.begun >= 2 * CLIENTS, `only ${state.begun} subscriptions`);
   assert.ok(state.by.size === Object.keys(dialects).length && stale > 0, "every dialect, and some cursors were stale");
   assert.ok(pruned.oldest_available_cursor > 0, "retention pruned");
+  assert.ok(authority.folded > 0, "frames were folded");
 });

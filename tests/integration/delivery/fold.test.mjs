@@ -81,7 +81,8 @@ function agrees(frames, events, after, form = "full") {
     const covered = events.slice(from - 1, at);
     const last = covered.at(-1);
     assert.equal(frame.kind, last.event_type);
-    if (form === "full") assert.deepEqual([frame.event_id, frame.recorded_at, frame.cursor], [last.event_id, last.recorded_at, last.cursor]);
+    if (form !== "bytes") assert.deepEqual([frame.event_id, frame.recorded_at], [last.event_id, last.recorded_at]);
+    if (form === "full") assert.equal(frame.cursor, last.cursor);
     if (!frame.folded) {
       assert.deepEqual(frame.payload, last.payload);
       if (form === "full") assert.equal(frame.payload_hash, last.payload_hash);
@@ -180,7 +181,7 @@ test("every transport folds deltas, and the text is that of the log", async (t) 
       await client.until((one) => one.of("sync:frame").at(-1)?.seq === events.length, "the frames");
       client.close();
       const frames = client.of("sync:frame").map((one) => ({ ...one, payload: JSON.parse(Buffer.from(one.payload_bytes, "base64")) }));
-      agrees(frames, events, 0, "lean");
+      agrees(frames, events, 0, "bytes");
       assert.deepEqual(frames.map(countOf), STORY_COUNTS);
     });
   });
