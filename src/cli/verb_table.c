@@ -107,7 +107,7 @@ const struct cli_command cli_commands[] = {
              {"--since", "TIME", "start at this time (RFC 3339), or 90s, 2h or 7d ago"},
              {"--from-start", NULL,
               "start with the first event; topics with a journal: with their snapshot"},
-             {"--fold", NULL, "join older deltas of one text; each line says what it stands for"},
+             {"--fold", NULL, "join older deltas of one text (with --json: member folded)"},
              {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, TOKEN_ROWS, JSON_ROW),
      false},
     {"export",

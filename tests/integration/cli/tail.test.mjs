@@ -48,6 +48,27 @@ test("khala tail follows a topic from its start, a position or its head", async 
   }
 });
 
+test("khala tail --fold prints older deltas joined, and new ones as they come", async (t) => {
+  const operator = await operate(t);
+  const say = (text) => ({ topic: "chat:1", event_type: "token.delta", payload: { id: "m", delta: text } });
+  await operator.batch([..."Hello "].map(say));
+  const one = tail(t, operator, ["chat:1", "--after", "0", "--fold"]);
+  await one.until(() => one.lines.length === 1, "the past");
+  const as = tail(t, operator, ["chat:1", "--after", "2", "--fold", "--json"]);
+  await as.until(() => as.lines.length === 1, "what follows");
+  for (const text of ["you", "!"]) {
+    const before = one.lines.length;
+    await operator.batch([say(text)]);
+    for (const each of [one, as]) await each.until(() => each.lines.length === before + 1, text);
+  }
+  assert.deepEqual(one.lines.map((line) => line.split("\t")).map(([seq, , kind, payload]) => [seq, kind, JSON.parse(payload).delta]),
+    [["6", "token.delta", "Hello "], ["7", "token.delta", "you"], ["8", "token.delta", "!"]]);
+  const [first, ...others] = json(as);
+  assert.deepEqual([first.after, first.seq, first.folded, first.payload.delta], [2, 6, { from_seq: 3, count: 4 }, "llo "]);
+  assert.deepEqual(others.map(({ seq, folded }) => [seq, folded]), [[7, undefined], [8, undefined]]);
+  for (const args of [["--audit", "--fold"], ["chat:1", "--fold", "--from-start"]]) assert.equal(run(["tail", ...args]).code, 2);
+});
+
 test("khala tail says that it waits for a topic without events", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "100" } });
   const head = tail(t, operator, ["later"]);
