@@ -90,8 +90,8 @@ static void check_run(const struct delta_event *events, json_t *const *trees, si
     if (whole) {
         json_t *delta = json_object_get(whole, "delta");
         require(continues(trees[0], whole));
-        require(json_string_length(delta) == text.size &&
-                memcmp(json_string_value(delta), text.data, text.size) == 0);
+        const struct slice joined_text = {json_string_value(delta), json_string_length(delta)};
+        require(slice_equal(joined_text, buffer_slice(&text)));
     }
     json_decref(whole);
     buffer_release(&joined);
