@@ -468,7 +468,7 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
         size_t used = fold(subscription, batch, &page, read->asked.edition, &made);
         /* The folded frames stand before those that are left. */
         read->taken += used - made;
-        memmove(read->frames + read->taken, page.frames, made * sizeof(*page.frames));
+        memmove(read->frames + read->taken, page.frames, made * sizeof(struct frame *));
     }
     while (read->taken < read->count && given < batch->count_max) {
         struct frame *frame = read->frames[read->taken];
