@@ -334,6 +334,40 @@ static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
     fixture_close();
 }
 
+/* Two frames behind the position, for readers of one kind only. */
+static void add_page_for(struct feed *feed, uint64_t after_seq, bool is_folding) {
+    struct delivery_batch batch = {
+        .after_seq = after_seq, .through_seq = after_seq + 2, .is_folded = is_folding};
+    struct page *page;
+    for (uint64_t seq = after_seq + 1; seq <= after_seq + (is_folding ? 1 : 2); seq++) {
+        const struct frame_content content = {.seq = seq, .payload = SLICE("{}")};
+        assert_ok(
+            frame_make(NULL, &content, &(struct frame_text){0}, &batch.frames[batch.count++]));
+    }
+    if (is_folding)
+        batch.frames[0]->content.seq++;
+    assert_ok(page_make(&page, SLICE(SUMMARIES), 100, &batch));
+    feed_page_add(feed, page);
+}
+
+static void readers_that_fold_have_pages_of_their_own(void **state) {
+    (void)state;
+    fixture_open(64, 1);
+    client_open(&fixture.clients[0], &user, 2);
+    struct feed *feed = fixture.clients[0].subscription.member.feed;
+    add_page_for(feed, 7, false);
+    assert_null(feed_page(feed, 7, PAGE_READER_FOLDING));
+    add_page_for(feed, 7, true);
+    assert_int_equal(feed_page(feed, 7, PAGE_READER_PLAIN)->batch.count, 2);
+    assert_int_equal(feed_page(feed, 7, PAGE_READER_FOLDING)->batch.count, 1);
+    /* One that suits both replaces both. */
+    add_page(feed, 7, 100);
+    const struct page *page = feed_page(feed, 7, PAGE_READER_PLAIN);
+    assert_ptr_equal(page, feed_page(feed, 7, PAGE_READER_FOLDING));
+    assert_int_equal(page->batch.through_seq, 8);
+    fixture_close();
+}
+
 static void a_page_that_ends_at_the_head_goes_when_the_topic_advances(void **state) {
     (void)state;
     fixture_open(64, 1);
@@ -354,6 +388,7 @@ int main(void) {
         cmocka_unit_test(a_woken_member_skips_what_lies_before_its_frame_without_reading),
         cmocka_unit_test(no_covered_position_passes_a_frame_that_was_not_sent),
         cmocka_unit_test(a_feed_keeps_the_pages_that_were_used_last),
+        cmocka_unit_test(readers_that_fold_have_pages_of_their_own),
         cmocka_unit_test(a_page_that_ends_at_the_head_goes_when_the_topic_advances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,6 +168,41 @@ static void a_page_with_hidden_frames_suits_no_other_principal(void **state) {
     page_free(page);
 }
 
+/* One that folds would get fewer frames than are in a plain page, and the other none that is
+ * folded.
+ */
+static void a_page_is_for_readers_that_would_get_the_same(void **state) {
+    (void)state;
+    enum { BOTH = PAGE_READER_PLAIN | PAGE_READER_FOLDING };
+    static const struct {
+        size_t count;
+        bool is_folding; /* the reader */
+        bool has_folded; /* its last frame stands for two events */
+        unsigned readers;
+    } rows[] = {
+        {1, false, false, BOTH},
+        {3, false, false, PAGE_READER_PLAIN},
+        {1, true, false, BOTH},
+        {3, true, false, BOTH},
+        {1, true, true, PAGE_READER_FOLDING},
+        {3, true, true, PAGE_READER_FOLDING},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct delivery_batch batch;
+        struct page *page;
+        fill(&batch, rows[i].count);
+        batch.is_folded = rows[i].is_folding;
+        if (rows[i].has_folded) {
+            batch.frames[batch.count - 1]->content.seq++;
+            batch.through_seq++;
+        }
+        assert_ok(page_make(&page, SLICE("t"), 99, &batch));
+        assert_int_equal(page->readers, rows[i].readers);
+        assert_true(page_suits(page, &operator_all, GRANT_VIEW_ALL));
+        page_free(page);
+    }
+}
+
 static void the_frames_are_freed_with_their_page(void **state) {
     (void)state;
     struct delivery_batch batch;
@@ -204,6 +239,7 @@ int main(void) {
         cmocka_unit_test(a_push_may_be_larger_than_expected),
         cmocka_unit_test(a_page_suits_principals_that_may_read_all_of_it),
         cmocka_unit_test(a_page_with_hidden_frames_suits_no_other_principal),
+        cmocka_unit_test(a_page_is_for_readers_that_would_get_the_same),
         cmocka_unit_test(the_frames_are_freed_with_their_page),
     };
     return cmocka_run_group_tests_name("page", tests, NULL, NULL);
