@@ -187,6 +187,16 @@ static void print_element(struct json_value element, const char *const *columns)
             print_cell(stdout, fields[i].value, i + 1 < count ? '\t' : '\n');
 }
 
+/* One member of a run or worker a line. */
+static void print_entity(struct json_value entity) {
+    struct json_iterator members = json_iterate(entity);
+    struct json_value name, value;
+    while (json_next_member(&members, &name, &value)) {
+        print_cell(stdout, name, '\t');
+        print_cell(stdout, value, '\n');
+    }
+}
+
 /* One member a line; the lists of answers one element a line. The other members of a list, such as
  * its cursor, go to standard error, so that standard output has elements only. */
 static void print_object(struct json_value object, const struct listing *list) {
@@ -202,7 +212,7 @@ static void print_object(struct json_value object, const struct listing *list) {
     while (json_next_member(&members, &name, &value)) {
         if (value.kind == JSON_KIND_OBJECT &&
             (json_string_is(name, SLICE("run")) || json_string_is(name, SLICE("worker")))) {
-            print_object(value, list);
+            print_entity(value);
         } else if (value.kind == JSON_KIND_ARRAY) {
             const char *const *columns = json_string_is(name, SLICE("events")) ? event_columns
                                          : list                                ? list->columns
