@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/list.h"
 #include "cli/cli.h"
 #include "cli/subscriber.h"
@@ -56,19 +57,16 @@ static void print_members(struct json_value object, const char *const *names, si
 
 /* ---- the cursor file ---------------------------------------------------------------------- */
 
-/* Replaces the file, so that a reader never finds half a position. */
-static bool write_cursor_file(const char *path, struct slice text) {
-    char temporary[4096];
-    int size = snprintf(temporary, sizeof(temporary), "%s.new", path);
-    if (size < 0 || (size_t)size >= sizeof(temporary))
-        return false;
-    FILE *file = fopen(temporary, "we");
-    if (!file)
-        return false;
-    bool is_written =
-        fwrite(text.data, 1, text.size, file) == text.size && fputc('\n', file) != EOF;
-    is_written = fclose(file) == 0 && is_written;
-    return is_written && rename(temporary, path) == 0;
+/* Replaces the file, so that neither a reader nor a power cut finds half a position. */
+static bool write_cursor_file(const char *path, struct slice position) {
+    struct buffer text;
+    buffer_init(&text, CURSOR_BYTES_MAX + 1);
+    buffer_append_slice(&text, position);
+    enum status status = buffer_append_byte(&text, '\n');
+    if (status == STATUS_OK)
+        status = file_replace(path, buffer_slice(&text));
+    buffer_release(&text);
+    return status == STATUS_OK;
 }
 
 /* Reads the position to continue at, if the file exists. That of the log is for the server; that of

@@ -36,7 +36,7 @@ class MemoryStorage:
 class FileStorage:
     """One file for each topic in a folder.
 
-    A file is replaced as a whole, so a crash leaves the old one or the new one.
+    A file is replaced as a whole, so a crash leaves the old one or the new one. A saved position survives a power failure.
     """
 
     def __init__(self, folder: Union[str, "os.PathLike[str]"]) -> None:
@@ -63,10 +63,27 @@ class FileStorage:
 
     @staticmethod
     def _write(path: pathlib.Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = path.parent
+        if not folder.exists():
+            made = [one for one in (folder, *folder.parents) if not one.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            for one in made:
+                _sync_folder(one.parent)
         fresh = path.with_name(path.name + ".new")
         with open(fresh, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, path)
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+    """A new name in a folder is durable only after the folder is synced. Windows syncs no folder."""
+    if os.name != "posix":
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
