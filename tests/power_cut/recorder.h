@@ -1,0 +1,10 @@
+/* The recorder inside of a program, instead of LD_PRELOAD.
+ * Thread: any; begin and end with no recorded file open.
+ * Errors: a trace that cannot be written ends the process. */
+#ifndef POWER_CUT_RECORDER_H
+#define POWER_CUT_RECORDER_H
+
+void recorder_begin(const char *folder, const char *trace);
+void recorder_end(void);
+
+#endif
