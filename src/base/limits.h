@@ -240,6 +240,11 @@
     X(FRAME_HEAD_BYTES_MAX,               8192,      BYTES, WITHIN,       1, "names of a frame before its payload, escaped")                                 \
     X(FRAME_TAIL_BYTES_MAX,               8192,      BYTES, WITHIN,       1, "names of a frame behind its payload, escaped")                                 \
     X(FRAME_FORM_BYTES_MAX,               16,        BYTES, WITHIN,       1, "name of the form of frames in a request")                                      \
+    X(WHERE_JSON_BYTES_MAX,               8192,      BYTES, WITHIN,       1, "text of a where in a request")                                                  \
+    X(WHERE_VALUES_MAX,                   32,        ITEMS, WITHIN,       1, "values of a where")                                                             \
+    X(WHERE_VALUE_BYTES_MAX,              256,       BYTES, WITHIN,       1, "one of those values")                                                           \
+    X(WHERE_TEXT_BYTES_MAX,               2048,      BYTES, SUBSCRIPTION, 1, "all of those values")                                                           \
+    X(WHERE_RECORD_BYTES_MAX,             64 << 10,  BYTES, WITHIN,       1, "fields for where that a frame of a summary records")                            \
     X(FRAME_BLOCK_BYTES,                  16 << 10,  BYTES, WITHIN,       1, "memory that frames of one read share; freed with the last of them")             \
     X(SNAPSHOT_PART_BYTES,                64 << 10,  BYTES, WITHIN,       1, "size at which a snapshot part ends; a larger document is a part of its own")   \
     X(SNAPSHOT_PART_DOCUMENTS_MAX,        256,       ITEMS, WITHIN,       1, "documents of a snapshot part")
