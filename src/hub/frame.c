@@ -13,12 +13,13 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "projector/summary.h"
+#include "topic/where.h"
 #include "wire/json.h"
 #include "wire/json_text.h"
 #include "wire/put.h"
 
 /* The texts of a frame besides those around its payload. */
-#define TEXTS_MAX 5
+#define TEXTS_MAX 6
 
 bool frame_form_of(struct slice name, enum frame_form *form) {
     static const struct slice names[FRAME_FORM_COUNT] = {
@@ -40,6 +41,7 @@ static void list_texts(struct frame_content *content, struct slice *texts[TEXTS_
     texts[2] = &content->owner.user_id;
     texts[3] = &content->owner.guest_scope;
     texts[4] = &content->owner.org_id;
+    texts[5] = &content->fields;
 }
 
 /* Copies a text and moves the end of the copied texts. */
@@ -131,6 +133,34 @@ enum status frame_make(struct frame_room *room, const struct frame_content *cont
     atomic_init(&made->references, 1);
     *frame = made;
     return STATUS_OK;
+}
+
+#define REMOVED_FIXED_BYTES 256
+
+struct frame *frame_removed(const struct frame *frame) {
+    struct frame_content content = frame->content;
+    struct frame *made = NULL;
+    /* The topic stands before the lean members. */
+    struct slice topic = {frame->forms[FRAME_FULL].data,
+                          (size_t)(frame->forms[FRAME_LEAN].data - frame->forms[FRAME_FULL].data)};
+    struct buffer head;
+    buffer_init(&head,
+                REMOVED_FIXED_BYTES + topic.size + json_string_bytes(frame->content.document_key));
+    content.kind = SLICE("removed");
+    content.payload = (struct slice){NULL, 0};
+    content.fields = (struct slice){NULL, 0};
+    buffer_append_slice(&head, topic);
+    buffer_append_slice(&head, SLICE("\"seq\":"));
+    buffer_append_u64(&head, content.seq);
+    buffer_append_slice(&head, SLICE(",\"kind\":\"removed\",\"doc_key\":"));
+    buffer_note(&head, json_write_string(&head, content.document_key));
+    buffer_append_slice(&head, SLICE(",\"doc_version\":"));
+    buffer_append_u64(&head, content.document_version);
+    const struct frame_text text = {.head = buffer_slice(&head), .lean_begin = topic.size};
+    if (buffer_status(&head) == STATUS_OK && frame_make(NULL, &content, &text, &made) == STATUS_OK)
+        made->committed_ns = frame->committed_ns;
+    buffer_release(&head);
+    return made;
 }
 
 /* A text inside the frame, in the copy. */
@@ -248,12 +278,13 @@ static struct slice put_entity(struct text *text, const struct frame_members *me
 }
 
 /* The key and the version, and the range of events if the frame covers several of them. */
-static void put_document(struct text *text, struct slice key, const struct frame_members *members) {
+static void put_document(struct text *text, const struct frame_content *content,
+                         const struct frame_members *members) {
     uint64_t last_seq = members->event->seq;
     text->at = PUT_LITERAL(text->at, "\"doc_key\":");
-    put_name(text, key);
+    put_name(text, content->document_key);
     text->at = PUT_LITERAL(text->at, ",\"doc_version\":");
-    put_number(text, &text->seq, members->document_version);
+    put_number(text, &text->seq, content->document_version);
     *text->at++ = ',';
     if (members->first_seq == 0 || members->first_seq >= last_seq)
         return;
@@ -303,7 +334,7 @@ enum status frame_encode(const struct frame_content *content, const struct frame
     put_name(&text, members->topic);
     *text.at++ = ',';
     if (!members->is_document)
-        put_document(&text, content->document_key, members);
+        put_document(&text, content, members);
     encoding->text.lean_begin = (size_t)(text.at - encoding->head);
     text.at = PUT_LITERAL(text.at, "\"seq\":");
     put_number(&text, &text.seq, content->seq);
@@ -315,7 +346,7 @@ enum status frame_encode(const struct frame_content *content, const struct frame
     put_number(&text, &text.time, event->recorded_at_ms);
     *text.at++ = ',';
     if (members->is_document)
-        put_document(&text, content->document_key, members);
+        put_document(&text, content, members);
     text.at = PUT_LITERAL(text.at, "\"payload\":");
     encoding->text.head = (struct slice){encoding->head, (size_t)(text.at - encoding->head)};
     if (text.status != STATUS_OK)
@@ -371,6 +402,7 @@ static struct frame_content content_of(const struct store_event *event,
         .cursor = event->cursor,
         .published_at_ms = event->recorded_at_ms,
         .entity_ref = event->entity_ref,
+        .document_version = event->seq,
         .owner = frame_owner(event, entity_owner),
     };
 }
@@ -380,7 +412,6 @@ static struct frame_members members_of(const struct frame_topic *topic,
     return (struct frame_members){
         .topic = topic->name,
         .event = event,
-        .document_version = event->seq,
         .payload_hash = event->payload_hash,
         .projection_version = topic->projection_version,
     };
@@ -420,19 +451,29 @@ enum status frame_of_event(const struct frame_topic *topic, const struct store_e
     return status == STATUS_OK ? make(&content, &members, room, frame) : status;
 }
 
-/* The version that a summary was projected under, as its document names it; data NULL: it names
- * none. The version in use may be another one by now. */
-static enum status stored_version(struct slice document, char text[KEY_BYTES_MAX],
-                                  struct slice *version) {
+/* Reads from the document of a row the version that it was projected under (data NULL: it names
+ * none; the version in use may be another one by now), and the record of its fields. */
+static enum status read_document(const struct store_journal_row *row, char text[KEY_BYTES_MAX],
+                                 struct slice *version, struct buffer *record) {
     const struct json_limits limits = {SUMMARY_BYTES_MAX, JSON_DEPTH_MAX};
-    struct json_field field = {.name = SLICE("projection_version")};
+    struct json_field members[WHERE_FIELD_COUNT + 1] = {
+        [WHERE_FIELD_COUNT] = {.name = SLICE("projection_version")}};
+    const struct json_field *named = &members[WHERE_FIELD_COUNT];
     struct buffer out = buffer_over(text, KEY_BYTES_MAX);
-    enum status status = json_read_object(document, &limits, &field, 1);
+    struct where_fields fields;
+    for (size_t i = 0; i < WHERE_FIELD_COUNT; i++)
+        members[i].name = where_field_name((enum where_field)i);
+    enum status status = json_read_object(row->payload, &limits, members, WHERE_FIELD_COUNT + 1);
+    for (size_t i = 0; i < WHERE_FIELD_COUNT; i++)
+        fields.values[i] =
+            members[i].present ? members[i].value : (struct json_value){.kind = JSON_KIND_NULL};
     *version = (struct slice){NULL, 0};
-    if (status == STATUS_OK && field.present && field.value.kind == JSON_KIND_STRING) {
-        status = json_string_decode(field.value, &out);
+    if (status == STATUS_OK && named->present && named->value.kind == JSON_KIND_STRING) {
+        status = json_string_decode(named->value, &out);
         *version = buffer_slice(&out);
     }
+    if (status == STATUS_OK)
+        status = where_record_complete(record, row->fields_before, &fields);
     return status == STATUS_OK ? STATUS_OK : STATUS_INTERNAL_ERROR;
 }
 
@@ -443,7 +484,9 @@ enum status frame_of_row(const struct frame_topic *topic, const struct store_jou
     struct frame_members members = members_of(topic, event);
     char version[KEY_BYTES_MAX];
     struct key key;
+    struct buffer record;
     enum status status;
+    buffer_init(&record, WHERE_RECORD_BYTES_MAX);
     content.seq = row->seq;
     content.published_at_ms = row->published_at_ms;
     members.payload_hash = row->payload_hash;
@@ -453,15 +496,19 @@ enum status frame_of_row(const struct frame_topic *topic, const struct store_jou
         content.kind = slice_of(document_kind_name(kind));
         content.payload = row->payload;
         members.is_document = true;
-        members.document_version = row->document_version;
+        content.document_version = row->document_version;
         members.first_seq = row->first_seq;
         if (status == STATUS_OK)
-            status = stored_version(row->payload, version, &members.projection_version);
+            status = read_document(row, version, &members.projection_version, &record);
+        content.fields = buffer_slice(&record);
     } else {
         status = event_key(event, key_init(&key));
     }
     content.document_key = key_slice(&key);
-    return status == STATUS_OK ? make(&content, &members, room, frame) : status;
+    if (status == STATUS_OK)
+        status = make(&content, &members, room, frame);
+    buffer_release(&record);
+    return status;
 }
 
 enum status frame_of_log(const struct store_event *event, const struct owner *entity_owner,

@@ -23,10 +23,12 @@ struct frame_content {
     struct slice kind; /* the type of the event or the kind of the document */
     struct slice document_key;
     struct slice payload; /* canonical JSON */
+    struct slice fields;  /* of a summary: the record of a frame (topic/where.h) */
     struct uuid cursor;
     uint64_t published_at_ms;
     uint64_t entity_ref; /* of the event */
-    struct owner owner;  /* for the check of entitlement */
+    uint64_t document_version;
+    struct owner owner; /* for the check of entitlement */
 };
 
 /* The JSON members of a frame, without braces, around the payload. Both are empty where the payload
@@ -70,6 +72,9 @@ MUST_CHECK bool frame_form_of(struct slice name, enum frame_form *form);
  */
 MUST_CHECK enum status frame_make(struct frame_room *room, const struct frame_content *content,
                                   const struct frame_text *text, struct frame **frame);
+/* A frame that says, under the same seq, that the document is not among those that the reader asked
+ * for any more: kind "removed", without the payload. NULL: there is no memory. */
+struct frame *frame_removed(const struct frame *frame);
 /* A copy with its own memory; NULL where there is none. */
 struct frame *frame_copy(const struct frame *frame);
 struct frame *frame_ref(struct frame *frame);
@@ -82,9 +87,8 @@ struct frame_members {
     struct slice topic;
     const struct store_event *event; /* the event, or the last one that a document has folded */
     uint64_t first_seq;              /* the first event that the frame covers; 0: only the last */
-    uint64_t document_version;
-    bool is_document;            /* not an event */
-    const uint8_t *payload_hash; /* SHA256_BYTES */
+    bool is_document;                /* not an event */
+    const uint8_t *payload_hash;     /* SHA256_BYTES */
     struct slice projection_version;
 };
 

@@ -31,8 +31,10 @@ struct change {
     bool has_document;    /* it was read from the store */
     bool has_checkpoint;
     struct store_checkpoint checkpoint;
-    uint64_t first_seq; /* seq of the first event of this commit */
-    uint64_t log_id;    /* log id of the last event */
+    uint64_t first_seq;       /* seq of the first event of this commit */
+    uint64_t log_id;          /* log id of the last event */
+    struct slice fields_were; /* in the last frame of the document; absent: not known */
+    bool is_first_frame;      /* the document had none */
     bool has_drift;
     enum reason drift;
     unsigned attempts;
@@ -226,6 +228,22 @@ static void project_begin(void *user, struct store_session *session, uint64_t no
                           memory_order_relaxed);
 }
 
+/* Notes the fields of the document that the last frame has, before events are folded into it. A
+ * summary that begins empty tells only of an entity without any rows that it had no frame. */
+static enum status note_fields(struct projector *projector, struct change *change, uint64_t seq) {
+    const struct summary *summary = &change->summary.common;
+    struct buffer *text = &projector->scratch.text;
+    if (summary->latest_seq == 0) {
+        change->is_first_frame = seq == 1 && !change->has_document && !change->has_checkpoint;
+        return STATUS_OK;
+    }
+    buffer_clear(text);
+    enum status status = summary_write_fields(fold_layout(change->entry->kind), summary, text);
+    if (status == STATUS_OK)
+        change->fields_were = arena_copy(&projector->arena, buffer_slice(text));
+    return status == STATUS_OK && !change->fields_were.data ? STATUS_OUT_OF_MEMORY : status;
+}
+
 /* The change of the entity in this commit, with all events before seq folded. NULL: no memory. */
 static struct change *change_of(struct projector *projector, const struct store_entity *entity,
                                 enum document_kind kind, uint64_t seq) {
@@ -264,6 +282,8 @@ static struct change *change_of(struct projector *projector, const struct store_
     /* A summary ahead of the log cannot be continued. */
     if (status == STATUS_OK && change->summary.common.latest_seq >= seq)
         start_empty(change);
+    if (status == STATUS_OK)
+        status = note_fields(projector, change, seq);
     if (status == STATUS_OK)
         status = change_catch_up(projector, change, seq - 1);
     if (status != STATUS_OK)
@@ -339,6 +359,8 @@ static enum status change_build(struct projector *projector, struct change *chan
         .projection_version = projector->version,
         .now_ms = projector->now_ms,
         .stored_metadata = change->are_rows_cached ? &change->entry->now->metadata : NULL,
+        .is_first_frame = change->is_first_frame,
+        .fields_were = change->fields_were,
     };
     enum status status = update_build(&source, &projector->scratch, arena, update);
     if (status != STATUS_OK)

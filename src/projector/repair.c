@@ -233,6 +233,8 @@ static enum status examine_row(void *user, const struct store_journal_row *row,
     altered->entity.id = arena_copy(&work->arena, event->entity_id);
     if (row->payload.data)
         altered->row.payload = arena_copy(&work->arena, row->payload);
+    /* The repair leaves that column as it is. */
+    altered->row.fields_before = (struct slice){NULL, 0};
     memcpy(altered->event_hash, event->payload_hash, SHA256_BYTES);
     return altered->entity.id.data && (!row->payload.data || altered->row.payload.data)
                ? STATUS_OK

@@ -18,7 +18,8 @@ struct sink_update {
     uint64_t first_seq; /* first event since the last frame; 0: one event, or unknown */
     uint64_t log_id;    /* log id of the last event */
     struct owner owner;
-    bool is_checkpoint_only; /* the stored document is correct: no frame */
+    struct slice fields_before; /* as in struct store_journal_row */
+    bool is_checkpoint_only;    /* the stored document is correct: no frame */
 };
 
 /* An event for the topic that carries the events of all entities of its kind. */

@@ -84,6 +84,7 @@ static enum status add_update(struct tables *tables, const struct sink_update *u
         .first_seq = update->first_seq,
         .document_version = update->document.version,
         .payload = update->document.payload,
+        .fields_before = update->fields_before,
         .cut = update->document.cut,
     };
     memcpy(frame.payload_hash, update->document.payload_hash, SHA256_BYTES);

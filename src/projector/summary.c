@@ -8,6 +8,7 @@
 #include "base/decimal.h"
 #include "base/limits.h"
 #include "base/sha256.h"
+#include "topic/where.h"
 #include "wire/put.h"
 
 /* Room for the names of kind and entity in a document, and for its last brace. */
@@ -201,6 +202,32 @@ struct slice summary_metadata(const struct summary_layout *layout, const struct 
         return summary_is_null(text) ? (struct slice){NULL, 0} : text;
     }
     return (struct slice){NULL, 0};
+}
+
+enum status summary_write_fields(const struct summary_layout *layout, const struct summary *summary,
+                                 struct buffer *out) {
+    bool is_first = true;
+    buffer_append_byte(out, '{');
+    for (size_t i = 0; i < layout->field_count; i++) {
+        const struct summary_field *field = &layout->fields[i];
+        struct slice text = {NULL, 0};
+        if (where_field_of(field->name) == WHERE_FIELD_COUNT)
+            continue;
+        if (is_text(field))
+            text = *(const struct slice *)(const void *)((const char *)summary + field->offset);
+        /* A list without texts matches what no list does: nothing. */
+        bool is_empty = text.size == 0 || summary_is_null(text) || slice_equal(text, SLICE("[]"));
+        if (is_empty && field->kind != SUMMARY_ENTITY_ID)
+            continue;
+        buffer_append_slice(out, slice_from((struct slice){field->opening, field->opening_bytes},
+                                            is_first ? 1 : 0));
+        if (field->kind == SUMMARY_ENTITY_ID)
+            buffer_note(out, json_write_string(out, summary->entity_id));
+        else
+            buffer_append_slice(out, text);
+        is_first = false;
+    }
+    return buffer_append_byte(out, '}');
 }
 
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,

@@ -103,6 +103,9 @@ MUST_CHECK enum status summary_write(const struct summary_layout *layout,
                                      const struct summary *summary,
                                      const struct summary_stamp *stamp, struct buffer *out,
                                      struct summary_marks *marks);
+/* Appends the object of the fields that a condition reads (topic/where.h). */
+MUST_CHECK enum status summary_write_fields(const struct summary_layout *layout,
+                                            const struct summary *summary, struct buffer *out);
 /* Makes the texts of the summary point into a copy of its document, except for nulls. */
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,
                     const char *document, struct summary *summary);

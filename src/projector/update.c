@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/limits.h"
+#include "topic/where.h"
 
 void update_scratch_init(struct update_scratch *scratch) {
     buffer_init(&scratch->document, SUMMARY_BYTES_MAX);
@@ -47,6 +48,25 @@ enum status update_cut(struct slice payload, struct slice metadata,
         sha256(metadata.data, metadata.size, made->metadata_hash);
     *cut = made;
     return STATUS_OK;
+}
+
+/* The record of topic/where.h, which says how the fields were before this summary. */
+static enum status record_fields(const struct update_source *source, struct buffer *text,
+                                 struct arena *arena, struct slice *record) {
+    enum where_before before = source->is_first_frame ? WHERE_FIRST : WHERE_UNKNOWN;
+    buffer_clear(text);
+    enum status status =
+        summary_write_fields(fold_layout(source->kind), &source->summary->common, text);
+    if (source->fields_were.data)
+        before = slice_equal(source->fields_were, buffer_slice(text)) ? WHERE_SAME : WHERE_CHANGED;
+    buffer_clear(text);
+    if (status == STATUS_OK)
+        status = where_record_write(text, before, source->fields_were);
+    *record = (struct slice){NULL, 0};
+    if (status != STATUS_OK || text->size == 0)
+        return status;
+    *record = arena_copy(arena, buffer_slice(text));
+    return record->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
 enum status update_build(const struct update_source *source, struct update_scratch *scratch,
@@ -97,7 +117,11 @@ enum status update_build(const struct update_source *source, struct update_scrat
     if (scratch->marks.metadata > 0)
         metadata = (struct slice){document->payload.data + scratch->marks.metadata,
                                   summary_metadata(fold_layout(source->kind), summary).size};
-    return update_cut(document->payload, metadata, source->stored_metadata, arena, &document->cut);
+    status =
+        update_cut(document->payload, metadata, source->stored_metadata, arena, &document->cut);
+    if (status != STATUS_OK)
+        return status;
+    return record_fields(source, &scratch->text, arena, &update->fields_before);
 }
 
 static struct checkpoint_decision plain(enum checkpoint_action action) {

@@ -29,6 +29,8 @@ struct update_source {
     struct slice projection_version;
     uint64_t now_ms;
     const struct update_metadata *stored_metadata; /* NULL: none is known */
+    bool is_first_frame;                           /* the document had none before */
+    struct slice fields_were; /* in the frame before, as summary_write_fields; absent: not known */
 };
 
 /* Buffers that all updates reuse. */

@@ -25,7 +25,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 14
+#define STORE_SCHEMA_VERSION 15
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -138,6 +138,8 @@ struct store_journal_row {
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES]; /* of the whole payload */
     uint64_t published_at_ms;
+    /* Of a summary: the record of topic/where.h; absent: the frame before is not known. */
+    struct slice fields_before;
     /* Write only; NULL: the payload is stored whole. In a batch, the version of the metadata is in
      * the store or comes with a document of the batch. */
     const struct store_cut *cut;

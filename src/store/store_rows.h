@@ -101,7 +101,8 @@
     STORE_JOURNAL_VALUES(FIRST, NEXT)                                                              \
     NEXT(payload, FRAME_PAYLOAD, payload)                                                          \
     NEXT(metadata_at, CUT_PLACE, cut)                                                              \
-    NEXT(metadata_hash, CUT_HASH, cut)
+    NEXT(metadata_hash, CUT_HASH, cut)                                                             \
+    NEXT(fields_before, TEXT_OR_NULL, fields_before)
 
 /* Versions of the metadata that cut payloads lack; the rows are documents. */
 #define STORE_SUMMARY_METADATA(FIRST, NEXT)                                                        \

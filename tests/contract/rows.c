@@ -121,6 +121,8 @@ struct store_journal_row rows_journal(uint64_t topic_ref, uint64_t seq, uint64_t
                                     .document_version = seq + 7,
                                     .payload = SLICE("{\"frame\":true}"),
                                     .published_at_ms = TIME_MS + seq};
+    if (seq % 2 == 0)
+        row.fields_before = SLICE("{\"was\":null}");
     rows_hash(row.payload_hash, seq);
     return row;
 }

@@ -13,7 +13,9 @@
     "1)"
 #define INSERT_ROWS                                                                                \
     "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, "         \
-    "payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) "
+    "payload_hash, payload, first_entity_seq, metadata_at, metadata_hash, fields_before) "
+/* The record (topic/where.h) of the first frame of a document in the new epoch. */
+#define FIRST_FRAME "'{\"was\":null}'"
 
 /* Work on whole tables needs the plans that sessions have switched off. */
 #define BULK_PLANS                                                                                 \
@@ -164,8 +166,9 @@ static enum status add_documents(struct postgres_repair *repair, enum document_k
         repair, NULL,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY d.last), d.last, d.entity_ref, "
-        "d.doc_version, %" PRIu64 ", d.payload_hash, d.payload, 1, d.metadata_at, d.metadata_hash "
-        "FROM (SELECT d.*, " HEAD_LOG_ID
+        "d.doc_version, %" PRIu64
+        ", d.payload_hash, d.payload, 1, d.metadata_at, d.metadata_hash, " FIRST_FRAME
+        " FROM (SELECT d.*, " HEAD_LOG_ID
         " AS last FROM %s d) d, bases b WHERE b.topic = '%s' AND d.last IS NOT NULL",
         repair->now_ms, table, topic_row(document_row(kind)->topic)->pattern);
 }
@@ -180,7 +183,7 @@ static enum status add_owned(struct postgres_repair *repair, enum topic_kind top
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (PARTITION BY b.ref ORDER BY d.last), d.last, "
         "d.entity_ref, d.doc_version, %" PRIu64 ", d.payload_hash, d.payload, 1, d.metadata_at, "
-        "d.metadata_hash FROM (SELECT d.*, " HEAD_LOG_ID
+        "d.metadata_hash, " FIRST_FRAME " FROM (SELECT d.*, " HEAD_LOG_ID
         " AS last FROM %s d) d JOIN entities n ON n.ref = d.entity_ref JOIN bases b ON b.topic = "
         "replace('%s', '*', %s) WHERE d.last IS NOT NULL",
         repair->now_ms, table, topic_row(topic)->pattern, owner);
@@ -196,8 +199,8 @@ static enum status add_shared_events(struct postgres_repair *repair, enum entity
         repair, NULL,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY p.log_id), p.log_id, p.entity_ref, 0, "
-        "%" PRIu64
-        ", p.payload_hash, NULL, NULL, NULL, NULL FROM bases b, (SELECT e.log_id, e.entity_ref, "
+        "%" PRIu64 ", p.payload_hash, NULL, NULL, NULL, NULL, NULL FROM bases b, (SELECT e.log_id, "
+        "e.entity_ref, "
         "e.payload_hash FROM events e JOIN entities n ON n.ref = e.entity_ref WHERE n.kind = %d "
         "ORDER BY e.log_id DESC LIMIT %" PRIu64 ") p WHERE b.topic = '%s'",
         repair->now_ms, (int)kind, limit < INT64_MAX ? limit : INT64_MAX,

@@ -9,7 +9,7 @@
 
 /* The build of the upgrade test has one step more. */
 #ifndef POSTGRES_SCHEMA_VERSION
-#define POSTGRES_SCHEMA_VERSION 15
+#define POSTGRES_SCHEMA_VERSION 16
 #endif
 
 struct postgres_migration {

@@ -127,7 +127,8 @@ _Static_assert(POSTGRES_WALK_PAGE_BYTES == 1048576, "the size in PAGE_FITS");
     PAGE_OF(                                                                                       \
         "journal",                                                                                 \
         "(" PAYLOAD_BYTES("x", "x.entity_ref") " + coalesce((SELECT octet_length(y.payload) "      \
-                                               "FROM events y WHERE y.log_id = x.log_id), 0))",    \
+                                               "FROM events y WHERE y.log_id = x.log_id), 0) + "   \
+                                               "coalesce(octet_length(x.fields_before), 0))",      \
         "x.topic_ref = $1::bigint AND x.seq > $2::bigint", "seq", "$3::bigint")
 /* A drift for each entity with a row that is not as the writer left it. */
 #define DOCUMENT_COMPARE(kind, name, table, ...)                                                   \
@@ -427,7 +428,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                .parameters = "ttn"},
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         {"SELECT " STORE_JOURNAL_VALUES(
-             OF_J, NEXT_OF_J) ", " JOURNAL_PAYLOAD ", " EVENT_COLUMNS ENTITY_NAME
+             OF_J, NEXT_OF_J) ", " JOURNAL_PAYLOAD ", j.fields_before, " EVENT_COLUMNS ENTITY_NAME
                               "FROM " JOURNAL_PAGE "j LEFT JOIN events e ON e.log_id = j.log_id "
                               "LEFT JOIN entities n ON n.ref = e.entity_ref " PAGE_FITS(
                                   "j") "ORDER BY j.seq",

@@ -9,7 +9,10 @@
     "event_positions WHERE entity_ref = d.entity_ref ORDER BY seq DESC LIMIT 1))"
 #define INSERT_ROWS                                                                                \
     "INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, "                       \
-    "published_at, payload_hash, payload, first_entity_seq, metadata_at, metadata_hash) "
+    "published_at, payload_hash, payload, first_entity_seq, metadata_at, metadata_hash, "          \
+    "fields_before) "
+/* The record (topic/where.h) of the first frame of a document in the new epoch. */
+#define FIRST_FRAME "'{\"was\":null}'"
 
 /* The transaction around one repair. */
 static enum status run(struct store_session *base, struct heal *heal,
@@ -144,7 +147,7 @@ static int add_documents(struct heal *heal, enum document_kind kind, const char 
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY " HEAD_LOG_ID "), " HEAD_LOG_ID
         ", d.entity_ref, d.doc_version, %llu, d.payload_hash, d.payload, 1, d.metadata_at, "
-        "d.metadata_hash FROM %s d, bases b WHERE b.topic = %Q",
+        "d.metadata_hash, " FIRST_FRAME " FROM %s d, bases b WHERE b.topic = %Q",
         heal->now_ms, table, topic_row(document_row(kind)->topic)->pattern);
 }
 
@@ -158,7 +161,8 @@ static int add_owned(struct heal *heal, enum topic_kind topic, const char *table
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (PARTITION BY b.ref ORDER BY " HEAD_LOG_ID
         "), " HEAD_LOG_ID ", d.entity_ref, d.doc_version, %llu, d.payload_hash, d.payload, 1, "
-        "d.metadata_at, d.metadata_hash FROM %s d JOIN entities n ON n.ref = d.entity_ref JOIN "
+        "d.metadata_at, d.metadata_hash, " FIRST_FRAME
+        " FROM %s d JOIN entities n ON n.ref = d.entity_ref JOIN "
         "bases b ON b.topic = replace(%Q, '*', "
         "%s)",
         heal->now_ms, table, topic_row(topic)->pattern, owner);
@@ -173,7 +177,8 @@ static int add_shared_events(struct heal *heal, enum entity_kind kind, uint64_t 
         heal,
         INSERT_ROWS
         "SELECT b.ref, b.base + row_number() OVER (ORDER BY p.log_id), p.log_id, e.entity_ref, 0, "
-        "%llu, e.payload_hash, NULL, NULL, NULL, NULL FROM bases b, (SELECT v.log_id FROM (SELECT "
+        "%llu, e.payload_hash, NULL, NULL, NULL, NULL, NULL FROM bases b, (SELECT v.log_id FROM "
+        "(SELECT "
         "q.log_id, "
         "q.event_count FROM entities n JOIN event_positions q ON q.entity_ref = n.ref WHERE n.kind "
         "= %d UNION ALL SELECT q.log_id, q.event_count FROM entities n JOIN event_positions_recent "

@@ -27,8 +27,8 @@
 #define SOURCE_2  "c1, c2"
 #define SOURCE_3  SOURCE_2 ", c3"
 #define SOURCE_7  SOURCE_3 ", c4, c5, c6, c7"
-#define SOURCE_11 SOURCE_7 ", c8, c9, c10, c11"
-#define SOURCE_13 SOURCE_11 ", c12, c13"
+#define SOURCE_12 SOURCE_7 ", c8, c9, c10, c11, c12"
+#define SOURCE_13 SOURCE_12 ", c13"
 #define SOURCE_14 SOURCE_13 ", c14"
 
 #define ENTITY_SELECT                                                                              \
@@ -157,7 +157,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         "INSERT OR REPLACE INTO checkpoints (" STORE_NAMES(STORE_CHECKPOINTS) ") SELECT " SOURCE_7
                                                                               " FROM source",
     [STATEMENT_ADD_JOURNAL] = "INSERT OR FAIL INTO journal (" STORE_NAMES(
-        STORE_JOURNAL) ") SELECT " SOURCE_11 " FROM source",
+        STORE_JOURNAL) ") SELECT " SOURCE_12 " FROM source",
     [STATEMENT_PUT_METADATA] = "INSERT INTO summary_metadata (" STORE_NAMES(
         STORE_SUMMARY_METADATA) ") SELECT " SOURCE_3
                                 " FROM source WHERE true ON CONFLICT (entity_ref, metadata_hash) "
@@ -274,7 +274,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_LIST_TOPICS] =
         TOPIC_SELECT "WHERE topic >= ?1 AND topic > ?2 ORDER BY topic LIMIT ?3",
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] = "SELECT " STORE_JOURNAL_VALUES(
-        OF_J, NEXT_OF_J) ", " JOURNAL_PAYLOAD ", " EVENT_COLUMNS ", " ENTITY_NAME "FROM journal j "
+        OF_J, NEXT_OF_J) ", " JOURNAL_PAYLOAD ", j.fields_before, " EVENT_COLUMNS ", " ENTITY_NAME
+                         "FROM journal j "
                          "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref "
                          "= e.entity_ref "
                          "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",

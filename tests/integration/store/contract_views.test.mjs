@@ -21,7 +21,7 @@ const TABLES = ["topics", "journal", "checkpoints", "run_documents", "worker_doc
 const MIGRATIONS = new URL("../../../src/store/sqlite/migrations/", import.meta.url);
 // Tables and columns that these versions do not have.
 const NEWER = ["owner_usage", "owner_quotas", "operator_keys", "summary_metadata"];
-const OLD_COLUMNS = "name NOT IN ('metadata_at', 'metadata_hash', 'owner', 'state', 'updated_at', 'parent_run_id', 'title', 'tags')";
+const OLD_COLUMNS = "name NOT IN ('metadata_at', 'metadata_hash', 'owner', 'state', 'updated_at', 'parent_run_id', 'title', 'tags', 'fields_before')";
 const DOCUMENTS = { run_documents: "sync_run_summaries", worker_documents: "sync_codex_worker_summaries" };
 // The tables of older schema versions. Up to version 7 they had the names of the contract.
 const OLD_NAMES = {

@@ -26,8 +26,11 @@ static struct slice member(const struct frame *frame, const char *name, struct b
 }
 
 static struct frame *make_frame(const struct frame_members *members, struct slice kind) {
-    const struct frame_content content = {
-        .seq = 7, .kind = kind, .payload = SLICE("{\"a\":1}"), .published_at_ms = 5};
+    const struct frame_content content = {.seq = 7,
+                                          .kind = kind,
+                                          .document_version = members->is_document ? 2 : 4,
+                                          .payload = SLICE("{\"a\":1}"),
+                                          .published_at_ms = 5};
     struct frame_encoding encoding;
     struct frame *frame;
     assert_ok(frame_encode(&content, members, &encoding));
@@ -68,7 +71,6 @@ static void a_lean_event_has_no_document_and_a_lean_document_has_one(void **stat
     event.recorded_at_ms = 9;
     struct frame_members members = {.topic = SLICE("t"),
                                     .event = &event,
-                                    .document_version = 4,
                                     .payload_hash = hash,
                                     .projection_version = SLICE("v")};
     struct frame *frame = make_frame(&members, SLICE("k"));
@@ -79,7 +81,6 @@ static void a_lean_event_has_no_document_and_a_lean_document_has_one(void **stat
                      SLICE("\"topic\":\"t\",\"doc_key\":null,\"doc_version\":4,\"seq\":7,")));
     frame_unref(frame);
     members.is_document = true;
-    members.document_version = 2;
     members.first_seq = 3;
     frame = make_frame(&members, SLICE("k"));
     assert_slice(frame->forms[FRAME_LEAN],
@@ -122,10 +123,35 @@ static void names_beyond_the_limit_are_refused(void **state) {
     assert_int_equal(frame_encode(&content, &members, &encoding), STATUS_PAYLOAD_TOO_LARGE);
 }
 
+static void a_removed_document_has_its_key_and_version(void **state) {
+    (void)state;
+    const struct frame_content content = {.seq = 7,
+                                          .kind = SLICE("run_summary"),
+                                          .document_key = SLICE("runtime/run_summary:\"r"),
+                                          .document_version = 3,
+                                          .payload = SLICE("{\"a\":1}"),
+                                          .owner.user_id = SLICE("u")};
+    const struct frame_text text = {.head = SLICE("\"topic\":\"t\",\"seq\":7,\"payload\":"),
+                                    .lean_begin = sizeof("\"topic\":\"t\"")};
+    struct frame *frame;
+    assert_ok(frame_make(NULL, &content, &text, &frame));
+    struct frame *removed = frame_removed(frame);
+    frame_unref(frame);
+    assert_non_null(removed);
+    assert_slice(removed->forms[FRAME_LEAN],
+                 "\"seq\":7,\"kind\":\"removed\",\"doc_key\":\"runtime/run_summary:\\\"r\","
+                 "\"doc_version\":3");
+    assert_true(slice_starts(removed->forms[FRAME_FULL], SLICE("\"topic\":\"t\",\"seq\":7,")));
+    assert_slice(removed->content.owner.user_id, "u");
+    assert_int_equal(removed->content.payload.size, 0);
+    frame_unref(removed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_range_is_written_only_for_several_events),
         cmocka_unit_test(a_lean_event_has_no_document_and_a_lean_document_has_one),
+        cmocka_unit_test(a_removed_document_has_its_key_and_version),
         cmocka_unit_test(the_longest_names_fit),
         cmocka_unit_test(names_beyond_the_limit_are_refused),
     };
