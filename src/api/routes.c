@@ -49,7 +49,7 @@
     "after limit count sort status owner_user_id owner_guest_scope org_id created_after "          \
     "created_before updated_after updated_before"
 #define RUNS ENTITIES " tag parent_run_id worker_id title"
-#define POLL "after_seq since epoch from replay form fold limit wait_ms"
+#define POLL "after_seq since epoch from replay form fold limit wait_ms where conflate_ms"
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, NO_KEY, ANY},
@@ -131,7 +131,7 @@ static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, ROUTE_TOKEN_IN_FIRST_MESSAGE,
      NO_KEY, ANY},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, ROLE_READ, NONE},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, ROLE_READ, "where"},
     OPERATOR_GET("/nodes", handle_nodes, NONE),
     OPERATOR_GET("/khala/snapshots", handle_snapshots, NONE),
     {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS, ROLE_METRICS,

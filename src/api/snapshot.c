@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/sha256.h"
 #include "delivery/stale.h"
+#include "http/query_selection.h"
 #include "http/store_read.h"
 #include "wire/gzip.h"
 #include "wire/http1_negotiate.h"
@@ -26,7 +27,8 @@ struct snapshot_work {
     struct snapshot_wait wait;
     struct exchange *exchange;
     struct api *api;
-    const struct principal *principal; /* the exchange's, which lives as long */
+    struct snapshot_view view; /* the principal is the exchange's, which lives as long */
+    struct selection *selection;
     char etag[ETAG_BYTES_MAX];
     bool is_gzip; /* gzip is initialised, and counts towards SNAPSHOT_GZIPS_MAX */
     struct gzip gzip;
@@ -44,6 +46,7 @@ static void work_free(void *memory) {
     }
     buffer_release(&work->plain);
     snapshot_unref(work->wait.snapshot);
+    selection_unref(work->selection);
     free(work);
 }
 
@@ -53,10 +56,20 @@ static void work_free(void *memory) {
  * bodies of different views differ. */
 static void etag_set(struct snapshot_work *work, bool is_gzip) {
     const struct snapshot *snapshot = work->wait.snapshot;
-    const struct owner *identity = &work->principal->identity;
-    const struct slice parts[] = {identity->user_id, identity->guest_scope, identity->org_id};
+    const struct principal *principal = work->view.principal;
+    const struct owner *identity = &principal->identity;
+    const struct slice all = {NULL, 0};
+    const struct selection *selection = work->selection;
+    /* Without an identity for a principal that reads everything. */
+    const struct slice parts[] = {
+        principal->read_all ? all : identity->user_id,
+        principal->read_all ? all : identity->guest_scope,
+        principal->read_all ? all : identity->org_id,
+        selection ? (struct slice){(const char *)&selection->where, where_size(&selection->where)}
+                  : all,
+    };
     char view[2 * VIEW_BYTES + 1] = "all";
-    if (!work->principal->read_all) {
+    if (!principal->read_all || selection) {
         uint8_t digest[SHA256_BYTES];
         struct sha256 hash;
         sha256_init(&hash);
@@ -98,15 +111,15 @@ static enum status append_plain(struct snapshot_work *work, struct buffer *out) 
     for (size_t i = 0; status == STATUS_OK && i < SNAPSHOT_PAGE_PARTS_MAX &&
                        out->size < SNAPSHOT_PAGE_BYTES && work->part < snapshot->part_count;
          i++) {
-        work->part = snapshot_part_next(snapshot, work->part, work->principal);
+        work->part = snapshot_part_next(snapshot, work->part, &work->view);
         if (work->part == snapshot->part_count)
             break;
         size_t begin = out->size;
         size_t count = 0;
         if (work->has_documents)
             buffer_append_byte(out, ',');
-        status = buffer_note(
-            out, snapshot_part_read(snapshot, work->part, work->principal, out, &count));
+        status =
+            buffer_note(out, snapshot_part_read(snapshot, work->part, &work->view, out, &count));
         if (status == STATUS_OK && count == 0)
             buffer_truncate(out, begin);
         work->has_documents = work->has_documents || count > 0;
@@ -234,14 +247,19 @@ void handle_snapshot(struct exchange *exchange) {
         exchange_answer_status(exchange, STATUS_NO_SNAPSHOT);
         return;
     }
+    struct selection *selection;
+    if (!query_selection(exchange, &selection))
+        return;
     struct snapshot_work *work = calloc(1, sizeof(*work));
     if (!work) {
+        selection_unref(selection);
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
     work->exchange = exchange;
     work->api = api_of(exchange);
-    work->principal = exchange->principal;
+    work->selection = selection;
+    work->view = (struct snapshot_view){exchange->principal, selection};
     work->wait.done = snapshot_ready;
     buffer_init(&work->plain, SNAPSHOT_PLAIN_BYTES_MAX);
     read->state = work;

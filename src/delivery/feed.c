@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "delivery/selection.h"
 #include "topic/policy.h"
 #include "topic/topic_name.h"
 
@@ -223,10 +224,11 @@ static void page_link(struct feed *feed, struct page *page) {
     list_push_back(&feed->feeds->pages, &page->age_node);
 }
 
-struct page *feed_page(struct feed *feed, uint64_t after_seq, enum page_reader reader) {
+struct page *feed_page(struct feed *feed, uint64_t after_seq, const struct page_key *key) {
     for (struct page *page = page_of(feed->pages.first); page;
          page = page_of(page->feed_node.next)) {
-        if (page->batch.after_seq != after_seq || !(page->readers & reader))
+        if (page->batch.after_seq != after_seq || !(page->readers & key->reader) ||
+            !selection_equal(page->batch.selection, key->selection))
             continue;
         hlist_remove(&page->feed_node);
         list_remove(&page->age_node);
@@ -241,8 +243,9 @@ void feed_page_add(struct feed *feed, struct page *page) {
     struct feeds *feeds = feed->feeds;
     struct page *dropped = NULL;
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++) {
+        const struct page_key key = {readers[i], page->batch.selection};
         struct page *old =
-            page->readers & readers[i] ? feed_page(feed, page->batch.after_seq, readers[i]) : NULL;
+            page->readers & readers[i] ? feed_page(feed, page->batch.after_seq, &key) : NULL;
         if (old)
             page_drop(old);
     }

@@ -136,7 +136,7 @@ uint32_t feed_own_count(const struct feed_member *member);
 struct feed_topic *feed_topic(struct feed *feed);
 /* The page behind that position, for such members that are there; NULL: none. A feed keeps its most
  * recently used pages. */
-struct page *feed_page(struct feed *feed, uint64_t after_seq, enum page_reader reader);
+struct page *feed_page(struct feed *feed, uint64_t after_seq, const struct page_key *key);
 /* Takes over the page. */
 void feed_page_add(struct feed *feed, struct page *page);
 /* No member waits for its turn: the pages are idle from now on. Frames of an idle page may have

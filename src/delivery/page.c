@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "delivery/selection.h"
+
 /* ---- pushes ---- */
 
 enum status push_make(struct push **push, struct slice bytes) {
@@ -69,7 +71,8 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     made->head_seq = head_seq;
     made->epoch = (struct topic_epoch){{0}};
     size_t events = delivery_batch_events(batch);
-    made->is_whole = events == batch->through_seq - batch->after_seq;
+    made->is_whole = batch->selection ? batch->is_selected_whole
+                                      : events == batch->through_seq - batch->after_seq;
     /* Frames of which none was folded are the same for both, and so is a single one. */
     made->readers = batch->is_folded ? PAGE_READER_FOLDING : PAGE_READER_PLAIN;
     if (events == batch->count && (batch->is_folded || batch->count <= 1))
@@ -80,6 +83,8 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     made->batch.through_seq = batch->through_seq;
     made->batch.through_cursor = batch->through_cursor;
     made->batch.is_folded = batch->is_folded;
+    made->batch.readable = batch->readable;
+    made->batch.selection = selection_ref(batch->selection);
     made->batch.count = batch->count;
     memcpy(made->batch.frames, batch->frames, batch->count * sizeof(struct frame *));
     memset(made->encodings, 0, sizeof(made->encodings));
@@ -92,6 +97,7 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
 
 void page_free(struct page *page) {
     delivery_batch_release(&page->batch);
+    selection_unref(page->batch.selection);
     for (size_t i = 0; i < PAGE_FORMS_MAX && page->encodings[i].form; i++)
         push_unref(page->encodings[i].push);
     free(page);

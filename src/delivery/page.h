@@ -40,6 +40,8 @@ void push_unref(struct push *push);
 
 #define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
 
+struct selection;
+
 /* Frames of a topic that a subscription gave, and the range they cover. */
 struct delivery_batch {
     size_t count_max; /* asked: at most DELIVERY_FRAMES_MAX */
@@ -47,8 +49,11 @@ struct delivery_batch {
     uint64_t after_seq;
     uint64_t through_seq;
     size_t taken;               /* frames that were examined, hidden ones included */
+    size_t readable;            /* frames of them that the principal may read */
     struct uuid through_cursor; /* the position there: names no event that is not the principal's */
     bool is_folded;             /* the subscription folds */
+    struct selection *selection; /* the subscription's; NULL: none */
+    bool is_selected_whole;      /* with a selection: it alone left frames of the range out */
     size_t count;
     struct frame *frames[DELIVERY_FRAMES_MAX];
 };
@@ -74,13 +79,19 @@ enum page_reader {
     PAGE_READER_FOLDING = 2,
 };
 
+/* What the clients of a page have in common. */
+struct page_key {
+    enum page_reader reader;
+    const struct selection *selection; /* NULL: none */
+};
+
 struct page {
     struct slice topic; /* a copy: a bound name ends with the subscription that made the page */
     uint64_t head_seq;
     struct topic_epoch epoch;
     unsigned readers; /* enum page_reader */
-    bool is_whole;    /* it hides nothing */
-    struct delivery_batch batch;
+    bool is_whole;    /* nothing in its range is hidden from the principal that it was made for */
+    struct delivery_batch batch; /* with a reference to the selection */
     struct page_encoding encodings[PAGE_FORMS_MAX];
     /* For the feed that keeps it. */
     struct feed *feed;

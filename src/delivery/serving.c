@@ -55,8 +55,11 @@ static void end_turn(struct subscriber *subscriber, size_t frames, bool has_more
 /* The page that another subscriber at the same position was sent, or NULL. */
 static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
     struct subscription *subscription = &subscriber->subscription;
-    enum page_reader reader = subscription->folds ? PAGE_READER_FOLDING : PAGE_READER_PLAIN;
-    struct page *page = feed_page(subscription->member.feed, subscription->sent_seq, reader);
+    const struct page_key key = {
+        subscription->folds ? PAGE_READER_FOLDING : PAGE_READER_PLAIN,
+        subscription->selected ? subscription->selected->selection : NULL,
+    };
+    struct page *page = feed_page(subscription->member.feed, subscription->sent_seq, &key);
     /* Frames that one client did not ask for would be missing for the others. */
     bool is_filtered = subscription->log && subscription->log->wants;
     if (!page || is_filtered || page->batch.count > frames_max ||
@@ -281,6 +284,8 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
             session_send(session, session->dialect->bootstrap(subscriber, &session->replies));
     } else if (subscriber->state == SUBSCRIBER_SNAPSHOT) {
         serve_snapshot(subscriber);
+    } else if (subscriber_must_wait(subscriber)) {
+        end_turn(subscriber, 0, false);
     } else {
         if (frames_max > subscriber->frames_max)
             frames_max = subscriber->frames_max;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "delivery/pick.h"
 
 /* The next page is asked for when this many batches are left in memory: reading a page takes as
  * long as sending a few small batches. */
@@ -17,6 +18,8 @@
 #define FOLDS_WELL_RATIO 4
 /* A larger payload would be a push of its own. */
 #define FOLDED_PAYLOAD_BYTES SESSION_PUSH_BYTES
+/* Frames that one step examines for a selection. */
+#define SELECTION_FRAMES_MAX 4096
 
 void subscription_set_state(struct subscription *subscription, enum subscription_state state) {
     /* Which state may follow which, one row for each state. */
@@ -46,6 +49,8 @@ static void set_position(struct subscription *subscription, uint64_t next_seq) {
     subscription->next_seq = next_seq;
     subscription->sent_seq = next_seq - 1;
     subscription->is_settled = false;
+    if (subscription->selected)
+        subscription->selected->unread_seq = subscription->selected->until_seq = 0;
 }
 
 const struct topic_epoch *subscription_epoch(const struct subscription *subscription) {
@@ -75,6 +80,7 @@ enum status subscription_init(struct subscription *subscription, struct feed_top
                               const struct subscription_options *options) {
     assert(options->has_cursor + options->has_event_cursor + options->has_since <= 1);
     assert(!options->wants || topic_is_log(topic->name));
+    assert(!options->selection || selection_suits(topic->name));
     *subscription = (struct subscription){
         .member = subscription->member,
         .topic = topic,
@@ -82,18 +88,28 @@ enum status subscription_init(struct subscription *subscription, struct feed_top
         .view = (uint8_t)options->view,
         .replay_all = options->replay_all,
         .keeps_epoch = options->keeps_epoch,
-        .folds = options->folds && !options->replay_all && !topic_is_log(topic->name),
+        .folds = options->folds && !options->replay_all && !topic_is_log(topic->name) &&
+                 !options->selection,
         .status = STATUS_OK,
     };
     struct subscription_start *start = subscription->start = calloc(1, sizeof(*start));
     if (topic_is_log(topic->name))
         subscription->log = calloc(1, sizeof(*subscription->log));
-    if (!start || (topic_is_log(topic->name) && !subscription->log)) {
+    if (options->selection)
+        subscription->selected = calloc(1, sizeof(*subscription->selected));
+    if (!start || (topic_is_log(topic->name) && !subscription->log) ||
+        (options->selection && !subscription->selected)) {
         free(start);
         free(subscription->log);
+        free(subscription->selected);
         return STATUS_OUT_OF_MEMORY;
     }
+    if (subscription->selected) {
+        subscription->selected->selection = selection_ref(options->selection);
+        subscription->selected->subscription = subscription;
+    }
     start->asked = *options;
+    start->asked.selection = NULL;
     if (subscription->log) {
         subscription->log->wants = options->wants;
         subscription->log->wants_user = options->wants_user;
@@ -175,6 +191,11 @@ void subscription_release(struct subscription *subscription) {
         feed_topic_release(subscription->topic);
         free(subscription->topic);
     }
+    if (subscription->selected) {
+        deadline_drop(&subscription->selected->deadline);
+        selection_unref(subscription->selected->selection);
+    }
+    free(subscription->selected);
     free(subscription->start);
     free(subscription->log);
 }
@@ -280,7 +301,9 @@ static struct journal_read *make_read(const struct subscription *subscription, u
 
 static enum subscription_step ask_read(struct subscription *subscription,
                                        const struct delivery_batch *batch) {
-    size_t frames_max = subscription->folds_well ? JOURNAL_READ_FRAMES_MAX : batch->count_max;
+    /* Few of the frames may be in the selection. */
+    bool takes_many = subscription->selected || subscription->folds_well;
+    size_t frames_max = takes_many ? JOURNAL_READ_FRAMES_MAX : batch->count_max;
     /* The frames need not be read if they begin where folded ones do. */
     if (subscription->folds && subscription->state == SUBSCRIPTION_UNPLACED &&
         hub_holds_folded(subscription->topic->watch, 0))
@@ -362,14 +385,14 @@ static void settle(struct subscription *subscription) {
 
 static void note_taken(struct subscription *subscription, const struct delivery_batch *batch) {
     if (subscription->member.listing)
-        feed_taken(&subscription->member, delivery_batch_events(batch));
+        feed_taken(&subscription->member,
+                   subscription->selected ? batch->readable : delivery_batch_events(batch));
 }
 
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq) {
     assert(batch->through_seq + 1 > subscription->next_seq);
     subscription->next_seq = batch->through_seq + 1;
-    subscription->sent_seq = batch->through_seq;
     set_cursor(subscription, &batch->through_cursor);
     note_head(subscription, head_seq);
     if (!is_behind(subscription))
@@ -386,6 +409,12 @@ static void pass_hidden_cursor(struct subscription *subscription, const struct u
         subscription->log->cursor = first;
 }
 
+/* The frames up to seq include some that the principal may not read. */
+static void note_unread(struct subscription *subscription, uint64_t seq) {
+    if (subscription->selected)
+        subscription->selected->unread_seq = seq;
+}
+
 void subscription_skip_hidden(struct subscription *subscription) {
     const struct uuid *cursor;
     if (!subscription->is_settled)
@@ -395,12 +424,13 @@ void subscription_skip_hidden(struct subscription *subscription) {
         through_seq < subscription->next_seq)
         return;
     subscription->next_seq = through_seq + 1;
+    note_unread(subscription, through_seq);
     note_head(subscription, through_seq);
     if (cursor)
         pass_hidden_cursor(subscription, cursor);
 }
 
-static void give(struct subscription *subscription, struct delivery_batch *batch,
+static void give(struct subscription *subscription, struct delivery_batch *batch, struct pick *pick,
                  struct frame *frame) {
     assert(frame->first_seq == subscription->next_seq);
     const struct subscription_log *log = subscription->log;
@@ -409,6 +439,7 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     bool is_wanted =
         may_read && (!log || !log->wants || log->wants(log->wants_user, &frame->content));
     batch->taken += (size_t)(frame->content.seq - frame->first_seq) + 1;
+    batch->readable += may_read;
     subscription->next_seq = frame->content.seq + 1;
     batch->through_seq = frame->content.seq;
     if (may_read)
@@ -416,7 +447,11 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     else
         pass_hidden_cursor(subscription, &frame->content.cursor);
     batch->through_cursor = cursor_of(subscription);
-    if (is_wanted)
+    if (!may_read)
+        note_unread(subscription, frame->content.seq);
+    if (is_wanted && pick)
+        pick_add(pick, frame);
+    else if (is_wanted)
         batch->frames[batch->count++] = frame;
     else
         frame_unref(frame);
@@ -428,6 +463,7 @@ static void pass_hidden(struct subscription *subscription, struct delivery_batch
     if (seq < subscription->next_seq)
         return;
     subscription->next_seq = seq + 1;
+    note_unread(subscription, seq);
     batch->through_seq = seq;
     batch->through_cursor = cursor_of(subscription);
 }
@@ -458,7 +494,8 @@ static size_t fold(struct subscription *subscription, const struct delivery_batc
  * hub has them too. Frames that were committed during the read were announced once, while the
  * subscription was busy. So the newest head is asked for here; otherwise a client that gets the
  * last frame of the page would wait for the next announcement. */
-static void give_page(struct subscription *subscription, struct delivery_batch *batch) {
+static void give_page(struct subscription *subscription, struct delivery_batch *batch,
+                      struct pick *pick) {
     struct journal_read *read = subscription->read;
     size_t bytes = 0;
     size_t given = 0;
@@ -470,15 +507,15 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
         read->taken += used - made;
         memmove(read->frames + read->taken, page.frames, made * sizeof(struct frame *));
     }
-    while (read->taken < read->count && given < batch->count_max) {
+    while (read->taken < read->count && (pick || given < batch->count_max)) {
         struct frame *frame = read->frames[read->taken];
         bytes += frame->content.payload.size;
-        if (given > 0 && bytes > batch->bytes_max)
+        if (pick ? !pick_has_room(pick, frame) : given > 0 && bytes > batch->bytes_max)
             break;
         read->taken++;
         given++;
         pass_hidden(subscription, batch, frame->first_seq - 1);
-        give(subscription, batch, frame);
+        give(subscription, batch, pick, frame);
     }
     if (read->taken == read->count)
         pass_hidden(subscription, batch, read->through_seq);
@@ -487,30 +524,9 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
     note_head(subscription, hub_head_seq(subscription->topic->watch));
 }
 
-enum subscription_step subscription_next(struct subscription *subscription,
-                                         struct delivery_batch *batch) {
-    assert(!subscription_is_reading(subscription));
-    assert(batch->count_max > 0 && batch->count_max <= DELIVERY_FRAMES_MAX);
-    batch->count = batch->taken = 0;
-    batch->is_folded = subscription->folds;
-    batch->after_seq = subscription->sent_seq;
-    batch->through_seq = subscription->next_seq - 1;
-    if (subscription->state == SUBSCRIPTION_FAILED)
-        return STEP_FAILED;
-    if (subscription->state == SUBSCRIPTION_STALE)
-        return STEP_STALE;
-    if (subscription->state == SUBSCRIPTION_UNPLACED)
-        return ask_read(subscription, batch);
-    if (subscription->read) {
-        give_page(subscription, batch);
-        set_replaying(subscription, is_behind(subscription));
-        return STEP_FRAMES;
-    }
-    if (subscription->is_absent) {
-        bool may_begin =
-            subscription->view != GRANT_VIEW_NONE && hub_head_seq(subscription->topic->watch) > 0;
-        return may_begin ? ask_read(subscription, batch) : STEP_WAIT;
-    }
+/* Gives frames of the window. A selection takes more of them until the batch is full. */
+static enum hub_take_result give_window(struct subscription *subscription,
+                                        struct delivery_batch *batch, struct pick *pick) {
     struct frame *frames[DELIVERY_FRAMES_MAX];
     struct hub_watch *watch = subscription->topic->watch;
     struct hub_take take = {.next_seq = subscription->next_seq,
@@ -519,6 +535,7 @@ enum subscription_step subscription_next(struct subscription *subscription,
                             .frames = frames,
                             .place = &subscription->place};
     enum hub_take_result result = HUB_FRAMES;
+    bool is_full = false;
     if (!subscription->folds || !hub_take_folded(watch, &take)) {
         if (subscription->folds_well) {
             take.count_max = DELIVERY_FRAMES_MAX;
@@ -532,15 +549,75 @@ enum subscription_step subscription_next(struct subscription *subscription,
                 frame_unref(frames[i]);
         }
     }
-    note_head(subscription, take.head_seq);
-    for (size_t i = 0; i < take.count; i++)
-        give(subscription, batch, frames[i]);
+    while (true) {
+        note_head(subscription, take.head_seq);
+        for (size_t i = 0; i < take.count; i++) {
+            is_full = is_full || (pick && !pick_has_room(pick, frames[i]));
+            if (is_full)
+                frame_unref(frames[i]);
+            else
+                give(subscription, batch, pick, frames[i]);
+        }
+        if (!pick || result != HUB_FRAMES || is_full || batch->taken >= SELECTION_FRAMES_MAX)
+            break;
+        take.next_seq = subscription->next_seq;
+        take.count = 0;
+        result = hub_take(watch, &take);
+    }
     set_replaying(subscription, result == HUB_BELOW || (take.is_replay && is_behind(subscription)));
+    return batch->taken > 0 ? HUB_FRAMES : result;
+}
+
+/* One step in memory, or the read that must come before it. */
+static enum subscription_step step(struct subscription *subscription, struct delivery_batch *batch,
+                                   struct pick *pick) {
+    if (subscription->read) {
+        give_page(subscription, batch, pick);
+        set_replaying(subscription, is_behind(subscription));
+        return STEP_FRAMES;
+    }
+    if (subscription->is_absent) {
+        bool may_begin =
+            subscription->view != GRANT_VIEW_NONE && hub_head_seq(subscription->topic->watch) > 0;
+        return may_begin ? ask_read(subscription, batch) : STEP_WAIT;
+    }
+    enum hub_take_result result = give_window(subscription, batch, pick);
     if (result != HUB_BELOW)
         return result == HUB_FRAMES ? STEP_FRAMES : STEP_WAIT;
     if (subscription->ahead && subscription->ahead->asked.after_seq + 1 == subscription->next_seq)
         return STEP_AHEAD;
     return ask_read(subscription, batch);
+}
+
+enum subscription_step subscription_next(struct subscription *subscription,
+                                         struct delivery_batch *batch) {
+    struct subscription_selected *selected = subscription->selected;
+    assert(!subscription_is_reading(subscription));
+    assert(batch->count_max > 0 && batch->count_max <= DELIVERY_FRAMES_MAX);
+    batch->count = batch->taken = batch->readable = 0;
+    batch->is_folded = subscription->folds;
+    batch->after_seq = subscription->sent_seq;
+    batch->through_seq = subscription->next_seq - 1;
+    batch->selection = selected ? selected->selection : NULL;
+    if (subscription->state == SUBSCRIPTION_FAILED)
+        return STEP_FAILED;
+    if (subscription->state == SUBSCRIPTION_STALE)
+        return STEP_STALE;
+    if (subscription->state == SUBSCRIPTION_UNPLACED)
+        return ask_read(subscription, batch);
+    if (!selected)
+        return step(subscription, batch, NULL);
+    struct pick pick;
+    pick_begin(&pick, selected->selection, batch);
+    enum subscription_step result = step(subscription, batch, &pick);
+    enum status status = pick_end(&pick);
+    batch->is_selected_whole = selected->unread_seq <= batch->after_seq;
+    if (status == STATUS_OK)
+        return result;
+    if (subscription_is_reading(subscription))
+        drop_read(subscription);
+    subscription_fail(subscription, status);
+    return STEP_FAILED;
 }
 
 void subscription_serve(struct subscription *subscription, size_t frames_max, size_t bytes_max,
@@ -550,11 +627,11 @@ void subscription_serve(struct subscription *subscription, size_t frames_max, si
     batch.count_max = frames_max;
     batch.bytes_max = bytes_max;
     subscription_skip_hidden(subscription);
-    enum subscription_step step = subscription_next(subscription, &batch);
-    if (step == STEP_FRAMES)
+    enum subscription_step taken = subscription_next(subscription, &batch);
+    if (taken == STEP_FRAMES)
         note_taken(subscription, &batch);
     settle(subscription);
-    switch (step) {
+    switch (taken) {
     case STEP_FRAMES:
         sink->frames(subscription, &batch);
         return;

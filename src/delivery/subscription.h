@@ -8,7 +8,8 @@
  * status, and stays failed.
  * Invariant: a batch covers (after_seq, through_seq] and begins at the last position that the
  * client was sent. Frames that the principal may not read, or did not ask for, are missing from it;
- * a batch without any frame is not sent. A position that retention overtook is reported, never
+ * a batch without any frame is not sent. With a selection, a frame that says only that a document
+ * left it has the kind "removed". A position that retention overtook is reported, never
  * moved silently.
  *
  * A name or stream id may be subscribed before its topic exists. When the topic appears, the store
@@ -24,6 +25,7 @@
 #include "base/limits.h"
 #include "delivery/feed.h"
 #include "delivery/journal_read.h"
+#include "delivery/selection.h"
 #include "delivery/stale.h"
 
 struct subscription_options {
@@ -31,6 +33,9 @@ struct subscription_options {
     /* On the log: which frames the client asked for; NULL: all that the principal may read. */
     bool (*wants)(const void *user, const struct frame_content *content);
     const void *wants_user;
+    /* On a summary topic: the documents that the client asked for, and how often; NULL: all. The
+     * subscription takes a reference of its own. */
+    struct selection *selection;
     uint64_t after_seq;               /* with has_cursor */
     struct topic_epoch epoch;         /* the cursor's; empty: not given */
     struct event_cursor event_cursor; /* with has_event_cursor */
@@ -60,6 +65,17 @@ struct subscription_log {
     struct uuid cursor; /* the event cursor of the position; 0: none yet */
 };
 
+/* What only a subscription with a selection has. */
+struct subscription_selected {
+    struct selection *selection;
+    uint64_t unread_seq; /* the last frame that it passed and the principal may not read; 0: none */
+    /* For its owner, if it is served at most every conflate_ms: */
+    uint64_t until_seq; /* it is served up to here before it waits again */
+    uint64_t due_ms;    /* not before that; monotonic */
+    struct deadline deadline;
+    struct subscription *subscription;
+};
+
 enum subscription_state {
     SUBSCRIPTION_UNPLACED, /* its position has not been compared with the store */
     SUBSCRIPTION_PLACING,  /* the read that does so is requested or under way */
@@ -74,8 +90,9 @@ struct subscription {
     struct feed_member member;
     struct feed_topic *topic;
     const struct principal *principal;
-    struct subscription_start *start; /* NULL: the client knows where it began */
-    struct subscription_log *log;     /* NULL: another topic */
+    struct subscription_start *start;       /* NULL: the client knows where it began */
+    struct subscription_log *log;           /* NULL: another topic */
+    struct subscription_selected *selected; /* NULL: it gets all that its principal may read */
     uint64_t next_seq;
     uint64_t sent_seq;          /* the position that the client was last sent; below next_seq */
     uint64_t head_seq;          /* the newest head known */
@@ -100,7 +117,7 @@ struct subscription {
     replay_place place;         /* in the hub, of frames that other replays share; 0: none */
 };
 
-_Static_assert(sizeof(struct subscription) <= 136, "every idle connection has a subscription");
+_Static_assert(sizeof(struct subscription) <= 144, "every idle connection has a subscription");
 
 /* What the owner of a subscription does with each result. */
 struct subscription_sink {
@@ -164,7 +181,7 @@ void subscription_begun(struct subscription *subscription);
 bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq);
 /* The client was sent its position up to seq. */
 void subscription_sent(struct subscription *subscription, uint64_t seq);
-/* The client was sent that batch, which another subscription took. */
+/* Takes that batch, which another subscription took, and which the client is sent now. */
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq);
 /* Moves the position over frames that the feed knows to be hidden. */

@@ -15,6 +15,7 @@
 #include "delivery/subscription.h"
 #include "delivery/telemetry.h"
 #include "http/query_cursor.h"
+#include "http/query_selection.h"
 #include "http/store_read.h"
 #include "net/transport.h"
 #include "topic/topic_name.h"
@@ -334,10 +335,13 @@ static struct poll *poll_of(struct subscription *subscription) {
 
 static void on_frames(struct subscription *subscription, struct delivery_batch *batch) {
     struct poll *poll = poll_of(subscription);
+    /* A later step may have newer frames of the same documents. */
+    bool conflates = subscription->selected && subscription->selected->selection->conflate_ms > 0;
     enum status status = add_messages(poll, batch);
     if (status != STATUS_OK)
         answer_failed(poll, status);
-    else if (poll->count >= poll->limit || poll->messages.size >= POLL_PAGE_BYTES)
+    else if (poll->count >= poll->limit || poll->messages.size >= POLL_PAGE_BYTES ||
+             (conflates && poll->count > 0))
         answer_page(poll);
     else
         *poll->wants_more = true;
@@ -541,6 +545,8 @@ void handle_messages(struct exchange *exchange) {
                            "or false."});
         return;
     }
+    if (status == STATUS_OK && !query_selection(exchange, &query.options.selection))
+        return;
     if (status == STATUS_OK)
         count_poll(METRIC_FANOUT_POLLS);
     if (status == STATUS_OK)
@@ -558,6 +564,7 @@ void handle_messages(struct exchange *exchange) {
                                                                  .details = slice_of(details),
                                                                  .headers = &header,
                                                                  .header_count = 1});
+        selection_unref(query.options.selection);
         return;
     }
     if (status == STATUS_OK) {
@@ -565,6 +572,7 @@ void handle_messages(struct exchange *exchange) {
         if (status != STATUS_OK)
             consumers_rejected(delivery_of(exchange)->consumers, &key, &consumer);
     }
+    selection_unref(query.options.selection);
     if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
 }

@@ -10,6 +10,7 @@
 #include "dialect/dialects.h"
 #include "dialect/event_stream.h"
 #include "http/query_cursor.h"
+#include "http/query_selection.h"
 #include "topic/position.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
@@ -222,9 +223,11 @@ void handle_sse(struct exchange *exchange) {
         exchange_answer_status(exchange, status);
         return;
     }
+    if (!query_selection(exchange, &options.selection))
+        return;
     if (exchange_is_head(exchange)) {
         event_stream_answer_head(exchange);
-        return;
+        goto out;
     }
     /* A copy, because the upgrade frees the exchange. */
     struct slice name = {topic, exchange->match.parameters[0].size};
@@ -232,9 +235,11 @@ void handle_sse(struct exchange *exchange) {
     struct event_stream *state = malloc(sizeof(*state));
     if (!state) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
-        return;
+        goto out;
     }
     struct session *session = event_stream_make(exchange, &sse_dialect, state);
     if (session && session_is_connected(session))
         event_stream_begin(session, name, &options, &forms[form][state->is_chunked]);
+out:
+    selection_unref(options.selection);
 }

@@ -11,6 +11,7 @@
 #include "dialect/dialects.h"
 #include "dialect/websocket.h"
 #include "http/query_cursor.h"
+#include "http/query_selection.h"
 #include "http/store_read.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
@@ -213,6 +214,8 @@ void handle_topic_ws(struct exchange *exchange) {
         exchange_answer_status(exchange, status);
         return;
     }
+    if (!query_selection(exchange, &options.selection))
+        return;
     if (query.limit > DELIVERY_FRAMES_MAX)
         query.limit = DELIVERY_FRAMES_MAX;
     /* A copy, because the upgrade frees the exchange. */
@@ -222,4 +225,5 @@ void handle_topic_ws(struct exchange *exchange) {
         websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
     if (session && session_is_connected(session))
         begin(session, name, &options, &query);
+    selection_unref(options.selection);
 }

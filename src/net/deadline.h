@@ -25,6 +25,7 @@ enum deadline_kind {
     DEADLINE_HEARTBEAT,    /* the next heartbeat of a session is due */
     DEADLINE_STRIKE_CHECK, /* a session that is behind is checked again */
     DEADLINE_EXPIRY,       /* the token of a session ends soon */
+    DEADLINE_CONFLATE,     /* a subscription may be served again; each has its own delay */
     DEADLINE_WAIT,         /* a long poll ends without an event; each has its own delay */
     DEADLINE_ACCEPT,       /* a listener that is paused tries again */
     DEADLINE_UPSTREAM,     /* a kept connection to another node was not used */

@@ -75,7 +75,7 @@ struct subscriber {
     uint8_t topic_class; /* the one that it is counted under */
 };
 
-_Static_assert(sizeof(struct subscriber) <= 232, "every idle connection has a subscriber");
+_Static_assert(sizeof(struct subscriber) <= 240, "every idle connection has a subscriber");
 
 /* Subscribers whose positions are compared with the store in one read: all begin, or none. */
 struct session_opening {

@@ -165,4 +165,5 @@ void sessions_define_deadlines(struct delivery_loop *delivery) {
     deadline_queue_define(deadlines, DEADLINE_STRIKE_CHECK, options->strike_check_ms,
                           strike_check_expired);
     deadline_queue_define(deadlines, DEADLINE_EXPIRY, 0, expiry_expired);
+    deadline_queue_define(deadlines, DEADLINE_CONFLATE, 0, subscriber_conflate_expired);
 }

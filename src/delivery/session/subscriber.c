@@ -18,6 +18,7 @@
 static void snapshot_free(struct subscriber_snapshot *snapshot) {
     if (snapshot->snapshot)
         snapshot_unref(snapshot->snapshot);
+    selection_unref(snapshot->selection);
     buffer_release(&snapshot->documents);
     free(snapshot);
 }
@@ -52,6 +53,8 @@ enum status subscriber_snapshot_begin(struct subscriber *subscriber, enum policy
         return STATUS_OUT_OF_MEMORY;
     subscriber->snapshot = snapshot;
     snapshot->subscriber = subscriber;
+    if (subscriber->subscription.selected)
+        snapshot->selection = selection_ref(subscriber->subscription.selected->selection);
     buffer_init(&snapshot->documents, SESSION_PART_BYTES_MAX);
     snapshot->wait.done = wait_done;
     const struct store_client client = {.key = principal_key(subscriber->session->principal, key)};
@@ -99,14 +102,14 @@ void subscriber_snapshot_read_end(struct subscriber_snapshot *snapshot, enum sta
 
 void subscriber_snapshot_read(struct subscriber_snapshot *snapshot) {
     size_t part_count = snapshot->snapshot->part_count;
-    size_t part = snapshot_part_next(snapshot->snapshot, snapshot->part, snapshot->principal);
+    const struct snapshot_view view = {snapshot->principal, snapshot->selection};
+    size_t part = snapshot_part_next(snapshot->snapshot, snapshot->part, &view);
     /* The last part may be empty. A topic without documents has one empty part. */
     snapshot->part = part < part_count || part_count == 0 ? part : part_count - 1;
     snapshot->document_count = 0;
     if (part < part_count)
-        snapshot->status =
-            snapshot_part_read(snapshot->snapshot, snapshot->part, snapshot->principal,
-                               &snapshot->documents, &snapshot->document_count);
+        snapshot->status = snapshot_part_read(snapshot->snapshot, snapshot->part, &view,
+                                              &snapshot->documents, &snapshot->document_count);
 }
 
 void subscriber_snapshot_next(struct subscriber_snapshot *snapshot) {
@@ -246,8 +249,38 @@ void subscribers_dropped(struct session *session) {
 }
 
 void subscriber_ready(struct subscriber *subscriber) {
-    if (subscriber_is_started(subscriber) && !subscriber_is_reading(subscriber))
+    const struct subscription_selected *selected = subscriber->subscription.selected;
+    bool is_waiting = selected && selected->deadline.at_ms != 0;
+    if (subscriber_is_started(subscriber) && !subscriber_is_reading(subscriber) && !is_waiting)
         scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+}
+
+void subscriber_conflate_expired(struct deadline *deadline) {
+    const struct subscription_selected *selected =
+        container_of(deadline, struct subscription_selected, deadline);
+    subscriber_ready(container_of(selected->subscription, struct subscriber, subscription));
+}
+
+bool subscriber_must_wait(struct subscriber *subscriber) {
+    const struct subscription *subscription = &subscriber->subscription;
+    struct subscription_selected *selected = subscription->selected;
+    struct io_loop *io = subscriber->session->delivery->io;
+    bool conflates = selected && selected->selection->conflate_ms > 0;
+    /* A replay is not delayed, nor what is left of the frames that were there when it began. */
+    if (!conflates || subscriber->state != SUBSCRIBER_LIVE ||
+        subscription->next_seq <= selected->until_seq)
+        return false;
+    uint64_t now_ms = clock_mono_ms(&io->clock);
+    uint64_t head_seq = subscription_newest_head(subscription);
+    if (head_seq < subscription->next_seq)
+        return false;
+    if (now_ms < selected->due_ms) {
+        io_loop_deadline_in(io, &selected->deadline, DEADLINE_CONFLATE, selected->due_ms - now_ms);
+        return true;
+    }
+    selected->until_seq = head_seq;
+    selected->due_ms = now_ms + selected->selection->conflate_ms;
+    return false;
 }
 
 static void member_advanced(struct feed_member *member) {

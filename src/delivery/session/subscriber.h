@@ -32,6 +32,7 @@ struct subscriber_snapshot {
     size_t part; /* the next to be read */
     size_t parts_sent;
     const struct principal *principal; /* for the read under way */
+    struct selection *selection;       /* the subscription's; NULL: all documents */
     struct buffer documents;
     size_t document_count; /* in documents */
 };
@@ -77,6 +78,9 @@ void subscriber_start(struct subscriber *subscriber);
 void subscriber_restart(struct subscriber *subscriber);
 /* There may be something to send: gives it a turn. */
 void subscriber_ready(struct subscriber *subscriber);
+/* At its turn: whether it was served less than conflate_ms ago. Then it gets a turn in time. */
+MUST_CHECK bool subscriber_must_wait(struct subscriber *subscriber);
+void subscriber_conflate_expired(struct deadline *deadline);
 /* Its read, part or opening is back. status: whether it was run. May free the subscriber. */
 void subscriber_read_back(struct subscriber *subscriber, enum status status);
 /* The frames read ahead are back. May free the subscriber. */

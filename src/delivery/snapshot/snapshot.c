@@ -116,54 +116,70 @@ static enum status append_file(const struct snapshot *snapshot, uint64_t offset,
     return STATUS_OK;
 }
 
-/* Copies the documents that the principal may read from the part's text. */
-static enum status append_owned(struct slice text, struct slice owners,
-                                const struct principal *principal, struct buffer *out) {
+/* Whether the view has a document of that text. */
+static enum status has_document(const struct snapshot_view *view, const struct owner *owner,
+                                struct slice text, bool *has_it) {
+    static const struct json_limits limits = {SIZE_MAX, JSON_DEPTH_MAX};
+    struct json_field payload = {.name = SLICE("payload")};
+    *has_it = principal_may_read(view->principal, owner);
+    if (!*has_it || !view->selection || !view->selection->has_where)
+        return STATUS_OK;
+    if (json_read_object(text, &limits, &payload, 1) != STATUS_OK || !payload.present)
+        return STATUS_INTERNAL_ERROR;
+    return selection_has_document(view->selection, payload.value.raw, has_it);
+}
+
+/* Copies the documents that the view has from the part's text. */
+static enum status append_viewed(struct slice text, struct slice owners,
+                                 const struct snapshot_view *view, struct buffer *out,
+                                 size_t *count) {
     struct snapshot_owner row;
-    bool is_first = true;
-    while (owners.size > 0) {
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && owners.size > 0) {
+        bool has_it = false;
         if (!snapshot_owner_read(&owners, &row) || row.document_bytes > text.size)
             return STATUS_INTERNAL_ERROR;
         struct slice document = {text.data, row.document_bytes};
         text = slice_from(text, row.document_bytes);
         if (text.size > 0)
             text = slice_from(text, 1);
-        if (!principal_may_read(principal, &row.owner))
+        status = has_document(view, &row.owner, document, &has_it);
+        if (!has_it)
             continue;
-        if (!is_first)
+        if ((*count)++ > 0)
             buffer_append_byte(out, ',');
         buffer_append_slice(out, document);
-        is_first = false;
     }
-    return buffer_status(out);
+    return status == STATUS_OK ? buffer_status(out) : status;
 }
 
-static enum status count_owned(struct slice owners, const struct principal *principal,
-                               size_t *count) {
+/* Whether one of the rows is of an owner that the principal may read. */
+static enum status find_owned(struct slice owners, const struct principal *principal, bool *found) {
     struct snapshot_owner row;
-    *count = 0;
-    while (owners.size > 0) {
+    *found = false;
+    while (!*found && owners.size > 0) {
         if (!snapshot_owner_read(&owners, &row))
             return STATUS_INTERNAL_ERROR;
-        *count += principal_may_read(principal, &row.owner);
+        *found = principal_may_read(principal, &row.owner);
     }
     return STATUS_OK;
 }
 
-static enum status read_filtered(const struct snapshot *snapshot, const struct snapshot_part *part,
-                                 const struct principal *principal, struct buffer *out,
-                                 size_t *count) {
+static enum status read_viewed(const struct snapshot *snapshot, const struct snapshot_part *part,
+                               const struct snapshot_view *view, struct buffer *out,
+                               size_t *count) {
     struct buffer text, owners;
+    bool found = false;
     buffer_init(&owners, part->owners_bytes);
     buffer_init(&text, part->text_bytes);
     enum status status =
         append_file(snapshot, part->offset + part->text_bytes, part->owners_bytes, &owners);
     if (status == STATUS_OK)
-        status = count_owned(buffer_slice(&owners), principal, count);
-    if (status == STATUS_OK && *count > 0)
+        status = find_owned(buffer_slice(&owners), view->principal, &found);
+    if (status == STATUS_OK && found)
         status = append_file(snapshot, part->offset, part->text_bytes, &text);
-    if (status == STATUS_OK && *count > 0)
-        status = append_owned(buffer_slice(&text), buffer_slice(&owners), principal, out);
+    if (status == STATUS_OK && found)
+        status = append_viewed(buffer_slice(&text), buffer_slice(&owners), view, out, count);
     buffer_release(&text);
     buffer_release(&owners);
     return status;
@@ -180,7 +196,8 @@ static bool may_have(const struct snapshot *snapshot, const struct snapshot_part
 }
 
 size_t snapshot_part_next(const struct snapshot *snapshot, size_t part,
-                          const struct principal *principal) {
+                          const struct snapshot_view *view) {
+    const struct principal *principal = view->principal;
     uint32_t keys[PRINCIPAL_KEYS_MAX];
     size_t key_count = principal_keys(principal, keys);
     if (!principal->read_all)
@@ -191,18 +208,18 @@ size_t snapshot_part_next(const struct snapshot *snapshot, size_t part,
 }
 
 enum status snapshot_part_read(const struct snapshot *snapshot, size_t index,
-                               const struct principal *principal, struct buffer *out,
+                               const struct snapshot_view *view, struct buffer *out,
                                size_t *count) {
     assert(index < snapshot->part_count);
     const struct snapshot_part *part = &snapshot->parts[index];
     size_t begin = out->size;
     enum status status;
-    if (principal->read_all) {
-        *count = part->count;
+    bool has_all = view->principal->read_all && !(view->selection && view->selection->has_where);
+    *count = has_all ? part->count : 0;
+    if (has_all)
         status = append_file(snapshot, part->offset, part->text_bytes, out);
-    } else {
-        status = read_filtered(snapshot, part, principal, out, count);
-    }
+    else
+        status = read_viewed(snapshot, part, view, out, count);
     if (status != STATUS_OK) {
         buffer_truncate(out, begin);
         *count = 0;

@@ -19,6 +19,7 @@
 #include "auth/principal.h"
 #include "base/buffer.h"
 #include "base/list.h"
+#include "delivery/selection.h"
 #include "store/topic_history.h"
 #include "topic/owner.h"
 #include "topic/policy.h"
@@ -71,14 +72,20 @@ void snapshot_unref(struct snapshot *snapshot);
 /* Frees the disk. Later reads of the snapshot fail with STATUS_SLOW_CONSUMER. */
 void snapshot_withdraw(struct snapshot *snapshot);
 
-/* The first part from that one on that may have documents of the principal; part_count: none has.
+/* The documents that a reader gets: those that the principal may read and that the selection has.
  */
+struct snapshot_view {
+    const struct principal *principal;
+    const struct selection *selection; /* NULL: all documents */
+};
+
+/* The first part from that one on that may have documents for the view; part_count: none has. */
 size_t snapshot_part_next(const struct snapshot *snapshot, size_t part,
-                          const struct principal *principal);
-/* Appends the documents of a part that the principal may read, with commas between them; all or
- * nothing. count: how many. Waits for the disk: not for loops. */
+                          const struct snapshot_view *view);
+/* Appends the documents of a part that the view has, with commas between them; all or nothing.
+ * count: how many. Waits for the disk: not for loops. */
 MUST_CHECK enum status snapshot_part_read(const struct snapshot *snapshot, size_t part,
-                                          const struct principal *principal, struct buffer *out,
+                                          const struct snapshot_view *view, struct buffer *out,
                                           size_t *count);
 
 /* ---- building ---- */

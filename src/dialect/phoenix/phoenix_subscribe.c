@@ -67,6 +67,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
             .since_ms = since_ms,
             .replay_all = subscribe->replay_all,
             .folds = subscribe->folds,
+            .selection = subscribe->selection,
         };
         struct subscriber *subscriber;
         status = subscriber_new(session, item->topic, &options, &subscriber);
@@ -149,7 +150,9 @@ static const char *fault_of(const struct subscribe *subscribe, enum status statu
                             char text[SCOPES_NEEDED_BYTES_MAX]) {
     if (status == STATUS_MISSING_SCOPE)
         return scopes_needed(SCOPE_REPLAY_ALL, text);
-    return status == STATUS_BAD_SUBSCRIPTION ? subscribe->fault : NULL;
+    return status == STATUS_BAD_SUBSCRIPTION || status == STATUS_UNKNOWN_PARAMETER
+               ? subscribe->fault
+               : NULL;
 }
 
 static void refuse_quota(struct session *session, struct subscribe_request *request,
@@ -180,6 +183,16 @@ static enum status check_replay_all(const struct session *session,
     return principal_may_replay_all(session->principal) ? STATUS_OK : STATUS_MISSING_SCOPE;
 }
 
+static enum status check_selection(struct subscribe *subscribe) {
+    for (size_t i = 0; subscribe->selection && i < subscribe->count; i++) {
+        if (selection_suits(subscribe->items[i].topic))
+            continue;
+        subscribe->fault = SELECTION_MISPLACED;
+        return STATUS_BAD_SUBSCRIPTION;
+    }
+    return STATUS_OK;
+}
+
 /* The names are resolved: watches the topics, then compares the cursors with the store. */
 static void call_done(struct session *session, struct session_lookup *call, enum status status) {
     struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
@@ -194,6 +207,8 @@ static void call_done(struct session *session, struct session_lookup *call, enum
     }
     if (status == STATUS_OK && request->subscribe.replay_all)
         status = check_replay_all(session, &request->subscribe);
+    if (status == STATUS_OK)
+        status = check_selection(&request->subscribe);
     size_t all = count_others(session, &request->subscribe) + count;
     if (status == STATUS_OK && all > settings_of(session)->subscriptions_max)
         status = STATUS_LIMIT_REACHED;
@@ -369,9 +384,11 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
     enum status status = subscribe_read(&request->subscribe, message->payload,
                                         settings_of(session)->subscriptions_max);
     if (status != STATUS_OK) {
-        const char *fault = fault_of(&request->subscribe, status, text);
+        /* The text may be in the request. */
+        status =
+            phoenix_send_fault(session, to, status, fault_of(&request->subscribe, status, text));
         request_free(request);
-        return phoenix_send_fault(session, to, status, fault);
+        return status;
     }
     if (subscribe_entitle_by_names(&request->subscribe, session->principal))
         call_done(session, &request->base.call, STATUS_OK);

@@ -4,6 +4,8 @@
  * topics, and items of one topic are merged. */
 #include "dialect/phoenix/subscribe_request.h"
 
+#include <stdio.h>
+
 #include "base/limits.h"
 #include "delivery/access.h"
 #include "topic/cursor_list.h"
@@ -25,6 +27,8 @@ enum {
     FIELD_FORM,
     FIELD_REPLAY,
     FIELD_FOLD,
+    FIELD_WHERE,
+    FIELD_CONFLATE,
     FIELD_COUNT
 };
 
@@ -38,6 +42,7 @@ struct subscribe_stream {
 void subscribe_release(struct subscribe *subscribe) {
     map_release(&subscribe->by_topic);
     map_release(&subscribe->by_stream);
+    selection_unref(subscribe->selection);
     arena_release(&subscribe->arena);
 }
 
@@ -234,6 +239,33 @@ static bool read_since(const struct json_field *field, struct since *since) {
            since_read(buffer_slice(&text), since) == STATUS_OK;
 }
 
+static enum status read_selection(struct subscribe *subscribe, const struct json_field *asked,
+                                  const struct json_field *conflate) {
+    static const char message[] = "where has no field \"%.*s\"; it has " WHERE_FIELD_NAMES ".";
+    struct where where;
+    struct slice unknown;
+    uint64_t conflate_ms = 0;
+    if (is_given(conflate) && !json_u64(conflate->value, CONFLATE_MS_MAX, &conflate_ms))
+        return STATUS_BAD_SUBSCRIPTION;
+    enum status status =
+        is_given(asked) ? where_read(asked->value.raw, &where, &unknown) : STATUS_OK;
+    if (status == STATUS_UNKNOWN_PARAMETER) {
+        size_t size = sizeof(message) + unknown.size;
+        char *text = arena_alloc(&subscribe->arena, size);
+        if (!text)
+            return STATUS_OUT_OF_MEMORY;
+        snprintf(text, size, message, (int)unknown.size, unknown.data);
+        subscribe->fault = text;
+        return status;
+    }
+    if (status != STATUS_OK) {
+        subscribe->fault =
+            "where is an object of " WHERE_FIELD_NAMES ", each a text or a list of texts.";
+        return STATUS_BAD_SUBSCRIPTION;
+    }
+    return selection_make(&subscribe->selection, is_given(asked) ? &where : NULL, conflate_ms);
+}
+
 static enum status read_options(struct subscribe *subscribe, struct json_field *fields) {
     subscribe->batch_size = BATCH_SIZE;
     if (is_given(&fields[FIELD_BATCH]) &&
@@ -256,7 +288,7 @@ static enum status read_options(struct subscribe *subscribe, struct json_field *
     subscribe->replay_all = is_given(&fields[FIELD_REPLAY]);
     if (subscribe->replay_all && !json_string_is(fields[FIELD_REPLAY].value, SLICE("all")))
         return STATUS_BAD_SUBSCRIPTION;
-    return STATUS_OK;
+    return read_selection(subscribe, &fields[FIELD_WHERE], &fields[FIELD_CONFLATE]);
 }
 
 enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
@@ -273,6 +305,8 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         [FIELD_FORM] = {.name = SLICE("form")},
         [FIELD_REPLAY] = {.name = SLICE("replay")},
         [FIELD_FOLD] = {.name = SLICE("fold")},
+        [FIELD_WHERE] = {.name = SLICE("where")},
+        [FIELD_CONFLATE] = {.name = SLICE("conflate_ms")},
     };
     *subscribe = (struct subscribe){0};
     arena_init(&subscribe->arena, PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX);

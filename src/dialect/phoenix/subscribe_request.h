@@ -4,7 +4,8 @@
  * Memory: one block with copies of all names.
  * Errors: STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there may be topics, and
  * for two different cursors of one topic, also under its two names; STATUS_BAD_TOPIC for a name
- * that cannot be a topic's; STATUS_LIMIT_REACHED for too many of them; STATUS_OUT_OF_MEMORY.
+ * that cannot be a topic's; STATUS_LIMIT_REACHED for too many of them; STATUS_UNKNOWN_PARAMETER for
+ * a field that where may not have; STATUS_OUT_OF_MEMORY.
  * Invariant: a topic that is named twice is subscribed once; a cursor of another topic is ignored.
  * The time is linear in the number of names. */
 #ifndef DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
@@ -13,6 +14,7 @@
 #include "auth/grant.h"
 #include "base/arena.h"
 #include "base/map.h"
+#include "delivery/selection.h"
 #include "hub/frame.h"
 #include "store/store.h"
 #include "topic/position.h"
@@ -47,9 +49,12 @@ struct subscribe {
     bool has_since; /* holds for topics without a cursor */
     struct since since;
     enum frame_form form;
+    struct selection *selection; /* where and conflate_ms; NULL: neither */
     uint64_t batch_size;
     struct topic_epoch epoch; /* holds for cursors without an epoch */
-    const char *fault; /* explains STATUS_BAD_SUBSCRIPTION; NULL: the message of the status does */
+    /* Explains STATUS_BAD_SUBSCRIPTION and STATUS_UNKNOWN_PARAMETER; NULL: the message of the
+     * status does. */
+    const char *fault;
 };
 
 MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,

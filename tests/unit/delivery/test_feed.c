@@ -313,6 +313,8 @@ static void add_page(struct feed *feed, uint64_t after_seq, uint64_t head_seq) {
     feed_page_add(feed, page);
 }
 
+static const struct page_key plain = {PAGE_READER_PLAIN, NULL};
+
 static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
     (void)state;
     fixture_open(64, 1);
@@ -320,17 +322,17 @@ static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
     struct feed *feed = fixture.clients[0].subscription.member.feed;
     for (uint64_t seq = 0; seq < FEED_PAGES_MAX; seq++)
         add_page(feed, seq, 100);
-    assert_int_equal(feed_page(feed, 0, PAGE_READER_PLAIN)->batch.after_seq, 0);
+    assert_int_equal(feed_page(feed, 0, &plain)->batch.after_seq, 0);
     add_page(feed, 50, 100);
-    assert_non_null(feed_page(feed, 0, PAGE_READER_PLAIN));
-    assert_null(feed_page(feed, 1, PAGE_READER_PLAIN));
-    assert_non_null(feed_page(feed, 50, PAGE_READER_PLAIN));
-    assert_null(feed_page(feed, 51, PAGE_READER_PLAIN));
-    assert_false(feed_page_is_idle(feed_page(feed, 50, PAGE_READER_PLAIN)));
+    assert_non_null(feed_page(feed, 0, &plain));
+    assert_null(feed_page(feed, 1, &plain));
+    assert_non_null(feed_page(feed, 50, &plain));
+    assert_null(feed_page(feed, 51, &plain));
+    assert_false(feed_page_is_idle(feed_page(feed, 50, &plain)));
     feeds_pages_idle(&fixture.world.feeds);
-    assert_true(feed_page_is_idle(feed_page(feed, 50, PAGE_READER_PLAIN)));
+    assert_true(feed_page_is_idle(feed_page(feed, 50, &plain)));
     add_page(feed, 50, 100);
-    assert_false(feed_page_is_idle(feed_page(feed, 50, PAGE_READER_PLAIN)));
+    assert_false(feed_page_is_idle(feed_page(feed, 50, &plain)));
     fixture_close();
 }
 
@@ -376,8 +378,8 @@ static void a_page_that_ends_at_the_head_goes_when_the_topic_advances(void **sta
     add_page(feed, 3, 100);
     add_page(feed, 99, 100);
     commit(1);
-    assert_non_null(feed_page(feed, 3, PAGE_READER_PLAIN));
-    assert_null(feed_page(feed, 99, PAGE_READER_PLAIN));
+    assert_non_null(feed_page(feed, 3, &plain));
+    assert_null(feed_page(feed, 99, &plain));
     fixture_close();
 }
 

@@ -168,14 +168,14 @@ static void parts_without_documents_of_a_principal_are_passed_over(void **state)
     const struct principal member = {.identity = {.user_id = SLICE("v"), .org_id = SLICE("o")}};
     const struct principal stranger = {.identity = {.user_id = SLICE("v")}};
     assert_int_equal(snapshot->part_count, 7);
-    assert_int_equal(snapshot_part_next(snapshot, 0, &user), 0);
-    assert_int_equal(snapshot_part_next(snapshot, 1, &user), 3);
-    assert_int_equal(snapshot_part_next(snapshot, 4, &user), 6);
-    assert_int_equal(snapshot_part_next(snapshot, 7, &user), 7);
-    assert_int_equal(snapshot_part_next(snapshot, 0, &member), 2);
-    assert_int_equal(snapshot_part_next(snapshot, 6, &member), 7);
-    assert_int_equal(snapshot_part_next(snapshot, 0, &stranger), 7);
-    assert_int_equal(snapshot_part_next(snapshot, 5, &operator_all), 5);
+    assert_int_equal(snapshot_part_next(snapshot, 0, VIEW_OF(&user)), 0);
+    assert_int_equal(snapshot_part_next(snapshot, 1, VIEW_OF(&user)), 3);
+    assert_int_equal(snapshot_part_next(snapshot, 4, VIEW_OF(&user)), 6);
+    assert_int_equal(snapshot_part_next(snapshot, 7, VIEW_OF(&user)), 7);
+    assert_int_equal(snapshot_part_next(snapshot, 0, VIEW_OF(&member)), 2);
+    assert_int_equal(snapshot_part_next(snapshot, 6, VIEW_OF(&member)), 7);
+    assert_int_equal(snapshot_part_next(snapshot, 0, VIEW_OF(&stranger)), 7);
+    assert_int_equal(snapshot_part_next(snapshot, 5, VIEW_OF(&operator_all)), 5);
     snapshot_unref(snapshot);
     documents_close(documents);
 }
@@ -286,9 +286,9 @@ static void a_part_too_large_for_the_buffer_changes_nothing(void **state) {
     size_t count;
     buffer_init(&out, 500);
     assert_ok(buffer_append_byte(&out, '['));
-    assert_int_equal(snapshot_part_read(snapshot, 0, &operator_all, &out, &count),
+    assert_int_equal(snapshot_part_read(snapshot, 0, VIEW_OF(&operator_all), &out, &count),
                      STATUS_PAYLOAD_TOO_LARGE);
-    assert_int_equal(snapshot_part_read(snapshot, 0, &user, &out, &count),
+    assert_int_equal(snapshot_part_read(snapshot, 0, VIEW_OF(&user), &out, &count),
                      STATUS_PAYLOAD_TOO_LARGE);
     assert_slice(buffer_slice(&out), "[");
     buffer_release(&out);

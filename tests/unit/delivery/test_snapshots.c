@@ -301,7 +301,7 @@ static void files_never_hold_more_than_the_maximum(void **state) {
 static enum status read_first(struct snapshot *snapshot, size_t *count) {
     struct buffer out;
     buffer_init(&out, 1u << 20);
-    enum status status = snapshot_part_read(snapshot, 0, &operator_all, &out, count);
+    enum status status = snapshot_part_read(snapshot, 0, VIEW_OF(&operator_all), &out, count);
     assert_int_equal(out.size > 0, status == STATUS_OK);
     buffer_release(&out);
     return status;
@@ -421,9 +421,10 @@ static void *crowd_asks(void *user) {
         pthread_mutex_unlock(&crowd->lock);
         struct snapshot *snapshot = waiter.asker.snapshot;
         buffer_clear(&text);
-        wrong += waiter.asker.status != STATUS_OK ||
-                 snapshot_part_read(snapshot, 0, &operator_all, &text, &count) != STATUS_OK ||
-                 count != 50;
+        wrong +=
+            waiter.asker.status != STATUS_OK ||
+            snapshot_part_read(snapshot, 0, VIEW_OF(&operator_all), &text, &count) != STATUS_OK ||
+            count != 50;
         snapshot_unref(snapshot);
         snapshots_tick(crowd->service->snapshots, i * CADENCE_MS / 3);
     }

@@ -324,6 +324,7 @@ static void a_replay_that_reaches_the_head_by_pages_of_another_ends(void **state
     assert_true(hub_holds(&other.watch, 17));
     assert_true(subscription_is_at(&other.subscription, fixture.client.batch.after_seq));
     subscription_pass(&other.subscription, &fixture.client.batch, 32);
+    subscription_sent(&other.subscription, fixture.client.batch.through_seq);
     assert_four_newest(&other.watch, 32);
     delivery_batch_release(&fixture.client.batch);
     client_close(&other);
