@@ -93,7 +93,8 @@ const struct cli_command cli_commands[] = {
          JSON_ROW),
      false},
     {"tail",
-     "tail TOPIC [--after SEQ | --since TIME | --from-start] [--fold] [--json] [--url URL] "
+     "tail TOPIC [--after SEQ | --since TIME | --from-start] [--fold] [--where FIELD=VALUE] "
+     "[--conflate-ms N] [--json] [--url URL] "
      "[--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]\n"
      "tail --audit [--after CURSOR | --since TIME | --from-start] [--json] [--url URL] [--ca FILE] "
      "[--key KEY] [--data-dir DIR] [--config FILE]\n"
@@ -101,14 +102,18 @@ const struct cli_command cli_commands[] = {
      "Follow a topic or the whole log. Reconnects and continues after the last printed event.",
      "khala tail run:demo:events --from-start\nkhala tail --audit --since 2h --json", cli_tail,
      "TOPIC",
-     OPTIONS({"--after", "SEQ|CURSOR", "start after this position; default: new events only"},
-             {"--cursor-file", "FILE",
-              "keep the position of the last printed event in this file, and start after it"},
-             {"--since", "TIME", "start at this time (RFC 3339), or 90s, 2h or 7d ago"},
-             {"--from-start", NULL,
-              "start with the first event; topics with a journal: with their snapshot"},
-             {"--fold", NULL, "join older deltas of one text (with --json: member folded)"},
-             {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, TOKEN_ROWS, JSON_ROW),
+     OPTIONS(
+         {"--after", "SEQ|CURSOR", "start after this position; default: new events only"},
+         {"--cursor-file", "FILE",
+          "keep the position of the last printed event in this file, and start after it"},
+         {"--since", "TIME", "start at this time (RFC 3339), or 90s, 2h or 7d ago"},
+         {"--from-start", NULL,
+          "start with the first event; topics with a journal: with their snapshot"},
+         {"--fold", NULL, "join older deltas of one text (with --json: member folded)"},
+         {"--where", "FIELD=VALUE",
+          "only summaries with one of these values, as status=running,failed, or a JSON object"},
+         {"--conflate-ms", "N", "the newest of each summary, at most this often"},
+         {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, TOKEN_ROWS, JSON_ROW),
      false},
     {"export",
      "export [--after CURSOR | --since TIME] [--until CURSOR] [--format ndjson|csv] [--progress] "

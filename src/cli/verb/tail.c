@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "cli/cli.h"
 #include "cli/subscriber.h"
@@ -27,6 +28,9 @@ struct tail {
     bool from_start;
     bool from_head;
     bool folds;
+    const char *where; /* NULL: all documents */
+    char where_text[WHERE_JSON_BYTES_MAX];
+    uint64_t conflate_ms;
     const char *since;
     const char *cursor_file;       /* NULL: none */
     char stored[CURSOR_BYTES_MAX]; /* the content of the cursor file; "" if there is none */
@@ -295,6 +299,8 @@ static int tail_run(struct tail *tail, const struct subscriber_options *options,
         const struct khala_follow follow = {.topic = tail->topic,
                                             .replay = options->replay_all ? "all" : NULL,
                                             .fold = tail->folds,
+                                            .where = tail->where,
+                                            .conflate_ms = (unsigned)tail->conflate_ms,
                                             .after = has_start ? &start : NULL,
                                             .from_head = tail->from_head,
                                             .since = tail->since,
@@ -326,11 +332,36 @@ static int tail_run(struct tail *tail, const struct subscriber_options *options,
     return subscriber_run(&tail->subscriber);
 }
 
+/* Makes JSON of "status=running,failed"; an object stays as it is. */
+static bool read_where(struct tail *tail) {
+    const char *text = tail->where;
+    const char *values = strchr(text, '=');
+    struct buffer out = buffer_over(tail->where_text, sizeof(tail->where_text));
+    if (*text == '{')
+        return true;
+    if (!values || values == text)
+        return false;
+    buffer_append_byte(&out, '{');
+    buffer_note(&out, json_write_string(&out, (struct slice){text, (size_t)(values - text)}));
+    buffer_append_slice(&out, SLICE(":["));
+    for (const char *value = values + 1;; value++) {
+        size_t size = strcspn(value, ",");
+        buffer_note(&out, json_write_string(&out, (struct slice){value, size}));
+        value += size;
+        if (!*value)
+            break;
+        buffer_append_byte(&out, ',');
+    }
+    tail->where = tail->where_text;
+    return buffer_append(&out, "]}", sizeof("]}")) == STATUS_OK;
+}
+
 int cli_tail(int argc, char **argv) {
     static struct tail tail;
     struct subscriber_options options = {.remote.is_client = true};
     const char *after = NULL;
     struct position position;
+    const char *conflate = NULL;
     bool audit = false;
     const struct cli_option table[] = {REMOTE_OPTION_ROWS(options.remote),
                                        {"--operator-url", NULL, &options.operator_url},
@@ -340,6 +371,8 @@ int cli_tail(int argc, char **argv) {
                                        {"--cursor-file", NULL, &tail.cursor_file},
                                        {"--from-start", &tail.from_start, NULL},
                                        {"--fold", &tail.folds, NULL},
+                                       {"--where", NULL, &tail.where},
+                                       {"--conflate-ms", NULL, &conflate},
                                        {"--audit", &audit, NULL},
                                        {"--json", &tail.json, NULL}};
     tail = (struct tail){.topic = NULL};
@@ -352,6 +385,13 @@ int cli_tail(int argc, char **argv) {
         return cli_usage("tail", "--after, --since and --from-start exclude each other");
     if (tail.folds && (audit || tail.from_start))
         return cli_usage("tail", "--fold is for a topic, and --from-start prints each event");
+    if (audit && (tail.where || conflate))
+        return cli_usage("tail", "--where and --conflate-ms are for a topic");
+    if (tail.where && !read_where(&tail))
+        return cli_usage("tail", "--where is FIELD=VALUE[,VALUE], or a JSON object of fields");
+    if (conflate && !json_u64((struct json_value){JSON_KIND_NUMBER, slice_of(conflate)}, 5000,
+                              &tail.conflate_ms))
+        return cli_usage("tail", "--conflate-ms is a number from 0 to 5000");
     if (after && tail.cursor_file)
         return cli_usage("tail", "--after and --cursor-file exclude each other");
     if (after && tail.topic && position_read(slice_of(after), &position) != STATUS_OK)
