@@ -314,6 +314,7 @@ static void add_page(struct feed *feed, uint64_t after_seq, uint64_t head_seq) {
 }
 
 static const struct page_key plain = {PAGE_READER_PLAIN, NULL};
+static const struct page_key folding = {PAGE_READER_FOLDING, NULL};
 
 static void a_feed_keeps_the_pages_that_were_used_last(void **state) {
     (void)state;
@@ -358,14 +359,14 @@ static void readers_that_fold_have_pages_of_their_own(void **state) {
     client_open(&fixture.clients[0], &user, 2);
     struct feed *feed = fixture.clients[0].subscription.member.feed;
     add_page_for(feed, 7, false);
-    assert_null(feed_page(feed, 7, PAGE_READER_FOLDING));
+    assert_null(feed_page(feed, 7, &folding));
     add_page_for(feed, 7, true);
-    assert_int_equal(feed_page(feed, 7, PAGE_READER_PLAIN)->batch.count, 2);
-    assert_int_equal(feed_page(feed, 7, PAGE_READER_FOLDING)->batch.count, 1);
+    assert_int_equal(feed_page(feed, 7, &plain)->batch.count, 2);
+    assert_int_equal(feed_page(feed, 7, &folding)->batch.count, 1);
     /* One that suits both replaces both. */
     add_page(feed, 7, 100);
-    const struct page *page = feed_page(feed, 7, PAGE_READER_PLAIN);
-    assert_ptr_equal(page, feed_page(feed, 7, PAGE_READER_FOLDING));
+    const struct page *page = feed_page(feed, 7, &plain);
+    assert_ptr_equal(page, feed_page(feed, 7, &folding));
     assert_int_equal(page->batch.through_seq, 8);
     fixture_close();
 }
