@@ -101,15 +101,20 @@ enum status update_build(const struct update_source *source, struct update_scrat
     checkpoint->last_runtime_seq = summary->latest_seq;
     checkpoint->projection_version = source->projection_version;
     checkpoint->last_projected_at_ms = source->now_ms;
+    /* Texts of the document, which live as long as the update; those of the summary may not. */
     const struct summary_layout *layout = fold_layout(source->kind);
-    document->listed = (struct store_listed){
-        .status = {summary->status.data + 1, summary->status.size - 2}, /* without its quotes */
-        .updated_at_ms = summary->latest_event_at_ms,
-        .parent_run_id =
-            summary_value(layout, &scratch->marks, document->payload, SLICE("parent_run_id")),
-        .title = summary_value(layout, &scratch->marks, document->payload, SLICE("title")),
-        .tags = summary_value(layout, &scratch->marks, document->payload, SLICE("tags")),
-    };
+    struct slice members[4];
+    const struct slice names[] = {SLICE("status"), SLICE("parent_run_id"), SLICE("title"),
+                                  SLICE("tags")};
+    for (size_t i = 0; i < 4; i++)
+        members[i] = summary_value(layout, &scratch->marks, document->payload, names[i]);
+    if (members[0].data) /* without its quotes */
+        members[0] = (struct slice){members[0].data + 1, members[0].size - 2};
+    document->listed = (struct store_listed){.state = members[0],
+                                             .updated_at_ms = summary->latest_event_at_ms,
+                                             .parent_run_id = members[1],
+                                             .title = members[2],
+                                             .tags = members[3]};
     status = store_list_owner(arena, &source->owner, &document->listed.owner);
     if (status != STATUS_OK)
         return status;

@@ -147,8 +147,8 @@ struct store_journal_row {
 
 /* What lists order and filter documents by. It follows from the payload and the entity's owner. */
 struct store_listed {
-    struct slice owner;  /* store_list_owner; absent: none */
-    struct slice status; /* plain text */
+    struct slice owner; /* store_list_owner; absent: none */
+    struct slice state; /* plain text */
     uint64_t updated_at_ms;
     /* JSON: two strings and an array. Absent: it has none. */
     struct slice parent_run_id;

@@ -121,7 +121,7 @@
     NEXT(metadata_hash, CUT_HASH, cut)
 #define STORE_DOCUMENT_LISTED(FIRST, NEXT)                                                         \
     FIRST(owner, LISTED_TEXT, listed.owner)                                                        \
-    NEXT(state, LISTED_TEXT, listed.status)                                                        \
+    NEXT(state, LISTED_TEXT, listed.state)                                                         \
     NEXT(updated_at, LISTED_NUMBER, listed.updated_at_ms)                                          \
     NEXT(parent_run_id, LISTED_TEXT, listed.parent_run_id)                                         \
     NEXT(title, LISTED_TEXT, listed.title)                                                         \

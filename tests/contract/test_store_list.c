@@ -50,7 +50,7 @@ static void fill(struct fixture *fixture, struct arena *arena) {
                  (unsigned long long)(i % 11));
         row->document.listed = (struct store_listed){
             .owner = listed_owner(&row->run.owner, arena),
-            .status = row->run.status,
+            .state = row->run.status,
             .updated_at_ms = 2000 + i * 53 % 97,
             .parent_run_id = i % 2 ? slice_of(row->parent.bytes) : (struct slice){NULL, 0},
             .title = SLICE("\"a \\u0000 title\""),

@@ -84,6 +84,9 @@ test("a store of version 1 is rebuilt while clients read on", async (t) => {
   const [a] = messages.map(({ payload }) => payload);
   assert.deepEqual([a.title, a.tags, a.metadata, a.usage, a.open_steps], [REPORTED.title, REPORTED.tags, REPORTED.metadata, REPORTED.usage, 2]);
   assert.ok((await operator.read("projectors/worker-summary/w")).created_at > 0);
+  // Lists find what was rebuilt: its state is a part of their index.
+  for (const [list, count] of [["runs", 3], ["workers", 1]])
+    for (const query of ["", "&owner_user_id=ada"]) assert.equal((await operator.read(`${list}?sort=-updated_at${query}`)).items.length, count);
   const { drift } = await operator.read("projectors/drift");
   assert.deepEqual(drift.map(({ entity_id, reason_code }) => [entity_id, reason_code]).sort(),
     ["a", "b", "c", "w"].map((id) => [id, "projection_version_changed"]));
