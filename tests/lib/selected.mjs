@@ -143,7 +143,12 @@ export const DIALECTS = {
     });
     on("sync:heartbeat", ({ covered }) => { for (const { through } of covered) collection.reached(through); });
     await client.subscribe({ topics: [topic], ...asked, ...(begins ? {} : { resume_after: { [topic]: collection.position } }) });
-    return { client, end: () => { client.isOver = true; client.close(); } };
+    const end = () => {
+      client.isOver = true;
+      client.close();
+      client.channel.rejoinTimer.reset(); // it would keep the program running
+    };
+    return { client, end };
   },
 
   async sse(operator, topic, collection, asked, token) {
