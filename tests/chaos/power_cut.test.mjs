@@ -29,6 +29,7 @@ const CUTS_WITHOUT_MAX = 40 * CUTS_WITHOUT;
 const ROUNDS = 4;
 const MIGRATIONS = new URL("../../src/store/sqlite/migrations/", import.meta.url);
 const OLD_VERSION = 8;
+const PRUNED = "SELECT count(*) FROM topics WHERE entity_ref IS NULL AND oldest_seq > 1";
 const { below } = seeded(FIRST);
 const users = range(0, 3);
 const timeout = 120_000 + CUTS * 1000;
@@ -138,6 +139,8 @@ test(`a server keeps its promises over ${Math.ceil(CUTS / 2)} cuts, seed ${FIRST
   for (let round = 0; round < ROUNDS; round++) {
     await server.read();
     await server.load(round === 1 ? 40 : 8);
+    // The size of the load depends on the seed.
+    for (let more = 0; round === 1 && recording.checkpoints() === 0 && more < 10; more++) await server.load(20);
     await server.revoke(`session-${round}`);
     await server.addKey(`key-${round}`);
     const loaded = server.load(12);
@@ -150,6 +153,7 @@ test(`a server keeps its promises over ${Math.ceil(CUTS / 2)} cuts, seed ${FIRST
       recording.mark("kept", "backup.db");
     }
     await loaded;
+    if (round === ROUNDS - 1) await until(() => sql(server.operator.data, PRUNED) !== "0", "a pruning");
     // After a kill the next start recovers, which is recorded too.
     if (round % 2 === 0) await server.operator.server.crash();
     else await server.operator.server.stop();
@@ -157,7 +161,6 @@ test(`a server keeps its promises over ${Math.ceil(CUTS / 2)} cuts, seed ${FIRST
   }
   recording.writeLog(server.operator.data);
   assert.ok(recording.checkpoints() > 0, "the load is too small for a checkpoint");
-  assert.notEqual(sql(server.operator.data, "SELECT count(*) FROM topics WHERE entity_ref IS NULL AND oldest_seq > 1"), "0", "nothing was pruned");
   for (const seed of range(FIRST, FIRST + 1)) await serveLeft(t, recording, seed);
   await judge(t, recording, 1 / 2, ["khala.db-wal", "/khala.db", "data/", "./", "operator.key.new", "sync-signing.jwk.new",
     "backup.db.partial"]);
