@@ -16,8 +16,12 @@ import { repeat } from "../../lib/wait.mjs";
 
 const KILLS = 8;
 // The schema before a store knew where its epochs part.
+const LISTED = ["owner", "state", "updated_at", "parent_run_id", "title", "tags"]; // columns that lists added
 const BEFORE_FORKS = `DELETE FROM meta WHERE name LIKE 'fork%'; DROP VIEW owner_usage_counted; DROP TABLE owner_usage; DROP TABLE owner_quotas; DROP TABLE operator_keys;
-  PRAGMA user_version = 9`;
+  ${["run_documents_by_update", "run_documents_by_owner", "run_documents_by_parent", "worker_documents_by_update", "worker_documents_by_owner",
+    "entities_by_creation", "entities_by_owner", "entities_by_owner_id", "entities_by_worker"].map((name) => `DROP INDEX ${name};`).join(" ")}
+  ${["run_documents", "worker_documents"].flatMap((table) => LISTED.map((name) => `ALTER TABLE ${table} DROP COLUMN ${name};`)).join(" ")}
+  ALTER TABLE journal DROP COLUMN fields_before; PRAGMA user_version = 9`;
 const FIRST_SCHEMA = new URL("../../../src/store/sqlite/migrations/0001_log.sql", import.meta.url);
 const epoch = (data) => sql(data, "SELECT value FROM meta WHERE name = 'epoch'");
 const count = (data) => Number(sql(data, "SELECT count(*) FROM events"));
