@@ -16,8 +16,8 @@ static void each_count_multiplies_the_bytes_of_its_rows(void **state) {
     assert_int_equal(report.fixed_bytes, base.process_bytes + 1000);
     report =
         limits_report_of(&(struct limits_counts){.subscriptions_max = 2, .request_bytes_max = 100});
-    assert_int_equal(report.connection_bytes,
-                     base.connection_bytes + 100 + 2 * (uint64_t)JOURNAL_READ_BYTES);
+    uint64_t subscription_bytes = JOURNAL_READ_BYTES + WHERE_TEXT_BYTES_MAX;
+    assert_int_equal(report.connection_bytes, base.connection_bytes + 100 + 2 * subscription_bytes);
     assert_int_equal(report.fixed_bytes, base.process_bytes);
 }
 
