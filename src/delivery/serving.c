@@ -284,13 +284,14 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
             session_send(session, session->dialect->bootstrap(subscriber, &session->replies));
     } else if (subscriber->state == SUBSCRIBER_SNAPSHOT) {
         serve_snapshot(subscriber);
-    } else if (subscriber_must_wait(subscriber)) {
-        end_turn(subscriber, 0, false);
     } else {
         if (frames_max > subscriber->frames_max)
             frames_max = subscriber->frames_max;
-        struct page *page = shared_page(subscriber, frames_max);
-        if (page)
+        bool waits = subscriber_must_wait(subscriber);
+        struct page *page = waits ? NULL : shared_page(subscriber, frames_max);
+        if (waits)
+            end_turn(subscriber, 0, false);
+        else if (page)
             send_page(subscriber, page, true);
         else
             subscription_serve(subscription, frames_max, SESSION_PUSH_BYTES, &push_sink);

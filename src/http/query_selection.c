@@ -22,7 +22,7 @@ static enum status read_selection(const struct exchange *exchange, struct buffer
 }
 
 bool query_selection(struct exchange *exchange, struct selection **selection) {
-    struct slice unknown;
+    struct slice unknown = {NULL, 0};
     struct buffer text, details;
     const char *message = "where is a JSON object of " WHERE_FIELD_NAMES ", each a text or a list "
                           "of texts, and conflate_ms a number from 0 to 5000.";

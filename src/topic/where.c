@@ -214,18 +214,18 @@ static struct record record_read(struct slice text) {
     return record;
 }
 
-enum status where_record_complete(struct buffer *out, struct slice text,
+enum status where_record_complete(struct buffer *out, struct slice record,
                                   const struct where_fields *now) {
-    struct record record = record_read(text);
+    struct record read = record_read(record);
     buffer_append_slice(out, SLICE("{\"now\":"));
     where_fields_write(out, now);
-    if (record.before == WHERE_FIRST) {
+    if (read.before == WHERE_FIRST) {
         buffer_append_slice(out, SLICE(",\"was\":null"));
-    } else if (record.before == WHERE_UNKNOWN) {
+    } else if (read.before == WHERE_UNKNOWN) {
         buffer_append_slice(out, SLICE(",\"was\":\"unknown\""));
-    } else if (record.before == WHERE_CHANGED) {
+    } else if (read.before == WHERE_CHANGED) {
         buffer_append_slice(out, SLICE(",\"was\":"));
-        buffer_append_slice(out, record.was);
+        buffer_append_slice(out, read.was);
     }
     return buffer_append_byte(out, '}');
 }
@@ -238,18 +238,18 @@ enum where_outcome where_decide(bool matched_before, bool matches_now) {
     return matched_before ? WHERE_REMOVED : WHERE_HIDDEN;
 }
 
-enum where_outcome where_judge(const struct where *where, struct slice text) {
-    struct record record = record_read(text);
+enum where_outcome where_judge(const struct where *where, struct slice record) {
+    struct record read = record_read(record);
     struct where_fields now, was;
     bool matched_before = true;
-    if (record.now.kind != JSON_KIND_OBJECT || where_fields_read(record.now.raw, &now) != STATUS_OK)
+    if (read.now.kind != JSON_KIND_OBJECT || where_fields_read(read.now.raw, &now) != STATUS_OK)
         return WHERE_WHOLE;
     bool matches_now = where_matches(where, &now);
-    if (record.before == WHERE_SAME)
+    if (read.before == WHERE_SAME)
         matched_before = matches_now;
-    else if (record.before == WHERE_FIRST)
+    else if (read.before == WHERE_FIRST)
         matched_before = false;
-    else if (record.before == WHERE_CHANGED && where_fields_read(record.was, &was) == STATUS_OK)
+    else if (read.before == WHERE_CHANGED && where_fields_read(read.was, &was) == STATUS_OK)
         matched_before = where_matches(where, &was);
     return where_decide(matched_before, matches_now);
 }

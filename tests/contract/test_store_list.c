@@ -155,7 +155,7 @@ static void check(struct fixture *fixture, struct store_list list, struct arena 
         if (is_listed(&list, &rows[i], arena))
             sorted[count++] = &rows[i];
     sorted_by = &list;
-    qsort(sorted, count, sizeof(*sorted), compare);
+    qsort(sorted, count, sizeof(const struct expected *), compare);
     struct seen seen = {.next = sorted, .end = sorted + count, .list = &list};
     list.limit = PAGE_ROWS;
     do {

@@ -100,7 +100,7 @@ static void bytes_resize(struct bytes *bytes, size_t size) {
 static void bytes_write(struct bytes *bytes, size_t offset, const uint8_t *data, size_t size) {
     if (offset + size > bytes->size)
         bytes_resize(bytes, offset + size);
-    if (size > 0)
+    if (size > 0 && data && bytes->data)
         memcpy(bytes->data + offset, data, size);
 }
 
@@ -257,9 +257,13 @@ static void change_bytes(struct disk_file *file, struct change change) {
         bytes_resize(&file->seen, change.size);
 }
 
+static void forget_names(struct names *names) {
+    while (names->count > 0)
+        name_set(names, names->items[0].text, NULL);
+}
+
 static void copy_names(struct names *to, const struct names *from) {
-    while (to->count > 0)
-        name_set(to, to->items[0].text, NULL);
+    forget_names(to);
     for (size_t i = 0; i < from->count; i++)
         name_set(to, from->items[i].text, from->items[i].file);
 }
@@ -526,10 +530,14 @@ static void write_names(const struct disk_file *folder, struct chance *chance, c
             made->paths[made->count++] = strdup(inside);
         }
     }
+    forget_names(&kept);
+    free(kept.items);
 }
 
 void disk_cut(const struct disk *disk, uint64_t seed, const char *folder) {
     struct chance chance = {seed};
     struct made made = {.count = 0};
     write_names(disk->root, &chance, folder, &made);
+    while (made.count > 0)
+        free(made.paths[--made.count]);
 }

@@ -32,7 +32,7 @@
 #define SECONDS_MAX  120
 
 struct trace {
-    const uint8_t *bytes;
+    uint8_t *bytes;
     size_t *offsets;
     size_t count;
     size_t *syncs; /* indexes of records */
@@ -97,6 +97,12 @@ static void read_trace(const char *path, struct trace *trace) {
             trace->syncs[trace->sync_count++] = trace->count;
         at += head.size;
     }
+}
+
+static void release_trace(struct trace *trace) {
+    free(trace->bytes);
+    free(trace->offsets);
+    free(trace->syncs);
 }
 
 static uint64_t mix(uint64_t seed) {
@@ -200,6 +206,7 @@ static bool holds_again(const struct run *run, const char *folder, uint64_t seed
     if (!holds)
         printf("after a second cut, at record %zu of %zu of the recovery\n", cut.at, trace.count);
     remove_folder(again);
+    release_trace(&trace);
     return holds;
 }
 
@@ -323,6 +330,7 @@ static int cut_all(int argc, char **argv) {
     printf("%zu cuts, seeds %llu to %llu, in %zu records with %zu syncs: %zu broke a promise\n",
            run.cut_count, (unsigned long long)first, (unsigned long long)(first + count - 1),
            run.trace.count, run.trace.sync_count, run.broken);
+    release_trace(&run.trace);
     return run.broken > 0;
 }
 
@@ -334,6 +342,7 @@ static int leave(char **argv) {
     for (size_t i = 0; i < cut.at; i++)
         disk_apply(disk, record_at(&trace, i));
     disk_cut(disk, mix(cut.seed), argv[3]);
+    release_trace(&trace);
     return 0;
 }
 

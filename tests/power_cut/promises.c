@@ -101,13 +101,12 @@ static void read_log(struct log *log, const char *path) {
     FILE *file = fopen(path, "r");
     char *line = NULL;
     size_t room = 0;
-    ssize_t size;
     *log = (struct log){.count = 0};
     if (!file) {
         perror(path);
         exit(2);
     }
-    while ((size = getline(&line, &room, file)) > 0) {
+    while (getline(&line, &room, file) > 0) {
         line[strcspn(line, "\n")] = '\0';
         log->lines = realloc(log->lines, (log->count + 1) * sizeof(*log->lines));
         if (!log->lines || !(log->lines[log->count++] = strdup(line)))

@@ -92,9 +92,9 @@ static void put(struct record record) {
                               .offset = record.offset};
     head.size = (uint32_t)(sizeof(head) + head.path_size + head.to_size + record.size);
     struct iovec parts[] = {{&head, sizeof(head)},
-                            {(void *)(uintptr_t)record.path, head.path_size},
-                            {(void *)(uintptr_t)record.to, head.to_size},
-                            {(void *)(uintptr_t)record.data, record.size}};
+                            {(void *)record.path, head.path_size},
+                            {(void *)record.to, head.to_size},
+                            {(void *)record.data, record.size}};
     int error = errno;
     if (syscall(SYS_writev, trace, parts, 4) != (long)head.size)
         abort();
@@ -299,7 +299,7 @@ static ssize_t write_recorded(int fd, const struct iovec *parts, int count, off_
 }
 
 ssize_t write(int fd, const void *bytes, size_t size) {
-    struct iovec part = {(void *)(uintptr_t)bytes, size};
+    struct iovec part = {(void *)bytes, size};
     return is_recorded(fd) ? write_recorded(fd, &part, 1, -1) : syscall(SYS_write, fd, bytes, size);
 }
 
@@ -309,7 +309,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t size, off_t offset) {
-    struct iovec part = {(void *)(uintptr_t)bytes, size};
+    struct iovec part = {(void *)bytes, size};
     return is_recorded(fd) ? write_recorded(fd, &part, 1, offset)
                            : syscall(SYS_pwrite64, fd, bytes, size, offset);
 }

@@ -4,7 +4,7 @@
 #ifndef POWER_CUT_RECORDER_H
 #define POWER_CUT_RECORDER_H
 
-void recorder_begin(const char *folder, const char *trace);
+void recorder_begin(const char *place, const char *file);
 void recorder_end(void);
 
 #endif

@@ -49,7 +49,8 @@ static inline size_t documents_files(const struct documents *documents) {
     assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder));)
         count += entry->d_name[0] != '.' && strncmp(entry->d_name, "khala.", 6) != 0;
-    closedir(folder);
+    if (folder)
+        closedir(folder);
     return count;
 }
 
@@ -61,7 +62,8 @@ static inline void documents_close(struct documents *documents) {
     DIR *folder = opendir(documents->folder);
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         (void)unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
+    if (folder)
+        closedir(folder);
     rmdir(documents->folder);
     free(documents);
 }

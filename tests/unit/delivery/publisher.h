@@ -73,7 +73,8 @@ static inline void publisher_close(struct publisher *publisher) {
     DIR *folder = opendir(publisher->folder);
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         (void)unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
+    if (folder)
+        closedir(folder);
     rmdir(publisher->folder);
     free(publisher);
 }
