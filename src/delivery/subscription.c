@@ -499,15 +499,18 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
     struct journal_read *read = subscription->read;
     size_t bytes = 0;
     size_t given = 0;
+    size_t given_max = pick ? SIZE_MAX : batch->count_max;
     if (subscription->folds && read->taken < read->count) {
         struct replay_page page = {read->frames + read->taken, read->count - read->taken};
         size_t made;
         size_t used = fold(subscription, batch, &page, read->asked.edition, &made);
+        /* The frames behind are a run that did not fit; it begins the next page. */
+        given_max = made < given_max ? made : given_max;
         /* The folded frames stand before those that are left. */
         read->taken += used - made;
         memmove(read->frames + read->taken, page.frames, made * sizeof(struct frame *));
     }
-    while (read->taken < read->count && (pick || given < batch->count_max)) {
+    while (read->taken < read->count && given < given_max) {
         struct frame *frame = read->frames[read->taken];
         bytes += frame->content.payload.size;
         if (pick ? !pick_has_room(pick, frame) : given > 0 && bytes > batch->bytes_max)

@@ -127,11 +127,16 @@ static void put_keys(struct writing *writing, const struct slice *owner,
     }
     if (has_few)
         buffer_printf(&writing->text, "%s = few.ref AND ", ref);
-    if (owner) {
-        put(writing, is_by_update ? "d.owner = " : OWNER_OF_N " = ");
-        put_text(writing, *owner, &writing->owners[owner - list->owners]);
-        put(writing, " AND ");
+    /* The keys of a filter are of all owners. Rows of others must not even fill a page. */
+    const struct slice *first = has_few ? list->owners : owner;
+    size_t owner_count = has_few ? list->owner_count : owner ? 1 : 0;
+    for (size_t i = 0; i < owner_count; i++) {
+        const char *text = is_by_update ? "d.owner" : OWNER_OF_N;
+        buffer_printf(&writing->text, "%s%s = ", i == 0 ? "(" : " OR ", text);
+        put_text(writing, first[i], &writing->owners[first + i - list->owners]);
     }
+    if (owner_count > 0)
+        put(writing, ") AND ");
     if (status) {
         put(writing, is_by_update ? "d.state = " : "n.status = ");
         put_text(writing, *status, &writing->statuses[status - list->statuses]);

@@ -130,6 +130,11 @@ static enum status put_frames(const struct page *page, struct delivery_loop *del
         object_text(&object, SLICE("topic"), page->topic);
         object_number(&object, SLICE("seq"), content->seq);
         object_text(&object, SLICE("kind"), content->kind);
+        /* A frame without payload names the document that it removes. */
+        if (!content->payload.data) {
+            object_text(&object, SLICE("doc_key"), content->document_key);
+            object_number(&object, SLICE("doc_version"), content->document_version);
+        }
         if (page->batch.frames[i]->first_seq < content->seq) {
             object_json(&object, SLICE("folded"), SLICE(""));
             buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"count\":%" PRIu64 "}",

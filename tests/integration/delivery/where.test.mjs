@@ -44,6 +44,11 @@ test("a snapshot holds what matches, and updates say what came, changed and left
   const [, removed] = client.run(RUNS).updates;
   assert.deepEqual(removed, { topic: RUNS, seq: 7, kind: "removed", doc_key: "runtime/run_summary:b", doc_version: 3,
     watermark: 7, hydration_required: false });
+  const framed = await Client.join(operator);
+  await framed.subscribe({ topics: [RUNS], resume_after: { [RUNS]: 4 }, frames: true, ...RUNNING });
+  await framed.reached(RUNS, 9);
+  assert.deepEqual(framed.of("sync:frame").map(({ seq, kind, doc_key }) => [seq, kind, doc_key]),
+    [[5, "run_summary", undefined], [7, "removed", "runtime/run_summary:b"], [9, "run_summary", undefined]]);
   await finish(operator, "d");
   await append(operator, "a", "run.log");
   await client.reached(RUNS, 11);

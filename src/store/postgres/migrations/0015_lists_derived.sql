@@ -1,5 +1,13 @@
 -- What lists of runs and workers are ordered and filtered by. The columns of the documents follow from
 -- their payloads; parent_run_id, title and tags are JSON. Entities have the rest, which seldom changes.
+-- Indexes first: they let reads of entities go on, and what follows locks the documents.
+CREATE INDEX IF NOT EXISTS entities_by_creation ON entities (kind, status, created_at, ref);
+CREATE INDEX IF NOT EXISTS entities_by_owner
+ON entities (kind, coalesce('u' || owner_user_id, 'g' || owner_guest_scope, 'o' || org_id), status, created_at, ref);
+CREATE INDEX IF NOT EXISTS entities_by_owner_id
+ON entities (kind, coalesce('u' || owner_user_id, 'g' || owner_guest_scope, 'o' || org_id), id);
+CREATE INDEX IF NOT EXISTS entities_by_worker ON entities (worker_id, ref) WHERE worker_id IS NOT NULL;
+
 ALTER TABLE run_documents ADD COLUMN IF NOT EXISTS owner text COLLATE "C";
 ALTER TABLE run_documents ADD COLUMN IF NOT EXISTS state text COLLATE "C";
 ALTER TABLE run_documents ADD COLUMN IF NOT EXISTS updated_at bigint;
@@ -34,10 +42,3 @@ CREATE INDEX IF NOT EXISTS run_documents_by_owner ON run_documents (owner, state
 CREATE INDEX IF NOT EXISTS run_documents_by_parent ON run_documents (parent_run_id) WHERE parent_run_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS worker_documents_by_update ON worker_documents (state, updated_at, entity_ref);
 CREATE INDEX IF NOT EXISTS worker_documents_by_owner ON worker_documents (owner, state, updated_at, entity_ref);
-
-CREATE INDEX IF NOT EXISTS entities_by_creation ON entities (kind, status, created_at, ref);
-CREATE INDEX IF NOT EXISTS entities_by_owner
-ON entities (kind, coalesce('u' || owner_user_id, 'g' || owner_guest_scope, 'o' || org_id), status, created_at, ref);
-CREATE INDEX IF NOT EXISTS entities_by_owner_id
-ON entities (kind, coalesce('u' || owner_user_id, 'g' || owner_guest_scope, 'o' || org_id), id);
-CREATE INDEX IF NOT EXISTS entities_by_worker ON entities (worker_id, ref) WHERE worker_id IS NOT NULL;

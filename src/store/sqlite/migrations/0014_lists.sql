@@ -18,13 +18,15 @@ UPDATE run_documents SET
     owner = (SELECT coalesce('u' || n.owner_user_id, 'g' || n.owner_guest_scope, 'o' || n.org_id)
              FROM entities n WHERE n.ref = entity_ref),
     state = (SELECT n.status FROM entities n WHERE n.ref = entity_ref),
-    updated_at = (SELECT iif(json_valid(s.payload), coalesce(json_extract(s.payload, '$.updated_at'), 0), 0)
+    updated_at = (SELECT iif(json_valid(s.payload) AND json_type(s.payload, '$.updated_at') = 'integer',
+                      json_extract(s.payload, '$.updated_at'), 0)
                   FROM sync_run_summaries s WHERE s.entity_ref = run_documents.entity_ref);
 UPDATE worker_documents SET
     owner = (SELECT coalesce('u' || n.owner_user_id, 'g' || n.owner_guest_scope, 'o' || n.org_id)
              FROM entities n WHERE n.ref = entity_ref),
     state = (SELECT n.status FROM entities n WHERE n.ref = entity_ref),
-    updated_at = (SELECT iif(json_valid(s.payload), coalesce(json_extract(s.payload, '$.updated_at'), 0), 0)
+    updated_at = (SELECT iif(json_valid(s.payload) AND json_type(s.payload, '$.updated_at') = 'integer',
+                      json_extract(s.payload, '$.updated_at'), 0)
                   FROM sync_codex_worker_summaries s WHERE s.entity_ref = worker_documents.entity_ref);
 
 -- A list of all states merges those of each state, so that one index serves both.
