@@ -149,12 +149,13 @@ const DAMAGES = {
       .map(([table, column]) => `ALTER TABLE ${names[table]} RENAME COLUMN ${column} TO other`),
 };
 
-test("a store of schema 8 with views of people and a damaged checkpoint is migrated", sqliteOnly, async (t) => {
+test("a store of schema 8 with views of people, a damaged checkpoint and an altered document is migrated", sqliteOnly, async (t) => {
   const first = await filled(t);
   await first.server.stop();
   const data = older(t, first.data, 8);
   alter(data, `CREATE TABLE kept AS SELECT * FROM checkpoints; DROP TABLE checkpoints; CREATE TABLE checkpoints AS SELECT * FROM kept;
     DROP TABLE kept; UPDATE checkpoints SET summary_hash = NULL WHERE rowid = 1;
+    UPDATE sync_run_summaries SET payload = json_set(payload, '$.updated_at', 'soon') WHERE payload LIKE '%"run_id":"a"%';
     INSERT INTO checkpoints SELECT entity_ref, 'z', document_id, 0, 'z', x'00', 0 FROM checkpoints;
     CREATE VIEW of_view AS SELECT count(*) AS n FROM khala_projection_checkpoints;
     CREATE VIEW of_table AS SELECT count(*) AS n FROM checkpoints`);
