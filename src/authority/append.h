@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "auth/principal.h"
+#include "authority/run_report.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/mailbox.h"
@@ -143,10 +144,15 @@ struct append_group {
     struct fair_item waiting;
 };
 
+/* A small patch merges and copies all metadata of the run. */
 static inline uint64_t append_group_cost(const struct append_group *group) {
     uint64_t cost = group->request_count * APPEND_EVENT_COST;
-    for (size_t i = 0; i < group->request_count; i++)
-        cost += group->requests[i].payload.size + group->requests[i].metadata.size;
+    for (size_t i = 0; i < group->request_count; i++) {
+        const struct append_request *request = &group->requests[i];
+        bool patches = request->kind == APPEND_RUN_EVENT && request->metadata.size > 0;
+        cost += request->payload.size + request->metadata.size;
+        cost += patches ? RUN_METADATA_BYTES_MAX : 0;
+    }
     return cost;
 }
 
