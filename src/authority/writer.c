@@ -355,21 +355,6 @@ static void refuse_groups(struct mailbox_item *first, const struct mailbox_item 
         append_group_refuse(group_of(item), status);
 }
 
-static void apply_groups(struct writer *writer, struct mailbox_item *first,
-                         const struct mailbox_item *end) {
-    enum status status = begin_batch(writer, first, end);
-    if (status != STATUS_OK)
-        refuse_groups(first, end, is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
-    for (struct mailbox_item *item = first; status == STATUS_OK && item != end; item = item->next)
-        rules_apply_group(&writer->ledger, group_of(item));
-    if (status == STATUS_OK && writer->outbox && group_of(first) == outbox_group(writer->outbox))
-        outbox_settle(writer->outbox, &writer->ledger.batch);
-    if (status == STATUS_OK)
-        finish_batch(writer);
-    else
-        fail_batch(writer, status);
-}
-
 static void answer_groups(struct writer *writer, struct mailbox_item *first,
                           const struct mailbox_item *end) {
     while (first != end) {
@@ -387,10 +372,22 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
         take_role(writer);
     writer->ledger.batch.is_shared =
         writer_queue_is_shared(&writer->queue, clock_mono_ns(&writer->clock));
-    if (is_writer(writer))
-        apply_groups(writer, first, end);
-    else
+    if (!is_writer(writer)) {
         refuse_groups(first, end, role_refusal(role_get(&writer->role)));
+        answer_groups(writer, first, end);
+        return;
+    }
+    enum status status = begin_batch(writer, first, end);
+    if (status != STATUS_OK)
+        refuse_groups(first, end, is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
+    for (struct mailbox_item *item = first; status == STATUS_OK && item != end; item = item->next)
+        rules_apply_group(&writer->ledger, group_of(item));
+    if (status == STATUS_OK && writer->outbox && group_of(first) == outbox_group(writer->outbox))
+        outbox_settle(writer->outbox, &writer->ledger.batch);
+    if (status == STATUS_OK)
+        finish_batch(writer);
+    else
+        fail_batch(writer, status);
     answer_groups(writer, first, end);
 }
 
