@@ -21,12 +21,6 @@ static struct delta_event event_of(const struct frame *frame) {
                                 frame->content.payload};
 }
 
-static bool has_owner_of(const struct frame_content *a, const struct frame_content *b) {
-    return slice_equal(a->owner.user_id, b->owner.user_id) &&
-           slice_equal(a->owner.guest_scope, b->owner.guest_scope) &&
-           slice_equal(a->owner.org_id, b->owner.org_id);
-}
-
 /* How many frames, from the first on, are one run. */
 static size_t find_run(struct frame *const *frames, size_t count, size_t payload_bytes_max,
                        struct delta_run *run) {
@@ -38,7 +32,7 @@ static size_t find_run(struct frame *const *frames, size_t count, size_t payload
     for (; end < count && frames[end - 1]->content.seq % FOLD_STEP != 0; end++) {
         event = event_of(frames[end]);
         if (frames[end]->content.entity_ref != first->entity_ref ||
-            !has_owner_of(&frames[end]->content, first) ||
+            !owner_equal(&frames[end]->content.owner, &first->owner) ||
             !delta_run_add(run, &event, payload_bytes_max))
             break;
     }

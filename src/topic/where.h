@@ -44,8 +44,7 @@ struct where {
 };
 
 /* Reads {"status": "running", "tag": ["a", "b"]}; "tags", as the list is called in a summary, is
- * "tag" too. unknown: the field that is refused with
- * STATUS_UNKNOWN_PARAMETER, as it stands in the text. */
+ * "tag" too. *unknown: with STATUS_UNKNOWN_PARAMETER, the field as it stands in the text. */
 MUST_CHECK enum status where_read(struct slice text, struct where *where, struct slice *unknown);
 /* The bytes that hold all of it. */
 size_t where_size(const struct where *where);

@@ -4,13 +4,20 @@
 #include "test.h"
 #include "wire/canonical.h"
 
-static void assert_merges(const char *base, const char *patch, const char *wanted) {
+typedef enum status change_fn(struct slice base, struct slice patch, struct buffer *out);
+
+static void assert_changes(change_fn *change, const char *base, const char *patch,
+                           const char *wanted) {
     struct buffer out;
     buffer_init(&out, 4096);
     struct slice text = base ? slice_of(base) : (struct slice){NULL, 0};
-    assert_ok(metadata_merge(text, slice_of(patch), &out));
+    assert_ok(change(text, slice_of(patch), &out));
     assert_slice(buffer_slice(&out), wanted);
     buffer_release(&out);
+}
+
+static void assert_merges(const char *base, const char *patch, const char *wanted) {
+    assert_changes(metadata_merge, base, patch, wanted);
 }
 
 static void metadata_is_merged_member_by_member(void **state) {
@@ -28,12 +35,7 @@ static void metadata_is_merged_member_by_member(void **state) {
 }
 
 static void assert_patches(const char *base, const char *patch, const char *wanted) {
-    struct buffer out;
-    buffer_init(&out, 4096);
-    struct slice text = base ? slice_of(base) : (struct slice){NULL, 0};
-    assert_ok(metadata_patch(text, slice_of(patch), &out));
-    assert_slice(buffer_slice(&out), wanted);
-    buffer_release(&out);
+    assert_changes(metadata_patch, base, patch, wanted);
 }
 
 /* The examples of RFC 7386, appendix A, whose target and patch are objects; and absent metadata. */
