@@ -1,7 +1,9 @@
 // A Python process with clients of clients/python, which a test drives like objects of its own. driver.py
 // describes the messages.
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Received, within } from "../../lib/wait.mjs";
 
@@ -18,6 +20,17 @@ export class Python {
   #listeners = new Map();
   #ended;
   #failure = null;
+
+  /** One process for all tests of a file. It ends after them, and must have written nothing on standard error. */
+  static async ofFile() {
+    const ends = [];
+    const python = await Python.start({ after: (act) => ends.unshift(act) });
+    after(async () => {
+      for (const act of ends) await act();
+      assert.equal(python.stderr, "");
+    });
+    return python;
+  }
 
   /** Starts the process; it ends with the test. */
   static async start(t) {

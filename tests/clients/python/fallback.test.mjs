@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import http from "node:http";
 import net from "node:net";
-import { after, before } from "node:test";
 import { test } from "../../lib/cases.mjs";
 import { folder } from "../../lib/khala.mjs";
 import { operate, operateRun, renewed, textOf } from "../../lib/operator.mjs";
@@ -12,15 +11,7 @@ import { frames, Python } from "./client.mjs";
 
 const FALLBACKS = ["sse", "poll"];
 const START = { reason: "start", from_seq: 1, truncated: false };
-const ends = [];
-let python;
-before(async () => {
-  python = await Python.start({ after: (act) => ends.unshift(act) });
-});
-after(async () => {
-  for (const act of ends) await act();
-  assert.equal(python.stderr, "");
-});
+const python = await Python.ofFile();
 const seqs = (seen) => seen.frames.map((frame) => frame.seq);
 
 test("replay, live frames, and a resume after kill -9 without loss or repetition", async (t) => {

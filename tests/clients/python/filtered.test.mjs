@@ -1,6 +1,6 @@
 // Filtered collections of the Python client: what matches, what stops matching and what begins to, on every transport.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { operate } from "../../lib/operator.mjs";
 import { range } from "../../lib/samples.mjs";
@@ -9,15 +9,7 @@ import { Python } from "./client.mjs";
 
 const SUMMARIES = "runtime.run_summaries";
 const COUNT = 12;
-const ends = [];
-let python;
-before(async () => {
-  python = await Python.start({ after: (act) => ends.unshift(act) });
-});
-after(async () => {
-  for (const act of ends) await act();
-  assert.equal(python.stderr, "");
-});
+const python = await Python.ofFile();
 
 for (const transport of ["websocket", "sse", "poll"]) {
   test(`two collections with different filters hold the runs that match, over ${transport}`, async (t) => {

@@ -1,7 +1,6 @@
 // The Python client follows the whole log: in order, once, over crashes, ends of tokens and other histories.
 import assert from "node:assert/strict";
 import http from "node:http";
-import { after, before } from "node:test";
 import { test } from "../../lib/cases.mjs";
 import { folder } from "../../lib/khala.mjs";
 import { operate, operateRun } from "../../lib/operator.mjs";
@@ -9,15 +8,7 @@ import { events, range } from "../../lib/samples.mjs";
 import { until } from "../../lib/wait.mjs";
 import { frames, Python } from "./client.mjs";
 
-const ends = [];
-let python;
-before(async () => {
-  python = await Python.start({ after: (act) => ends.unshift(act) });
-});
-after(async () => {
-  for (const act of ends) await act();
-  assert.equal(python.stderr, "");
-});
+const python = await Python.ofFile();
 const open = (t, { server, ...options }) => python.open(t, { url: server.url, ...options });
 const cursors = (seen) => seen.frames.map(({ cursor }) => cursor);
 const logged = async (operator) => (await operator.log()).map(({ cursor }) => cursor);

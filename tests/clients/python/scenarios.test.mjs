@@ -1,7 +1,7 @@
 // Every scenario of spec/client_scenarios.json through the Python client.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { until } from "../../lib/wait.mjs";
 import { ScriptedServer } from "../scripted.mjs";
 import { Python } from "./client.mjs";
@@ -33,15 +33,7 @@ const own = [
 
 const chosen = [...scenarios, ...own].filter(({ name }) => name.includes(process.env.SCENARIO ?? ""));
 const key = `khala:${topic}`;
-const ends = [];
-let python;
-before(async () => {
-  python = await Python.start({ after: (act) => ends.push(act) });
-});
-after(async () => {
-  for (const act of ends) await act();
-  assert.equal(python.stderr, "");
-});
+const python = await Python.ofFile();
 
 async function play(t, scenario) {
   const server = await ScriptedServer.start(t, scenario, topic);
