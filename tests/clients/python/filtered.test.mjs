@@ -1,5 +1,4 @@
 // Filtered collections of the Python client: what matches, what stops matching and what begins to, on every transport.
-import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { operate } from "../../lib/operator.mjs";
